@@ -1,0 +1,1 @@
+//! The wire: types of every verb, problem details, OpenAPI. Nothing else.

@@ -1,0 +1,1 @@
+//! The library: take part in elections from Rust.

@@ -1,0 +1,237 @@
+//! What can be asked of the state machine. Everything that changes state is one of these.
+//!
+//! Time enters only here: the store's driver measures and proposes [`Command::Expire`] and
+//! [`Command::Elapsed`]; the state machine itself never knows what time it is.
+
+use crate::name::{Group, Metadata, Node, Reason, RequestId, SessionId, SessionNo};
+use crate::policy::{Policy, Priority, Settings};
+use crate::term::{Revision, Term};
+
+/// One command with what travels beside it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// What to do.
+    pub command: Command,
+    /// Makes a repeat take effect once (semantics 19).
+    pub request: Option<RequestId>,
+    /// Sessions that have not been heard for half their ttl, among the standbys concerned. They are
+    /// passed over when an office is filled (semantics 12). Sorted.
+    pub silent: Vec<SessionNo>,
+    /// The proposer's wall clock in milliseconds since 1970: a note for people in the history. No
+    /// rule reads it.
+    pub wall_ms: u64,
+}
+
+impl Entry {
+    /// A command alone: no request id, nobody silent, no note.
+    #[must_use]
+    pub const fn bare(command: Command) -> Self {
+        Self { command, request: None, silent: Vec::new(), wall_ms: 0 }
+    }
+}
+
+/// What a campaign's loser does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IfLost {
+    /// It stands in line until it withdraws or its session ends.
+    Stand,
+    /// It leaves nothing behind: no standby, and no session that this campaign opened.
+    Leave,
+}
+
+/// How to open the session of a campaign, if it is not open yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Opening {
+    /// The participant's label.
+    pub node: Node,
+    /// How long the session lives unheard.
+    pub ttl_ms: u64,
+    /// Whether the session ends by itself once it neither leads nor stands: one that the caller
+    /// never asked for must not linger.
+    pub passing: bool,
+}
+
+/// What a wait in a group is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum WaitKind {
+    /// The office stays empty for the policy's lock delay.
+    LockDelay,
+    /// The holder was told to stop and has one ttl to say that it did.
+    Ending,
+    /// A promoted session has a third of its ttl to accept.
+    Acceptance,
+    /// The leader is left alone until its minimum tenure is served.
+    MinimumTenure,
+}
+
+/// Everything that can change the state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// Opens a session; repeated with the same secret, node and ttl it answers the same session.
+    Open {
+        /// The new session's secret.
+        session: SessionId,
+        /// The participant's label.
+        node: Node,
+        /// How long it lives unheard.
+        ttl_ms: u64,
+    },
+    /// Changes a session's ttl (semantics 7).
+    ChangeTtl {
+        /// Whose.
+        session: SessionId,
+        /// The new ttl.
+        ttl_ms: u64,
+    },
+    /// Ends a session by its owner's wish: all its tenures end as resigned.
+    Close {
+        /// Whose.
+        session: SessionId,
+    },
+    /// Ends sessions that were not heard in time. Proposed by the store's driver only.
+    Expire {
+        /// Which; those already gone are passed over.
+        sessions: Vec<SessionNo>,
+    },
+    /// Wins a vacant office, or stands in line, or leaves.
+    Campaign {
+        /// Where.
+        group: Group,
+        /// Who.
+        session: SessionId,
+        /// How to open the session if it is not open.
+        opening: Option<Opening>,
+        /// What the loser does.
+        if_lost: IfLost,
+        /// Its claim in the line.
+        priority: Priority,
+        /// What it tells the world as leader; fixed for the length of the tenure.
+        metadata: Metadata,
+    },
+    /// Leaves the line, or the office.
+    Withdraw {
+        /// Where.
+        group: Group,
+        /// Who.
+        session: SessionId,
+    },
+    /// A promoted session says that it knows and will act.
+    Accept {
+        /// Where.
+        group: Group,
+        /// Who.
+        session: SessionId,
+        /// The term it was promoted to.
+        term: Term,
+    },
+    /// The leader has stopped and gives the office up; also confirms the end of an ending tenure.
+    Resign {
+        /// Where.
+        group: Group,
+        /// Who.
+        session: SessionId,
+        /// The term it held.
+        term: Term,
+    },
+    /// First step of a hand-over: the leader goes on leading, `to` is asked to get warm.
+    Offer {
+        /// Where.
+        group: Group,
+        /// The leader.
+        session: SessionId,
+        /// Its term.
+        term: Term,
+        /// The standby meant.
+        to: Node,
+    },
+    /// The standby of an offer says that it is warm.
+    Warm {
+        /// Where.
+        group: Group,
+        /// The standby.
+        session: SessionId,
+        /// The term of the leader that offered.
+        term: Term,
+    },
+    /// The leader has stopped and hands the office to a named standby.
+    Transfer {
+        /// Where.
+        group: Group,
+        /// The leader.
+        session: SessionId,
+        /// Its term.
+        term: Term,
+        /// The successor.
+        to: Node,
+    },
+    /// An administrator ends a tenure.
+    StepDown {
+        /// Where.
+        group: Group,
+        /// Why, for the history.
+        reason: Reason,
+        /// Who shall follow, if anybody in particular.
+        to: Option<Node>,
+        /// Whether to skip the wait for the holder: two may act for a while, and only fencing
+        /// protects then.
+        immediate: bool,
+    },
+    /// Creates a group or changes its policy; `None` returns it to the default policy.
+    PutPolicy {
+        /// Which.
+        group: Group,
+        /// Its new policy.
+        policy: Option<Box<Policy>>,
+    },
+    /// Ends a group; the store-wide floor keeps its terms from coming back.
+    Delete {
+        /// Which.
+        group: Group,
+    },
+    /// Changes what holds for the whole store.
+    PutSettings {
+        /// The new settings.
+        settings: Box<Settings>,
+    },
+    /// A wait is over. Proposed by the store's driver only; without effect if the wait has changed.
+    Elapsed {
+        /// Where.
+        group: Group,
+        /// Which wait.
+        kind: WaitKind,
+        /// The revision at which it began.
+        since: Revision,
+    },
+    /// A session that was silent is heard again: vacant offices it stands for may be filled.
+    /// Proposed by the store's driver only.
+    Refill {
+        /// Who.
+        session: SessionNo,
+    },
+}
+
+impl Command {
+    /// The session whose record keeps this command's request id, if it has one.
+    #[must_use]
+    pub const fn session(&self) -> Option<SessionId> {
+        match self {
+            Self::Open { session, .. }
+            | Self::ChangeTtl { session, .. }
+            | Self::Close { session }
+            | Self::Campaign { session, .. }
+            | Self::Withdraw { session, .. }
+            | Self::Accept { session, .. }
+            | Self::Resign { session, .. }
+            | Self::Offer { session, .. }
+            | Self::Warm { session, .. }
+            | Self::Transfer { session, .. } => Some(*session),
+            Self::Expire { .. }
+            | Self::StepDown { .. }
+            | Self::PutPolicy { .. }
+            | Self::Delete { .. }
+            | Self::PutSettings { .. }
+            | Self::Elapsed { .. }
+            | Self::Refill { .. } => None,
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! The rules of leader election.
+//!
+//! Everything that decides is here, and nothing that acts: no clock is read, no dice are rolled, no
+//! socket or file is touched. The same inputs always give the same outputs, so a unit test, the
+//! simulator and a server drive the very same code.
+//!
+//! - Vocabulary: [`name`], [`term`], [`moment`], [`policy`], [`limits`].
+//! - The store's side: [`Command`]s go into the state machine, [`Answer`]s, [`Event`]s and
+//!   [`Effect`]s come out; [`store`] is the port that every engine implements.
+
+pub mod command;
+pub mod limits;
+pub mod moment;
+pub mod name;
+pub mod outcome;
+pub mod policy;
+pub mod store;
+pub mod term;
+
+pub use command::{Command, Entry, IfLost, Opening, WaitKind};
+pub use moment::Moment;
+pub use name::{Group, Metadata, NameError, Node, Reason, RequestId, SessionId, SessionNo};
+pub use outcome::{Answer, Applied, Cause, Change, Effect, Event, Refusal};
+pub use policy::{NodePattern, Policy, PolicyError, Priority, Settings};
+pub use term::{Cursor, CursorError, Incarnation, Revision, Term};

@@ -1,0 +1,85 @@
+//! Every bound of the rules, each with its reason. Relations between them are checked by the compiler.
+
+/// Longest group name in bytes. Long enough for `team/service/component`, short enough for a log line.
+pub const GROUP_BYTES_MAX: usize = 200;
+/// Longest node name in bytes. Host names end at 253; a node name also has to fit a metric and a table.
+pub const NODE_BYTES_MAX: usize = 128;
+/// Most entries in a leader's metadata.
+pub const METADATA_ENTRIES_MAX: usize = 32;
+/// Most bytes of all metadata keys and values of one candidate, together.
+pub const METADATA_BYTES_MAX: usize = 4096;
+/// Longest reason an administrator may give.
+pub const REASON_BYTES_MAX: usize = 500;
+/// Longest own part of a request id.
+pub const REQUEST_NONCE_BYTES_MAX: usize = 40;
+
+/// Terms stay exact in JSON numbers, that is below 2^53.
+pub const TERM_MAX: u64 = (1 << 53) - 1;
+
+/// Shortest ttl any policy may allow: below it, scheduling noise looks like death.
+pub const TTL_MS_FLOOR: u64 = 500;
+/// Longest ttl any policy may allow; a restored store waits this long before its first grant.
+pub const TTL_MS_CEILING: u64 = 24 * 60 * 60 * 1000;
+/// Default lower bound of a group's ttl.
+pub const TTL_MS_MIN_DEFAULT: u64 = 500;
+/// Default upper bound of a group's ttl.
+pub const TTL_MS_MAX_DEFAULT: u64 = 60 * 60 * 1000;
+/// The ttl of a session that names none.
+pub const TTL_MS_DEFAULT: u64 = 10_000;
+
+/// Default shortest pause between two campaigns of one candidate.
+pub const RETRY_MS_MIN_DEFAULT: u64 = 100;
+/// Longest pause a policy may ask for between two campaigns.
+pub const RETRY_MS_CEILING: u64 = TTL_MS_MAX_DEFAULT;
+/// Longest lock delay.
+pub const LOCK_DELAY_MS_MAX: u64 = 10 * 60 * 1000;
+/// Minimum tenure is 0 (off) or lies between these two.
+pub const MINIMUM_TENURE_MS_LOW: u64 = 5_000;
+/// See [`MINIMUM_TENURE_MS_LOW`].
+pub const MINIMUM_TENURE_MS_HIGH: u64 = 60_000;
+/// Default minimum tenure.
+pub const MINIMUM_TENURE_MS_DEFAULT: u64 = 30_000;
+
+/// Most entries of a policy's allow-list.
+pub const ALLOW_MAX: usize = 256;
+/// Most entries of a policy's priority table.
+pub const PRIORITIES_MAX: usize = 256;
+/// Default and largest number of standbys of one group.
+pub const STANDBYS_MAX_DEFAULT: u32 = 10_000;
+/// See [`STANDBYS_MAX_DEFAULT`].
+pub const STANDBYS_MAX: u32 = 100_000;
+
+/// Most groups in which one session may lead or stand.
+pub const GROUPS_PER_SESSION_MAX: usize = 131_072;
+/// Default most groups a store creates by itself on the first campaign.
+pub const GROUPS_MAX_DEFAULT: u64 = 2_000_000;
+/// Most sessions at once.
+pub const SESSIONS_MAX: usize = 4_000_000;
+
+/// Changes remembered per group in the state itself.
+pub const HISTORY_PER_GROUP: usize = 8;
+/// Request ids remembered per session.
+pub const REQUESTS_PER_SESSION: usize = 64;
+/// Request ids remembered that belong to no session.
+pub const REQUESTS_WITHOUT_SESSION: usize = 65_536;
+/// Ended session ids remembered, so that a delayed duplicate cannot revive one.
+pub const SESSIONS_ENDED_REMEMBERED: usize = 65_536;
+
+/// Most bytes of events kept for watchers that resume.
+pub const EVENT_RING_BYTES_MAX: usize = 64 << 20;
+/// Fewest events kept whatever their size: twice the largest session, so that one mass expiry
+/// never turns every watcher's cursor into a gap.
+pub const EVENT_RING_COUNT_MIN: usize = 2 * GROUPS_PER_SESSION_MAX;
+/// Events queued for one watcher before it is sent back to the ring.
+pub const WATCHER_QUEUE_MAX: usize = 1024;
+
+/// Most groups in one page of a listing.
+pub const GROUPS_PAGE_MAX: usize = 512;
+
+const _: () = {
+    assert!(TTL_MS_FLOOR <= TTL_MS_MIN_DEFAULT);
+    assert!(TTL_MS_MIN_DEFAULT <= TTL_MS_DEFAULT && TTL_MS_DEFAULT <= TTL_MS_MAX_DEFAULT);
+    assert!(TTL_MS_MAX_DEFAULT <= TTL_MS_CEILING);
+    assert!(EVENT_RING_COUNT_MIN >= 2 * GROUPS_PER_SESSION_MAX);
+    assert!(STANDBYS_MAX_DEFAULT <= STANDBYS_MAX);
+};

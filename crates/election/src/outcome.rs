@@ -1,0 +1,373 @@
+//! What the state machine says: answers, refusals, events, and work for the driver.
+
+use std::fmt;
+
+use crate::command::WaitKind;
+use crate::name::{Group, Metadata, Node, Reason, SessionNo};
+use crate::policy::PolicyError;
+use crate::term::{Revision, Term};
+
+/// Everything one entry brought about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Applied {
+    /// The revision of this entry.
+    pub revision: Revision,
+    /// What its sender is told.
+    pub answer: Result<Answer, Refusal>,
+    /// What watchers are told, in order.
+    pub events: Vec<Event>,
+    /// What the driver must now time.
+    pub effects: Vec<Effect>,
+}
+
+/// A definite yes, or a definite "not this time".
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// The session is open.
+    Session {
+        /// Its public handle.
+        session: SessionNo,
+        /// Its ttl.
+        ttl_ms: u64,
+    },
+    /// The caller leads.
+    Elected {
+        /// Its public handle.
+        session: SessionNo,
+        /// Its ttl.
+        ttl_ms: u64,
+        /// The term.
+        term: Term,
+    },
+    /// The caller stands in line.
+    Standing {
+        /// Its public handle.
+        session: SessionNo,
+        /// Its ttl.
+        ttl_ms: u64,
+        /// Its place, the next one in line being 0.
+        place: u32,
+    },
+    /// The caller lost and left nothing behind.
+    Lost,
+    /// It is done, or had been done by this request's first try.
+    Done,
+    /// The tenure is ending: its holder has been told, and has at most this long.
+    Ending {
+        /// The holder's ttl.
+        within_ms: u64,
+    },
+    /// A forced end: the old holder may go on acting for this long.
+    Forced {
+        /// The holder's ttl.
+        overlap_possible_ms: u64,
+    },
+    /// What was to happen had been overtaken. Only drivers see this.
+    Overtaken,
+}
+
+/// A definite no: nothing happened.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// No such session: it expired, was closed, or never was.
+    #[error("this session is not open: it expired, was closed, or never was; open another one")]
+    SessionUnknown,
+    /// The id of an ended session, or one in use with another node or ttl.
+    #[error(
+        "this session id belongs to {node} with ttl {ttl_ms} ms; node and ttl must be the same, or choose another id"
+    )]
+    SessionMismatch {
+        /// The node it belongs to.
+        node: Node,
+        /// Its ttl.
+        ttl_ms: u64,
+    },
+    /// A heartbeat that is not newer than the last: another process uses the same session.
+    #[error(
+        "heartbeat {given} is not above {last}, the last one seen of this session; if this was no late duplicate, another process is using the same session id"
+    )]
+    HeartbeatNotNewer {
+        /// The number given.
+        given: u64,
+        /// The last number seen.
+        last: u64,
+    },
+    /// The caller does not hold this office under this term.
+    #[error("{}", not_leader(group, *given, *term, leader.as_ref()))]
+    NotLeader {
+        /// Where.
+        group: Group,
+        /// The term the caller named.
+        given: Term,
+        /// The group's term.
+        term: Term,
+        /// Who leads, if anybody.
+        leader: Option<Node>,
+    },
+    /// The tenure is ending: stop, then resign to confirm.
+    #[error("term {term} of {group} is ending ({cause}): stop at once, then resign to confirm")]
+    TenureEnding {
+        /// Where.
+        group: Group,
+        /// Which.
+        term: Term,
+        /// Why.
+        cause: Cause,
+    },
+    /// The session's ttl does not fit.
+    #[error("ttl {ttl_ms} ms is outside {min} ms to {max} ms{}", for_group(group.as_ref()))]
+    TtlOutOfBounds {
+        /// The group whose policy says so; none for the store's own bounds.
+        group: Option<Group>,
+        /// The ttl.
+        ttl_ms: u64,
+        /// Shortest allowed.
+        min: u64,
+        /// Longest allowed.
+        max: u64,
+    },
+    /// The policy does not allow this node.
+    #[error("{node} may not campaign in {group}: its policy allows other nodes")]
+    NotAllowed {
+        /// Where.
+        group: Group,
+        /// Who.
+        node: Node,
+    },
+    /// No such group, and it is not created by a campaign.
+    #[error("there is no group {group}; create it first")]
+    GroupUnknown {
+        /// Which.
+        group: Group,
+    },
+    /// The group is being deleted: its last tenure is ending.
+    #[error("{group} is being deleted; try again when its last tenure has ended")]
+    GroupEnding {
+        /// Which.
+        group: Group,
+    },
+    /// Nobody leads, so nobody can step down.
+    #[error("nobody leads {group}")]
+    NobodyLeads {
+        /// Where.
+        group: Group,
+    },
+    /// A bound of `limits.rs` or of a policy is reached.
+    #[error("{what} is full: at most {max}")]
+    Full {
+        /// What is full.
+        what: &'static str,
+        /// How many fit.
+        max: u64,
+    },
+    /// No standby of that name.
+    #[error("{to} does not stand in {group}; it must campaign there first")]
+    SuccessorUnknown {
+        /// Where.
+        group: Group,
+        /// Who.
+        to: Node,
+    },
+    /// More than one standby of that name.
+    #[error("{count} standbys of {group} call themselves {to}; a successor must be one session")]
+    SuccessorAmbiguous {
+        /// Where.
+        group: Group,
+        /// Who.
+        to: Node,
+        /// How many.
+        count: u32,
+    },
+    /// The standby has not been heard lately.
+    #[error("{to} stands in {group} but has not been heard for half its ttl")]
+    SuccessorSilent {
+        /// Where.
+        group: Group,
+        /// Who.
+        to: Node,
+    },
+    /// No such offer.
+    #[error("there is no offer to this session in {group}")]
+    NoOffer {
+        /// Where.
+        group: Group,
+    },
+    /// The store has forgotten ids of that age: it may have run.
+    #[error(
+        "request ids made at revision {seen} are forgotten (all up to {forgotten} are): it may have run; read back, then use an id that opens with a fresh revision"
+    )]
+    RequestTooOld {
+        /// The revision in the id.
+        seen: Revision,
+        /// The last revision whose ids are forgotten.
+        forgotten: Revision,
+    },
+    /// The same id came with another request.
+    #[error("this request id was used for another request; choose a new one")]
+    RequestReused,
+    /// The policy contradicts itself or the store.
+    #[error(transparent)]
+    Policy(#[from] PolicyError),
+    /// The group has used all terms.
+    #[error("{group} has used every term below 2^53")]
+    TermsExhausted {
+        /// Which.
+        group: Group,
+    },
+}
+
+fn for_group(group: Option<&Group>) -> String {
+    group.map_or_else(
+        || ", the bounds of this store".into(),
+        |group| format!(", the bounds of {group}"),
+    )
+}
+
+fn not_leader(group: &Group, given: Term, term: Term, leader: Option<&Node>) -> String {
+    match leader {
+        Some(leader) if given < term => {
+            format!("term {given} < current {term}: {leader} leads {group}; stop at once")
+        }
+        Some(leader) => format!(
+            "this session does not hold term {given} of {group}: {leader} leads with term {term}; stop at once"
+        ),
+        None => format!(
+            "this session does not hold term {given} of {group}: nobody leads, the last term was {term}; stop at once"
+        ),
+    }
+}
+
+/// Why the leader of a group changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Cause {
+    /// The office was vacant and a candidate won it.
+    Elected,
+    /// The leader gave the office up.
+    Resigned,
+    /// The leader handed the office to a named standby.
+    Transferred,
+    /// The leader's session was not heard for its whole ttl.
+    Expired,
+    /// An administrator ended the tenure and the holder had time to stop.
+    SteppedDown,
+    /// An administrator ended the tenure at once; two may have acted.
+    Forced,
+    /// The leader withdrew its candidacy.
+    Withdrawn,
+    /// The policy no longer allows the leader.
+    Policy,
+    /// The group was deleted.
+    Deleted,
+    /// A promoted standby did not accept in time.
+    PassedOver,
+}
+
+impl Cause {
+    /// All causes, for tables and metrics.
+    pub const ALL: [Self; 10] = [
+        Self::Elected,
+        Self::Resigned,
+        Self::Transferred,
+        Self::Expired,
+        Self::SteppedDown,
+        Self::Forced,
+        Self::Withdrawn,
+        Self::Policy,
+        Self::Deleted,
+        Self::PassedOver,
+    ];
+
+    /// The word for wires and people.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Elected => "elected",
+            Self::Resigned => "resigned",
+            Self::Transferred => "transferred",
+            Self::Expired => "expired",
+            Self::SteppedDown => "stepped_down",
+            Self::Forced => "forced",
+            Self::Withdrawn => "withdrawn",
+            Self::Policy => "policy",
+            Self::Deleted => "deleted",
+            Self::PassedOver => "passed_over",
+        }
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.word())
+    }
+}
+
+/// What watchers are told: who leads now, and why that changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// Where.
+    pub group: Group,
+    /// The entry that did it.
+    pub revision: Revision,
+    /// Which of that entry's events.
+    pub ordinal: u32,
+    /// The group's term: the new leader's, or the last one granted if nobody leads.
+    pub term: Term,
+    /// Who leads now; none is an answer too.
+    pub leader: Option<Node>,
+    /// What the leader tells about itself.
+    pub metadata: Metadata,
+    /// Why.
+    pub cause: Cause,
+}
+
+/// One line of a group's history.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// When, in the order of the store.
+    pub revision: Revision,
+    /// When, on the proposer's wall clock: a note for people.
+    pub wall_ms: u64,
+    /// The group's term after the change.
+    pub term: Term,
+    /// Who leads after the change.
+    pub leader: Option<Node>,
+    /// Why.
+    pub cause: Cause,
+    /// What an administrator said.
+    pub reason: Option<Box<Reason>>,
+}
+
+/// What the driver must time from the moment an entry is applied.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Start to count this session's ttl.
+    SessionOpened {
+        /// Which.
+        session: SessionNo,
+        /// Its ttl.
+        ttl_ms: u64,
+    },
+    /// Count another ttl from now on; the larger holds for one old ttl (semantics 7).
+    TtlChanged {
+        /// Which.
+        session: SessionNo,
+        /// The new ttl.
+        ttl_ms: u64,
+    },
+    /// Forget this session.
+    SessionEnded {
+        /// Which.
+        session: SessionNo,
+    },
+    /// Propose [`crate::Command::Elapsed`] with these after `for_ms`.
+    Wait {
+        /// Where.
+        group: Group,
+        /// What for.
+        kind: WaitKind,
+        /// The revision at which it began.
+        since: Revision,
+        /// How long.
+        for_ms: u64,
+    },
+}

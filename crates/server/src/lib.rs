@@ -1,0 +1,1 @@
+//! The service: HTTP over any Store.

@@ -1,0 +1,1 @@
+//! Stores behind the Store port, opened by URL.
