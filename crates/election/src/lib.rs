@@ -16,6 +16,7 @@ pub mod outcome;
 pub mod policy;
 pub mod store;
 pub mod term;
+pub mod watch;
 
 pub use command::{Command, Entry, IfLost, Opening, WaitKind};
 pub use moment::Moment;
