@@ -44,8 +44,9 @@ pub enum IfLost {
 pub struct Opening {
     /// The participant's label.
     pub node: Node,
-    /// How long the session lives unheard.
-    pub ttl_ms: u64,
+    /// How long the session lives unheard; none means the default, or that of the session if it is
+    /// open already. One that is given must equal the open session's.
+    pub ttl_ms: Option<u64>,
     /// Whether the session ends by itself once it neither leads nor stands: one that the caller
     /// never asked for must not linger.
     pub passing: bool,

@@ -8,12 +8,14 @@
 //! - The store's side: [`Command`]s go into the state machine, [`Answer`]s, [`Event`]s and
 //!   [`Effect`]s come out; [`store`] is the port that every engine implements.
 
+pub mod codec;
 pub mod command;
 pub mod limits;
 pub mod moment;
 pub mod name;
 pub mod outcome;
 pub mod policy;
+pub mod state;
 pub mod store;
 pub mod term;
 pub mod watch;
@@ -23,4 +25,5 @@ pub use moment::Moment;
 pub use name::{Group, Metadata, NameError, Node, Reason, RequestId, SessionId, SessionNo};
 pub use outcome::{Answer, Applied, Cause, Change, Effect, Event, Refusal};
 pub use policy::{NodePattern, Policy, PolicyError, Priority, Settings};
+pub use state::State;
 pub use term::{Cursor, CursorError, Incarnation, Revision, Term};

@@ -200,7 +200,7 @@ impl fmt::Debug for SessionId {
     }
 }
 
-/// The public handle of a session: the revision that opened it, and which of that revision's.
+/// The public handle of a session: the revision that opened it.
 ///
 /// Safe to log and to store in history: knowing it grants nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -202,6 +202,16 @@ pub enum Refusal {
         /// The last revision whose ids are forgotten.
         forgotten: Revision,
     },
+    /// The id claims to have seen a revision that is yet to come: it could never be told from old.
+    #[error(
+        "this request id opens with revision {seen}, but the store is at {revision}; use a revision from an answer of this store"
+    )]
+    RequestAhead {
+        /// The revision in the id.
+        seen: Revision,
+        /// The store's.
+        revision: Revision,
+    },
     /// The same id came with another request.
     #[error("this request id was used for another request; choose a new one")]
     RequestReused,

@@ -1,0 +1,188 @@
+//! A group's record: its term, its office, its line, its last changes.
+
+use crate::codec::{wire_enum, wire_struct};
+use crate::limits::HISTORY_PER_GROUP;
+use crate::name::{Metadata, Reason, SessionNo};
+use crate::outcome::{Cause, Change};
+use crate::policy::{Policy, Priority};
+use crate::term::{Revision, Term};
+
+/// Everything remembered of one group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct GroupState {
+    /// The last term granted. A tenure in office has exactly this one.
+    pub(super) term: Term,
+    /// The group's own policy; none means the store's default.
+    pub(super) policy: Option<Box<Policy>>,
+    pub(super) office: Office,
+    /// Who waits, the next one first: by priority, then by arrival.
+    pub(super) line: Vec<Standby>,
+    /// Who comes before the whole line at the next vacancy, while it stands.
+    pub(super) heir: Option<SessionNo>,
+    /// The group goes when its last tenure has ended.
+    pub(super) doomed: bool,
+    pub(super) history: Vec<Change>,
+    /// What the index of the state says of this group; never written to bytes.
+    pub(super) marks: Marks,
+}
+
+/// What the index counts of one group.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Marks {
+    pub(super) waiting: bool,
+    pub(super) stranded: bool,
+    pub(super) led: bool,
+    pub(super) contended: bool,
+}
+
+/// Who holds the office, and how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Office {
+    /// Nobody; the next candidate wins it.
+    Vacant,
+    /// Nobody until the lock delay that began at `since` is over.
+    Delayed { since: Revision },
+    /// A leader.
+    Held { tenure: Tenure },
+    /// A leader that was told to stop at `since`. The term stays taken, nobody is granted.
+    Ending { tenure: Tenure, since: Revision, cause: Cause, reason: Option<Box<Reason>> },
+}
+
+impl Office {
+    /// The tenure in office, ending or not.
+    pub(super) const fn tenure(&self) -> Option<&Tenure> {
+        match self {
+            Self::Held { tenure } | Self::Ending { tenure, .. } => Some(tenure),
+            Self::Vacant | Self::Delayed { .. } => None,
+        }
+    }
+
+    /// The same, to be changed.
+    pub(super) const fn tenure_mut(&mut self) -> Option<&mut Tenure> {
+        match self {
+            Self::Held { tenure } | Self::Ending { tenure, .. } => Some(tenure),
+            Self::Vacant | Self::Delayed { .. } => None,
+        }
+    }
+}
+
+/// A session's holding of the group's term.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Tenure {
+    pub(super) session: SessionNo,
+    pub(super) priority: Priority,
+    pub(super) metadata: Metadata,
+    /// The entry that began it; also names the wait for its acceptance.
+    pub(super) since: Revision,
+    /// Whether the holder knows, and so may act.
+    pub(super) accepted: bool,
+    pub(super) season: Season,
+    pub(super) offer: Option<Offer>,
+}
+
+/// Whether a better candidate may be offered this tenure's office.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Season {
+    /// Never: the policy prefers nobody.
+    Never,
+    /// Not before the minimum tenure, counted from `since`, is served.
+    Waiting { since: Revision },
+    /// At any time.
+    Open,
+}
+
+/// A hand-over under preparation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Offer {
+    pub(super) to: SessionNo,
+    pub(super) warm: bool,
+}
+
+/// One who waits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Standby {
+    pub(super) session: SessionNo,
+    pub(super) priority: Priority,
+    /// What the candidate claimed, before the policy had its say.
+    pub(super) claimed: Priority,
+    pub(super) arrived: Revision,
+    pub(super) metadata: Metadata,
+}
+
+impl GroupState {
+    /// A group in which nothing has happened, its terms starting above `floor`.
+    pub(super) fn new(floor: Term) -> Self {
+        Self {
+            term: floor,
+            policy: None,
+            office: Office::Vacant,
+            line: Vec::new(),
+            heir: None,
+            doomed: false,
+            history: Vec::new(),
+            marks: Marks::default(),
+        }
+    }
+
+    /// Puts a standby into its place: higher priority first, then first come.
+    pub(super) fn enqueue(&mut self, standby: Standby) {
+        let before = |other: &Standby| {
+            (other.priority, std::cmp::Reverse(other.arrived))
+                > (standby.priority, std::cmp::Reverse(standby.arrived))
+        };
+        let place = self.line.partition_point(before);
+        self.line.insert(place, standby);
+    }
+
+    /// Puts a session that stands already into the place its claim deserves. It keeps its arrival,
+    /// and whatever it was promised.
+    pub(super) fn requeue(&mut self, place: usize, standby: Standby) {
+        let arrived = self.line.remove(place).arrived;
+        self.enqueue(Standby { arrived, ..standby });
+    }
+
+    /// Takes a session out of the line, and with it whatever it was promised.
+    pub(super) fn dequeue(&mut self, session: SessionNo) -> Option<Standby> {
+        let place = self.place_of(session)?;
+        let standby = self.line.remove(place);
+        if self.line.is_empty() {
+            self.line = Vec::new();
+        }
+        if self.heir == Some(session) {
+            self.heir = None;
+        }
+        if let Some(tenure) = self.office.tenure_mut()
+            && tenure.offer.is_some_and(|offer| offer.to == session)
+        {
+            tenure.offer = None;
+        }
+        Some(standby)
+    }
+
+    /// The place of a session in the line.
+    pub(super) fn place_of(&self, session: SessionNo) -> Option<usize> {
+        self.line.iter().position(|standby| standby.session == session)
+    }
+
+    /// Remembers a change, forgetting the oldest beyond the bound.
+    pub(super) fn remember(&mut self, change: Change) {
+        if self.history.len() >= HISTORY_PER_GROUP {
+            self.history.remove(0);
+        } else {
+            // Most groups change once or twice: do not reserve for more.
+            self.history.reserve_exact(1);
+        }
+        self.history.push(change);
+    }
+}
+
+wire_struct!(Standby { session, priority, claimed, arrived, metadata });
+wire_struct!(Offer { to, warm });
+wire_struct!(Tenure { session, priority, metadata, since, accepted, season, offer });
+wire_enum!(Season "a season" { 1 = Never, 2 = Waiting { since }, 3 = Open });
+wire_enum!(Office "an office" {
+    1 = Vacant,
+    2 = Delayed { since },
+    3 = Held { tenure },
+    4 = Ending { tenure, since, cause, reason },
+});

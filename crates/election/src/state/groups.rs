@@ -1,0 +1,130 @@
+//! Groups: policies, deletion, and what holds for the whole store.
+
+use super::group::{GroupState, Marks, Office};
+use super::{Rest, State, Turn, Verdict, done};
+use crate::name::{Group, SessionNo};
+use crate::outcome::{Answer, Cause, Refusal};
+use crate::policy::{Policy, Settings};
+
+impl State {
+    /// Creates a group or changes its policy. A leader that no longer fits is told to stop; standbys
+    /// that no longer fit leave the line.
+    pub(super) fn put_policy(
+        &mut self,
+        turn: &mut Turn,
+        group: Group,
+        policy: Option<Box<Policy>>,
+    ) -> Verdict {
+        let policy = match policy {
+            None => None,
+            Some(policy) => Some(Box::new(policy.check(self.settings.ttl_ms_ceiling)?)),
+        };
+        match self.groups.get_mut(&group) {
+            Some(state) if state.doomed => return Err(Refusal::GroupEnding { group }),
+            Some(state) => state.policy = policy,
+            None => {
+                self.check_groups()?;
+                let mut state = GroupState::new(self.term_floor);
+                state.policy = policy;
+                self.groups.insert(group.clone(), state);
+            }
+        }
+        self.enforce(turn, &group);
+        done()
+    }
+
+    /// Brings a group in line with its policy.
+    pub(super) fn enforce(&mut self, turn: &mut Turn, group: &Group) {
+        let Some(state) = self.groups.get_mut(group) else { return };
+        let policy = state.policy.as_deref().unwrap_or(&self.settings.default_policy).clone();
+        let sessions = &self.sessions;
+        let fits = |session: SessionNo| {
+            sessions
+                .get(&session)
+                .is_some_and(|session| policy.allows(&session.node) && policy.fits(session.ttl_ms))
+        };
+        let misfits: Vec<SessionNo> = state
+            .line
+            .iter()
+            .map(|standby| standby.session)
+            .filter(|session| !fits(*session))
+            .collect();
+        let leader_fits = state.office.tenure().is_none_or(|tenure| fits(tenure.session));
+        for standby in &mut state.line {
+            if let Some(session) = sessions.get(&standby.session) {
+                standby.priority = policy.priority(&session.node, standby.claimed);
+            }
+        }
+        state.line.sort_by_key(|standby| (std::cmp::Reverse(standby.priority), standby.arrived));
+        for session in misfits {
+            self.remove_standby(turn, group, session);
+        }
+        if !leader_fits {
+            self.begin_ending(turn, group, Cause::Policy, None);
+        }
+        self.revise_season(turn, group);
+        self.reindex(group);
+        self.prefer(turn, group);
+    }
+
+    /// A changed policy may start or stop to prefer somebody.
+    fn revise_season(&mut self, turn: &mut Turn, group: &Group) {
+        let Some(state) = self.groups.get(group) else { return };
+        if let Office::Held { tenure } = &state.office
+            && tenure.accepted
+        {
+            self.begin_season(turn, group);
+        }
+    }
+
+    /// Ends a group. Its line is dissolved at once; a leader is told to stop first.
+    pub(super) fn delete(&mut self, turn: &mut Turn, group: &Group) -> Verdict {
+        let state = self
+            .groups
+            .get_mut(group)
+            .ok_or_else(|| Refusal::GroupUnknown { group: group.clone() })?;
+        state.doomed = true;
+        let standbys: Vec<SessionNo> = state.line.iter().map(|standby| standby.session).collect();
+        for session in standbys {
+            self.remove_standby(turn, group, session);
+        }
+        let Some(state) = self.groups.get(group) else { return done() };
+        let answer = match state.office {
+            Office::Vacant | Office::Delayed { .. } => {
+                self.forget(turn, group);
+                Answer::Done
+            }
+            Office::Held { .. } => self.begin_ending(turn, group, Cause::Deleted, None),
+            Office::Ending { .. } => self.ending_answer(group),
+        };
+        Ok((answer, Rest::Nothing))
+    }
+
+    /// Forgets a group and keeps its terms from coming back, for all groups at once: one number
+    /// instead of a tombstone for every name that ever was (semantics 22).
+    pub(super) fn forget(&mut self, turn: &mut Turn, group: &Group) {
+        let Some(state) = self.groups.remove(group) else { return };
+        self.index.note(group, state.marks, Marks::default());
+        self.term_floor = self.term_floor.max(state.term);
+        turn.tell(group, state.term, None, Cause::Deleted);
+    }
+
+    /// Changes what holds for the whole store. Policies that exist are not touched: the ceiling may
+    /// only fall to where they all still fit.
+    pub(super) fn put_settings(&mut self, settings: Settings) -> Verdict {
+        let settings = settings.check()?;
+        for state in self.groups.values() {
+            if let Some(policy) = &state.policy {
+                (**policy).clone().check(settings.ttl_ms_ceiling)?;
+            }
+        }
+        let defaults_changed = settings.default_policy != self.settings.default_policy;
+        self.settings = settings;
+        if !defaults_changed {
+            return done();
+        }
+        let by_default = self.groups.iter().rev().filter(|(_, state)| state.policy.is_none());
+        let affected = by_default.map(|(group, _)| group.clone()).collect();
+        Ok((Answer::Done, Rest::Enforce(affected)))
+    }
+}

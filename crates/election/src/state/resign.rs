@@ -1,0 +1,87 @@
+//! Resign and withdraw: the holder's own ways out.
+
+use super::group::Office;
+use super::office::End;
+use super::{State, Turn, Verdict, done};
+use crate::name::{Group, SessionId, SessionNo};
+use crate::outcome::{Cause, Refusal};
+use crate::term::Term;
+
+impl State {
+    /// Gives the office up. For a tenure that is ending it is the holder's word that it has stopped.
+    pub(super) fn resign(
+        &mut self,
+        turn: &mut Turn,
+        group: &Group,
+        id: SessionId,
+        term: Term,
+    ) -> Verdict {
+        let session = self.session_of(id)?;
+        self.check_holder(group, session, term)?;
+        let (cause, reason) = self.cause_of_ending(group).unwrap_or((Cause::Resigned, None));
+        self.vacate(turn, group, End { cause, reason, stopped: true, asked: true });
+        done()
+    }
+
+    /// Leaves the line or the office, whichever it is in.
+    pub(super) fn withdraw(&mut self, turn: &mut Turn, group: &Group, id: SessionId) -> Verdict {
+        let session = self.session_of(id)?;
+        let Some(state) = self.groups.get_mut(group) else { return done() };
+        let holds = state.office.tenure().is_some_and(|tenure| tenure.session == session);
+        let stood = state.dequeue(session).is_some();
+        if stood && let Some(record) = self.sessions.get_mut(&session) {
+            record.stands.remove(group);
+        }
+        if holds {
+            let (cause, reason) = self.cause_of_ending(group).unwrap_or((Cause::Withdrawn, None));
+            self.vacate(turn, group, End { cause, reason, stopped: true, asked: true });
+        }
+        self.reindex(group);
+        self.settle(turn, session);
+        done()
+    }
+
+    /// Whether this session holds this term, ending or not.
+    pub(super) fn check_holder(
+        &self,
+        group: &Group,
+        session: SessionNo,
+        term: Term,
+    ) -> Result<(), Refusal> {
+        let Some(state) = self.groups.get(group) else {
+            return Err(Refusal::NotLeader {
+                group: group.clone(),
+                given: term,
+                term: self.term_floor,
+                leader: None,
+            });
+        };
+        let tenure = state.office.tenure();
+        if tenure.is_some_and(|tenure| tenure.session == session) && state.term == term {
+            return Ok(());
+        }
+        let leader = tenure.and_then(|tenure| self.sessions.get(&tenure.session));
+        Err(Refusal::NotLeader {
+            group: group.clone(),
+            given: term,
+            term: state.term,
+            leader: leader.map(|session| session.node.clone()),
+        })
+    }
+
+    /// Whether this session holds this term and nobody has told it to stop.
+    pub(super) fn check_leader(
+        &self,
+        group: &Group,
+        session: SessionNo,
+        term: Term,
+    ) -> Result<(), Refusal> {
+        self.check_holder(group, session, term)?;
+        match self.groups.get(group).map(|state| &state.office) {
+            Some(Office::Ending { cause, .. }) => {
+                Err(Refusal::TenureEnding { group: group.clone(), term, cause: *cause })
+            }
+            Some(Office::Held { .. } | Office::Vacant | Office::Delayed { .. }) | None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! The whole state as bytes, and back.
+//!
+//! ```text
+//! version        u8, 1
+//! settings       ttl ceiling, auto-create, most groups, default policy
+//! revision       number
+//! term floor     number
+//! sessions       list of: number, id, node, ttl, longest ttl, passing, epoch, requests
+//! groups         list of: name, term, policy?, office, line, heir?, doomed, history
+//! requests       list of those without a session, oldest first; forgotten revision?
+//! ended          list of 64-bit prints of ended session ids, oldest first
+//! ```
+//! Who leads and stands where is written once, in the groups; a session's own lists and the index
+//! are computed when the bytes are read, so they cannot disagree.
+
+use super::group::{GroupState, Marks, Office, Standby};
+use super::repeat::Requests;
+use super::session::Session;
+use super::{Index, State};
+use crate::codec::{CodecError, Input, Wire};
+use crate::name::{Group, SessionNo};
+use crate::policy::Settings;
+use crate::term::{Revision, Term};
+
+/// The version that opens every encoded state.
+pub const STATE_VERSION: u8 = 1;
+
+impl State {
+    /// The whole state as bytes. Equal states give equal bytes.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        assert!(self.work.is_none(), "a state between two revisions has no bytes");
+        let mut out = vec![STATE_VERSION];
+        self.settings.put(&mut out);
+        self.revision.put(&mut out);
+        self.term_floor.put(&mut out);
+        (self.sessions.len() as u64).put(&mut out);
+        for (no, session) in &self.sessions {
+            no.put(&mut out);
+            put_session(session, &mut out);
+        }
+        (self.groups.len() as u64).put(&mut out);
+        for (name, group) in &self.groups {
+            name.put(&mut out);
+            put_group(group, &mut out);
+        }
+        self.requests.parts().put(&mut out);
+        self.ended.prints().collect::<Vec<u64>>().put(&mut out);
+        out
+    }
+
+    /// The state that [`State::encode`] wrote, or why these bytes are none.
+    pub fn decode(bytes: &[u8]) -> Result<Self, CodecError> {
+        let mut input = Input::new(bytes);
+        let version = u8::take(&mut input)?;
+        if version != STATE_VERSION {
+            return Err(CodecError::Unknown { what: "state version", tag: version.into() });
+        }
+        let mut state = Self::new(Settings::take(&mut input)?);
+        state.revision = Revision::take(&mut input)?;
+        state.term_floor = Term::take(&mut input)?;
+        for _ in 0..u64::take(&mut input)? {
+            let no = SessionNo::take(&mut input)?;
+            let session = take_session(&mut input)?;
+            state.by_secret.insert(session.id, no);
+            state.sessions.insert(no, session);
+        }
+        for _ in 0..u64::take(&mut input)? {
+            let name = Group::take(&mut input)?;
+            let group = take_group(&mut input)?;
+            state.adopt(name, group)?;
+        }
+        state.requests.restore(Wire::take(&mut input)?);
+        for print in Vec::<u64>::take(&mut input)? {
+            state.ended.push(print);
+        }
+        input.end()?;
+        Ok(state)
+    }
+
+    /// Takes a group that was read, and tells its sessions and the index about it.
+    fn adopt(&mut self, name: Group, group: GroupState) -> Result<(), CodecError> {
+        let no_such = |session: SessionNo| CodecError::Malformed {
+            what: "a group",
+            why: format!("{name} names session {session}, which is not open"),
+        };
+        if let Some(tenure) = group.office.tenure() {
+            let session = tenure.session;
+            let record = self.sessions.get_mut(&session).ok_or_else(|| no_such(session))?;
+            record.leads.insert(name.clone());
+        }
+        for standby in &group.line {
+            let session = standby.session;
+            let record = self.sessions.get_mut(&session).ok_or_else(|| no_such(session))?;
+            record.stands.insert(name.clone());
+        }
+        self.groups.insert(name.clone(), group);
+        self.reindex(&name);
+        Ok(())
+    }
+}
+
+fn put_session(session: &Session, out: &mut Vec<u8>) {
+    session.id.put(out);
+    session.node.put(out);
+    session.ttl_ms.put(out);
+    session.ttl_ms_longest.put(out);
+    session.passing.put(out);
+    session.epoch.put(out);
+    session.requests.parts().put(out);
+}
+
+fn take_session(input: &mut Input<'_>) -> Result<Session, CodecError> {
+    let mut session = Session {
+        id: Wire::take(input)?,
+        node: Wire::take(input)?,
+        ttl_ms: Wire::take(input)?,
+        ttl_ms_longest: Wire::take(input)?,
+        passing: Wire::take(input)?,
+        epoch: Wire::take(input)?,
+        gone: false,
+        leads: Default::default(),
+        stands: Default::default(),
+        requests: Requests::of_session(),
+    };
+    session.requests.restore(Wire::take(input)?);
+    Ok(session)
+}
+
+fn put_group(group: &GroupState, out: &mut Vec<u8>) {
+    group.term.put(out);
+    group.policy.put(out);
+    group.office.put(out);
+    group.line.put(out);
+    group.heir.put(out);
+    group.doomed.put(out);
+    group.history.put(out);
+}
+
+fn take_group(input: &mut Input<'_>) -> Result<GroupState, CodecError> {
+    Ok(GroupState {
+        term: Wire::take(input)?,
+        policy: Wire::take(input)?,
+        office: Office::take(input)?,
+        line: Vec::<Standby>::take(input)?,
+        heir: Wire::take(input)?,
+        doomed: Wire::take(input)?,
+        history: Wire::take(input)?,
+        marks: Marks::default(),
+    })
+}
+
+impl Index {
+    /// What this index would be if it were computed from scratch.
+    pub(super) fn recomputed(state: &State) -> Self {
+        let mut fresh = Self::default();
+        for (name, group) in &state.groups {
+            fresh.note(name, Marks::default(), group.marks);
+        }
+        fresh
+    }
+}
