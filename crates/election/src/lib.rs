@@ -7,9 +7,11 @@
 //! - Vocabulary: [`name`], [`term`], [`moment`], [`policy`], [`limits`].
 //! - The store's side: [`Command`]s go into the state machine, [`Answer`]s, [`Event`]s and
 //!   [`Effect`]s come out; [`store`] is the port that every engine implements.
+//! - The holder's side: [`timing`] derives every timer from one ttl, [`fence`] refuses what is stale.
 
 pub mod codec;
 pub mod command;
+pub mod fence;
 pub mod limits;
 pub mod moment;
 pub mod name;
@@ -18,12 +20,15 @@ pub mod policy;
 pub mod state;
 pub mod store;
 pub mod term;
+pub mod timing;
 pub mod watch;
 
 pub use command::{Command, Entry, IfLost, Opening, WaitKind};
+pub use fence::{Fence, FenceError};
 pub use moment::Moment;
 pub use name::{Group, Metadata, NameError, Node, Reason, RequestId, SessionId, SessionNo};
 pub use outcome::{Answer, Applied, Cause, Change, Effect, Event, Refusal};
 pub use policy::{NodePattern, Policy, PolicyError, Priority, Settings};
 pub use state::State;
 pub use term::{Cursor, CursorError, Incarnation, Revision, Term};
+pub use timing::{Budget, BudgetError, Drift, Wishes};

@@ -76,10 +76,35 @@ pub const WATCHER_QUEUE_MAX: usize = 1024;
 /// Most groups in one page of a listing.
 pub const GROUPS_PAGE_MAX: usize = 512;
 
+/// Largest clock drift a budget may assume, in parts per million: beyond 40 % less than half of a
+/// ttl could be used.
+pub const DRIFT_PPM_MAX: u32 = 400_000;
+/// Shortest pause between two renewals, and shortest request time-out.
+pub const RENEW_MS_MIN: u64 = 10;
+/// Longest pause before a failed heartbeat is tried again.
+pub const HEARTBEAT_RETRY_MS_MAX: u64 = 1000;
+/// Most requests about groups that one participant has under way; heartbeats are not counted.
+pub const REQUESTS_IN_FLIGHT_MAX: usize = 256;
+/// Tries of one request whose answers are still recognised.
+pub const TRIES_REMEMBERED: usize = 4;
+/// Heartbeats whose answers are still awaited.
+pub const HEARTBEATS_IN_FLIGHT_MAX: usize = 64;
+/// Most lost terms that one heartbeat disowns; the rest are resigned one by one.
+pub const DISOWNED_PER_HEARTBEAT_MAX: usize = 1000;
+/// Abandoned sessions that a participant still tries to close; older ones expire by themselves.
+pub const SESSIONS_CLOSING_MAX: usize = 4;
+
+/// A store's loop that was away for longer than this cannot tell who was silent.
+pub const LOOP_GAP_MS_MAX: u64 = 500;
+/// Most by which expiries are spread after a store's promotion.
+pub const SPREAD_MS_MAX: u64 = 1000;
+
 const _: () = {
     assert!(TTL_MS_FLOOR <= TTL_MS_MIN_DEFAULT);
     assert!(TTL_MS_MIN_DEFAULT <= TTL_MS_DEFAULT && TTL_MS_DEFAULT <= TTL_MS_MAX_DEFAULT);
     assert!(TTL_MS_MAX_DEFAULT <= TTL_MS_CEILING);
     assert!(EVENT_RING_COUNT_MIN >= 2 * GROUPS_PER_SESSION_MAX);
     assert!(STANDBYS_MAX_DEFAULT <= STANDBYS_MAX);
+    assert!(3 * RENEW_MS_MIN < TTL_MS_FLOOR / 4);
+    assert!(LOOP_GAP_MS_MAX <= TTL_MS_FLOOR && DRIFT_PPM_MAX < 1_000_000);
 };
