@@ -1,1 +1,69 @@
-//! The wire: types of every verb, problem details, OpenAPI. Nothing else.
+//! The wire: HTTP/JSON types of every verb, version 1, and nothing else.
+//!
+//! One file per verb, named like the verb everywhere else (`campaign.rs` here, in the server, in
+//! the client and in the command). Fields hold the checked types of `regent-election`, so a value
+//! that was decoded is well-formed and a value that is not cannot be sent.
+//!
+//! - [`routes`] is the one table of routes: the server builds its router from it, [`openapi`] its
+//!   document, and a client its addresses.
+//! - [`problem`] is every error there is (RFC 9457), each with a stable [`Code`].
+//! - [`decode`] turns bytes and query strings into requests, and says what is wrong with them.
+//!
+//! Requests refuse unknown fields, so that a misspelt `ttl` is not silently ignored. Answers accept
+//! them, so that an older client can read a newer server.
+//!
+//! Only durations travel, as `*_ms` integers: clocks of two machines are never compared. The one
+//! absolute time is `at` in a history, a note for people that no program should act on.
+
+pub mod accept;
+pub mod campaign;
+pub mod code;
+pub mod decode;
+pub mod groups;
+pub mod history;
+pub mod leader;
+pub mod limits;
+pub mod offer;
+pub mod openapi;
+pub mod problem;
+pub mod process;
+pub mod renew;
+pub mod resign;
+mod route;
+pub mod routes;
+mod schema;
+pub mod sessions;
+pub mod step_down;
+pub mod transfer;
+pub mod warm;
+pub mod watch;
+mod wire;
+pub mod withdraw;
+
+pub use accept::AcceptRequest;
+pub use campaign::{CampaignRequest, CampaignResponse};
+pub use groups::{
+    DeleteGroupQuery, GroupResponse, GroupsQuery, GroupsResponse, PolicyBody, PriorityRule,
+    PutGroupRequest, Standby,
+};
+pub use history::{Change, HistoryResponse};
+pub use leader::{Consistency, LeaderQuery, LeaderResponse, Office};
+pub use offer::OfferRequest;
+pub use problem::{Code, Facts, Problem};
+pub use process::{HealthResponse, ReadyResponse};
+pub use renew::{Heard, RenewRequest};
+pub use resign::{Done, ResignRequest};
+pub use route::{Method, Operation, Reply, Route, SchemaOf};
+pub use routes::ROUTES;
+pub use sessions::{
+    CloseSessionRequest, Disowned, OpenSessionRequest, RenewSessionRequest, SessionResponse,
+    ShowSessionRequest, Tenure,
+};
+pub use step_down::{StepDownRequest, SteppedDown};
+pub use transfer::TransferRequest;
+pub use warm::WarmRequest;
+pub use watch::{
+    Bookmark, Closing, Gap, LeaderChanged, Present, WatchEvent, WatchManyQuery, WatchQuery,
+    WatchResponse,
+};
+pub use withdraw::WithdrawRequest;
