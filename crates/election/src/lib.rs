@@ -11,6 +11,7 @@
 
 pub mod codec;
 pub mod command;
+pub mod contract;
 pub mod fence;
 pub mod limits;
 pub mod moment;

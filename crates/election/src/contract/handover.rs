@@ -1,0 +1,147 @@
+//! Handing over: resigning, transferring, offering, withdrawing.
+
+use super::bench::{Bench, LONG_MS, node, refused};
+use super::{Fault, ensure};
+use crate::outcome::{Cause, Refusal};
+use crate::store::{OfficeState, Scope};
+
+pub(super) async fn resigning_hands_over_at_once(bench: Bench) -> Result<(), Fault> {
+    let group = bench.group();
+    let alice = bench.player("alice", LONG_MS).await?;
+    let bob = bench.player("bob", LONG_MS).await?;
+    let term = alice.win(&group).await?;
+    bob.stand(&group).await?;
+    // The leader's ttl is far longer than a case's patience: only the resignation can free it.
+    alice.resign(&group, term).await?;
+    let next = bob.take_over(&bench, &group).await?;
+    ensure!(Some(next) == term.next(), "term {next} follows term {term}");
+    Ok(())
+}
+
+pub(super) async fn the_commit_that_ends_a_tenure_starts_the_next(
+    bench: Bench,
+) -> Result<(), Fault> {
+    if !bench.abilities().promotes_in_one_commit {
+        return Err(Fault::Skipped("this store's candidates take an office by themselves".into()));
+    }
+    let group = bench.group();
+    let alice = bench.player("alice", LONG_MS).await?;
+    let bob = bench.player("bob", LONG_MS).await?;
+    let term = alice.win(&group).await?;
+    bob.stand(&group).await?;
+    let mut watch = bench.store().watch(Scope::Group(group.clone()), None).await?;
+    alice.resign(&group, term).await?;
+    let event = bench.change(&mut *watch).await?;
+    ensure!(
+        event.leader == Some(node("bob"))
+            && Some(event.term) == term.next()
+            && event.cause == Cause::Resigned,
+        "the office was empty in between: {event:?}"
+    );
+    let office = bench.leader(&group).await?;
+    ensure!(office.state == OfficeState::Elected, "bob may act before he knows: {office:?}");
+    let view = bob.session().await?;
+    let is_told = view.tenures.iter().any(|tenure| {
+        tenure.group == group && tenure.term == event.term && tenure.state == OfficeState::Elected
+    });
+    ensure!(is_told && view.epoch > 0, "bob cannot learn of it: {view:?}");
+    bob.store.accept(&group, bob.session, event.term, None).await?;
+    bob.leads(&bench, &group, event.term).await
+}
+
+pub(super) async fn a_transfer_goes_to_the_standby_it_names(bench: Bench) -> Result<(), Fault> {
+    let group = bench.group();
+    let alice = bench.player("alice", LONG_MS).await?;
+    let bob = bench.player("bob", LONG_MS).await?;
+    let carol = bench.player("carol", LONG_MS).await?;
+    let term = alice.win(&group).await?;
+    bob.stand(&group).await?;
+    carol.stand(&group).await?;
+    alice.transfer(&group, term, &carol.node).await?;
+    let next = carol.take_over(&bench, &group).await?;
+    ensure!(Some(next) == term.next(), "term {next} follows term {term}");
+    refused("renewal after a transfer", alice.renew(&group, term).await, |refusal| {
+        matches!(refusal, Refusal::NotLeader { .. })
+    })?;
+    carol.leads(&bench, &group, next).await
+}
+
+pub(super) async fn a_transfer_that_cannot_be_leaves_the_leader_in_office(
+    bench: Bench,
+) -> Result<(), Fault> {
+    let group = bench.group();
+    let quiet_ms = 4_000;
+    let alice = bench.player("alice", LONG_MS).await?;
+    let term = alice.win(&group).await?;
+    let quiet = bench.player("quiet", quiet_ms).await?;
+    quiet.stand(&group).await?;
+    for _ in 0..2 {
+        bench.player("twin", LONG_MS).await?.stand(&group).await?;
+    }
+    let unknown = alice.transfer(&group, term, &node("nobody")).await;
+    refused("a transfer to nobody", unknown, |refusal| {
+        matches!(refusal, Refusal::SuccessorUnknown { .. })
+    })?;
+    refused("a transfer to two", alice.transfer(&group, term, &node("twin")).await, |refusal| {
+        matches!(refusal, Refusal::SuccessorAmbiguous { count: 2, .. })
+    })?;
+    bench.sleep_ms(quiet_ms / 2 + 150).await;
+    refused("a transfer to the silent", alice.transfer(&group, term, &quiet.node).await, |no| {
+        matches!(no, Refusal::SuccessorSilent { .. })
+    })?;
+    let twin = bench.player("bob", LONG_MS).await?;
+    let foreign = twin.transfer(&group, term, &node("quiet")).await;
+    refused("a transfer by another", foreign, |refusal| {
+        matches!(refusal, Refusal::NotLeader { .. })
+    })?;
+    alice.renew(&group, term).await?;
+    alice.leads(&bench, &group, term).await
+}
+
+pub(super) async fn an_offer_warms_a_standby_while_the_leader_leads_on(
+    bench: Bench,
+) -> Result<(), Fault> {
+    let group = bench.group();
+    let alice = bench.player("alice", LONG_MS).await?;
+    let bob = bench.player("bob", LONG_MS).await?;
+    let carol = bench.player("carol", LONG_MS).await?;
+    let term = alice.win(&group).await?;
+    bob.stand(&group).await?;
+    carol.stand(&group).await?;
+    let store = bench.store();
+    store.offer(&group, alice.session, term, &carol.node, None).await?;
+    alice.renew(&group, term).await?;
+    alice.leads(&bench, &group, term).await?;
+    let tenures = alice.session().await?.tenures;
+    let is_listed = tenures.iter().any(|tenure| tenure.offered_to == Some(node("carol")));
+    ensure!(is_listed, "the leader's list does not show its offer: {tenures:?}");
+    refused(
+        "warmth of one that was not asked",
+        store.warm(&group, bob.session, term, None).await,
+        |refusal| matches!(refusal, Refusal::NoOffer { .. }),
+    )?;
+    store.warm(&group, carol.session, term, None).await?;
+    alice.transfer(&group, term, &carol.node).await?;
+    let next = carol.take_over(&bench, &group).await?;
+    ensure!(Some(next) == term.next(), "term {next} follows term {term}");
+    Ok(())
+}
+
+pub(super) async fn withdrawing_leaves_the_line_or_the_office(bench: Bench) -> Result<(), Fault> {
+    let group = bench.group();
+    let alice = bench.player("alice", LONG_MS).await?;
+    let bob = bench.player("bob", LONG_MS).await?;
+    alice.win(&group).await?;
+    bob.stand(&group).await?;
+    bench.store().withdraw(&group, bob.session, None).await?;
+    let view = bench.view(&group).await?;
+    ensure!(view.standbys_count == 0, "bob stands after withdrawing: {view:?}");
+    bench.store().withdraw(&group, alice.session, None).await?;
+    let office = bench.leader(&group).await?;
+    ensure!(office.leader.is_none(), "alice leads after withdrawing: {office:?}");
+    bench.store().withdraw(&group, alice.session, None).await?;
+    let last = bench.store().history(&group).await?.pop();
+    let cause = last.map(|change| change.cause);
+    ensure!(cause == Some(Cause::Withdrawn), "the history says {cause:?}");
+    Ok(())
+}

@@ -1,0 +1,226 @@
+//! The contract every store keeps, as cases that run against a real one in real time.
+//!
+//! A case is a fact about elections, named so, and knows the store only through the
+//! [`Store`](crate::store::Store) port. [`cases`] lists them; a caller runs them one by one or all at
+//! once and prints what held, what broke, and what was skipped and why. Each case makes its own
+//! groups and sessions, so cases never meet and any number may run together, twice, or on a store in
+//! use.
+//!
+//! Time is measured only one way: that nothing happens too *soon*. How long a store takes is bounded
+//! by patience, far above what any store needs, so a slow machine fails nothing.
+//!
+//! There is no runtime here: the [`Harness`] sleeps, reads the clock and makes names.
+//!
+//! The road not taken is a macro that expands into `#[test]` functions: it would bind the suite to a
+//! test runner, while an operator also wants to run it against a store before trusting it.
+
+mod bench;
+mod campaign;
+mod ending;
+mod groups;
+mod handover;
+mod policy;
+mod renew;
+mod requests;
+mod sessions;
+mod together;
+mod watch;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use crate::moment::Moment;
+use crate::store::{Store, StoreError};
+use bench::Bench;
+use together::Running;
+
+/// What a case needs of the outside.
+#[async_trait]
+pub trait Harness: Send + Sync + 'static {
+    /// The store under test.
+    fn store(&self) -> Arc<dyn Store>;
+
+    /// Another way to the same store: a second server or connection, if there is one.
+    fn other(&self) -> Arc<dyn Store> {
+        self.store()
+    }
+
+    /// Waits.
+    async fn sleep(&self, for_how_long: Duration);
+
+    /// The lease clock of this machine.
+    fn now(&self) -> Moment;
+
+    /// A number that this store has never been given: names and secrets are made of it.
+    fn unique(&self) -> u128;
+
+    /// What this store does beyond the least.
+    fn abilities(&self) -> Abilities {
+        Abilities::default()
+    }
+}
+
+/// What a store may do without; cases about it are skipped then, by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Abilities {
+    /// The commit that ends a tenure starts the next.
+    pub promotes_in_one_commit: bool,
+    /// A tenure that others end is *ending* first, and its holder can confirm.
+    pub has_endings: bool,
+    /// How far the store's clock may stray from the harness's, in parts per million.
+    pub drift_ppm: u32,
+}
+
+impl Default for Abilities {
+    fn default() -> Self {
+        Self { promotes_in_one_commit: true, has_endings: true, drift_ppm: 0 }
+    }
+}
+
+/// One fact about elections.
+#[derive(Clone, Copy)]
+pub struct Case {
+    /// The fact.
+    pub name: &'static str,
+    body: fn(Bench) -> Running<'static, Result<(), Fault>>,
+}
+
+impl Case {
+    /// Finds out whether the fact holds.
+    pub async fn run(&self, harness: Arc<dyn Harness>) -> Verdict {
+        match (self.body)(Bench::new(harness)).await {
+            Ok(()) => Verdict::Held,
+            Err(Fault::Skipped(why)) => Verdict::Skipped(why),
+            Err(Fault::Broken(why)) => Verdict::Broken(why),
+        }
+    }
+}
+
+impl fmt::Debug for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Case").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// What became of a case.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It holds.
+    Held,
+    /// This store cannot do what it is about.
+    Skipped(String),
+    /// It does not hold.
+    Broken(String),
+}
+
+/// Why a case ended early.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Fault {
+    Skipped(String),
+    Broken(String),
+}
+
+impl From<StoreError> for Fault {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Unsupported { .. } => Self::Skipped(error.to_string()),
+            StoreError::Refused(_)
+            | StoreError::Unavailable { .. }
+            | StoreError::Uncertain { .. }
+            | StoreError::Corrupt(_) => Self::Broken(format!("unexpected answer: {error}")),
+        }
+    }
+}
+
+/// Breaks the case, with what was found, unless the fact holds.
+macro_rules! ensure {
+    ($holds:expr, $($found:tt)+) => {
+        if !$holds {
+            return Err($crate::contract::Fault::Broken(format!($($found)+)));
+        }
+    };
+}
+use ensure;
+
+macro_rules! list {
+    ($($file:ident: $($case:ident),+;)+) => {
+        vec![$($(Case {
+            name: stringify!($case),
+            body: |bench| Box::pin($file::$case(bench)),
+        }),+),+]
+    };
+}
+
+/// All cases, in the order of a reader's interest.
+#[must_use]
+pub fn cases() -> Vec<Case> {
+    list! {
+        campaign:
+            a_first_campaign_wins_and_everybody_can_read_it,
+            every_tenure_has_a_term_one_higher,
+            a_loser_learns_the_leader_and_leaves_nothing_behind,
+            a_loser_with_its_own_session_stands_until_it_is_promoted_and_accepts,
+            the_leaders_own_session_campaigning_again_keeps_its_term,
+            the_same_node_id_from_another_session_loses,
+            a_campaign_opens_the_session_it_names,
+            a_campaign_with_another_ttl_than_its_session_is_refused,
+            a_waiting_campaign_is_answered_when_it_is_elected,
+            a_waiting_campaign_that_is_dropped_leaves_no_standby,
+            a_wait_that_is_over_leaves_only_an_own_session_standing,
+            racing_campaigns_have_one_winner;
+        renew:
+            only_the_holder_of_the_current_term_renews,
+            a_silent_leader_is_succeeded_after_a_whole_ttl_and_not_a_moment_sooner,
+            heartbeats_keep_a_leader_in_office,
+            one_heartbeat_keeps_all_tenures_of_a_session,
+            a_heartbeat_that_is_not_newer_is_refused,
+            a_renewal_by_another_length_changes_the_ttl,
+            a_disowned_term_is_resigned_by_the_heartbeat_that_lists_it;
+        handover:
+            resigning_hands_over_at_once,
+            the_commit_that_ends_a_tenure_starts_the_next,
+            a_transfer_goes_to_the_standby_it_names,
+            a_transfer_that_cannot_be_leaves_the_leader_in_office,
+            an_offer_warms_a_standby_while_the_leader_leads_on,
+            withdrawing_leaves_the_line_or_the_office;
+        ending:
+            a_step_down_grants_nobody_until_the_holder_confirms,
+            an_ending_that_nobody_confirms_lasts_a_whole_ttl,
+            a_forced_step_down_says_that_two_may_act,
+            nobody_steps_down_where_nobody_leads,
+            a_tightened_policy_ends_a_tenure_gently,
+            a_deleted_group_ends_gently_and_its_terms_never_come_back;
+        watch:
+            a_watch_sees_every_change_in_order_and_that_nobody_leads,
+            a_watch_resumes_from_any_cursor_without_a_gap_or_a_repeat,
+            a_watch_from_a_read_misses_nothing,
+            a_cursor_in_the_future_yields_nothing_older,
+            a_cursor_of_another_life_is_told_of_a_gap,
+            a_watch_sees_only_what_it_covers;
+        policy:
+            a_policy_refuses_ttls_and_nodes_outside_it,
+            an_absurd_policy_is_refused_and_changes_nothing,
+            priorities_order_the_line_and_depose_nobody,
+            a_lock_delay_follows_a_lost_leader_but_not_a_resignation,
+            a_full_line_takes_nobody_more;
+        requests:
+            a_repeated_campaign_takes_effect_once_and_is_evaluated_again,
+            a_repeated_resignation_does_not_touch_the_next_tenure,
+            a_request_id_serves_one_request;
+        sessions:
+            a_session_lists_what_it_holds_and_its_epoch_tells_of_unasked_changes,
+            opening_again_answers_the_same_session,
+            closing_a_session_ends_everything_it_had,
+            an_ended_session_cannot_come_back,
+            a_session_that_is_not_heard_expires_with_all_its_tenures;
+        groups:
+            an_answer_is_seen_by_every_later_read,
+            terms_rise_through_resignation_expiry_and_deletion,
+            a_groups_history_tells_the_causes,
+            groups_are_listed_in_pages_by_name,
+            a_group_nobody_named_has_no_leader;
+    }
+}
