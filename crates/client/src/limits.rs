@@ -1,0 +1,29 @@
+//! Bounds of the client, each with its reason.
+
+use std::time::Duration;
+
+/// Largest answer read into memory. The largest honest one is a session with 131,072 tenures of
+/// long names, about 40 MiB.
+pub const ANSWER_BYTES_MAX: usize = 64 << 20;
+/// Largest event of a stream. The largest honest one is a gap with 512 groups and full metadata,
+/// about 4 MiB.
+pub const EVENT_BYTES_MAX: usize = 16 << 20;
+/// Most addresses of one remote: a replica set has at most nine servers.
+pub const ADDRESSES_MAX: usize = 16;
+/// Most bytes of a foreign answer repeated in a message about it.
+pub const ECHO_BYTES_MAX: usize = 120;
+
+/// How long to wait for a connection. A second covers one lost packet on the way.
+pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long to wait for an answer, beside the time that the request itself asks to wait.
+pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
+/// A stream that says nothing for this long is dead: servers send a sign of life more often.
+pub const STREAM_SILENCE_MAX: Duration = Duration::from_secs(45);
+/// How long an unused connection is kept: shorter than servers and proxies keep theirs, so that a
+/// request seldom meets a connection that is just being closed.
+pub const CONNECTION_IDLE_MAX: Duration = Duration::from_secs(15);
+
+/// Shortest pause before a broken stream is opened again.
+pub const RECONNECT_MIN: Duration = Duration::from_millis(100);
+/// Longest pause before a broken stream is opened again.
+pub const RECONNECT_MAX: Duration = Duration::from_secs(10);

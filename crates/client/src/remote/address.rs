@@ -1,0 +1,170 @@
+//! Where a server is: `http://host:port[/prefix]`, one or several.
+//!
+//! Only plain HTTP is spoken. `https://` is refused rather than silently spoken in the clear; the
+//! scheme is looked at here and nowhere else, so this is where TLS will be let in.
+
+use std::fmt;
+use std::str::FromStr;
+
+use hyper::Uri;
+
+use crate::limits::ADDRESSES_MAX;
+
+/// The base of every address of one server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Address {
+    /// `http://host:port` and, perhaps, a path without a slash at its end.
+    base: String,
+}
+
+/// Why a text is no address. The message is a clause for a person.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AddressError {
+    /// Not a URL, or none with a host.
+    #[error("{given:?} is no address of a server; write it like http://127.0.0.1:7400")]
+    Malformed {
+        /// The text.
+        given: String,
+    },
+    /// A scheme that is not spoken.
+    #[error(
+        "{scheme}:// is not spoken: this version has no TLS; use http:// on a network you trust, or a local proxy that adds TLS"
+    )]
+    Scheme {
+        /// The scheme.
+        scheme: String,
+    },
+    /// Parts that a base must not have.
+    #[error("the address of a server has no {part}; write it like http://127.0.0.1:7400")]
+    Extra {
+        /// Which part.
+        part: &'static str,
+    },
+    /// None, or too many.
+    #[error("a remote has 1 to {ADDRESSES_MAX} addresses; this has {count}")]
+    Count {
+        /// How many.
+        count: usize,
+    },
+}
+
+impl Address {
+    /// The address of something on this server; `path_and_query` opens with a slash.
+    pub(crate) fn of(&self, path_and_query: &str) -> Result<Uri, AddressError> {
+        let text = format!("{}{path_and_query}", self.base);
+        text.parse().map_err(|_| AddressError::Malformed { given: shorten(&text) })
+    }
+
+    /// Addresses with commas between.
+    pub fn list(text: &str) -> Result<Vec<Self>, AddressError> {
+        let addresses: Vec<Self> = text
+            .split(',')
+            .map(str::trim)
+            .filter(|part| !part.is_empty())
+            .map(str::parse)
+            .collect::<Result<_, _>>()?;
+        check_count(addresses.len())?;
+        Ok(addresses)
+    }
+}
+
+/// Refuses no address at all, and more than a replica set can have.
+pub(crate) fn check_count(count: usize) -> Result<(), AddressError> {
+    if (1..=ADDRESSES_MAX).contains(&count) { Ok(()) } else { Err(AddressError::Count { count }) }
+}
+
+impl FromStr for Address {
+    type Err = AddressError;
+
+    fn from_str(text: &str) -> Result<Self, AddressError> {
+        let malformed = || AddressError::Malformed { given: shorten(text) };
+        let uri: Uri = text.parse().map_err(|_| malformed())?;
+        match uri.scheme_str() {
+            Some("http") => {}
+            Some(scheme) => return Err(AddressError::Scheme { scheme: shorten(scheme) }),
+            None => return Err(malformed()),
+        }
+        let authority = uri.authority().ok_or_else(malformed)?;
+        if authority.as_str().contains('@') {
+            return Err(AddressError::Extra { part: "user or password" });
+        }
+        if uri.query().is_some() {
+            return Err(AddressError::Extra { part: "query" });
+        }
+        // `http::Uri` drops a fragment without a word.
+        if text.contains('#') {
+            return Err(AddressError::Extra { part: "fragment" });
+        }
+        if authority.host().is_empty() {
+            return Err(malformed());
+        }
+        let path = uri.path().trim_end_matches('/');
+        Ok(Self { base: format!("http://{authority}{path}") })
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.base)
+    }
+}
+
+fn shorten(text: &str) -> String {
+    text.chars().filter(|character| !character.is_control()).take(80).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_base_may_have_a_path_and_a_slash_at_its_end() {
+        for (text, expected) in [
+            ("http://127.0.0.1:7400", "http://127.0.0.1:7400/v1/groups"),
+            ("http://127.0.0.1:7400/", "http://127.0.0.1:7400/v1/groups"),
+            ("http://[::1]:7400", "http://[::1]:7400/v1/groups"),
+            ("http://proxy/regent/", "http://proxy/regent/v1/groups"),
+        ] {
+            let address: Address = text.parse().unwrap();
+            assert_eq!(address.of("/v1/groups").unwrap().to_string(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn tls_is_refused_with_the_way_out() {
+        let error = "https://regent:7400".parse::<Address>().unwrap_err().to_string();
+        assert!(error.contains("no TLS") && error.contains("http://"), "{error}");
+    }
+
+    #[test]
+    fn other_texts_are_no_addresses() {
+        for text in [
+            "",
+            "127.0.0.1:7400",
+            "localhost",
+            "/v1",
+            "http://",
+            "http:///x",
+            "ftp://host",
+            "http://user:secret@host",
+            "http://host?x=1",
+            "http://host/#x",
+            "http://ho st",
+        ] {
+            let error = text.parse::<Address>().unwrap_err().to_string();
+            assert!(!error.contains("secret"), "{error}");
+        }
+    }
+
+    #[test]
+    fn lists_are_split_at_commas_and_bounded() {
+        let list = Address::list("http://a:1, http://b:2,").unwrap();
+        assert_eq!(
+            list.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            ["http://a:1", "http://b:2"]
+        );
+        assert_eq!(Address::list(" , "), Err(AddressError::Count { count: 0 }));
+        let many = vec!["http://a"; ADDRESSES_MAX + 1].join(",");
+        assert!(Address::list(&many).is_err());
+    }
+}

@@ -1,0 +1,142 @@
+//! A Regent server over HTTP: one method per verb, one file per verb.
+//!
+//! A [`Remote`] knows one or several addresses of the same store. What was certainly not sent is
+//! tried at the next address; what may have been sent is repeated only if it is a read. Everything
+//! else is the caller's decision, because only the caller knows whether it holds the ids that make
+//! a repeat safe. [`RemoteError`] says which case it is.
+//!
+//! The road not taken is a general HTTP client with retries of its own: a library that silently
+//! sends a resignation twice, or counts a lost answer as a failure, is wrong here.
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! use regent::api::CampaignRequest;
+//! use regent::remote::Remote;
+//!
+//! let remote = Remote::new("http://127.0.0.1:7400")?;
+//! let answer = remote.campaign(&"billing".parse()?, &CampaignRequest::of("web-1".parse()?)).await?;
+//! println!("{}", if answer.elected { "we lead" } else { "somebody else leads" });
+//! # Ok(())
+//! # }
+//! ```
+
+mod accept;
+mod address;
+mod backoff;
+mod campaign;
+mod error;
+mod groups;
+mod history;
+mod leader;
+mod offer;
+mod process;
+mod renew;
+mod resign;
+mod send;
+mod sessions;
+mod sse;
+mod step_down;
+mod transfer;
+mod warm;
+mod watch;
+mod withdraw;
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use http_body_util::Full;
+use hyper::body::Bytes;
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use regent_election::{RequestId, Revision};
+
+pub use address::{Address, AddressError};
+pub use error::RemoteError;
+pub use watch::{Scope, Watched, Watching};
+
+use crate::fresh::{self, NoRandomness};
+use crate::limits::{CONNECT_TIMEOUT, CONNECTION_IDLE_MAX, REQUEST_TIMEOUT};
+
+/// What every verb returns.
+pub type RemoteResult<T> = Result<T, RemoteError>;
+
+/// A store behind one or several servers. Cheap to clone; clones share their connections.
+#[derive(Clone)]
+pub struct Remote {
+    shared: Arc<Shared>,
+    request_timeout: Duration,
+}
+
+struct Shared {
+    addresses: Vec<Address>,
+    /// The address that worked last; where the next request goes first.
+    preferred: AtomicUsize,
+    /// The highest revision any answer told.
+    seen: AtomicU64,
+    http: Client<HttpConnector, Full<Bytes>>,
+}
+
+impl Remote {
+    /// A remote at one address, or at several with commas between.
+    pub fn new(addresses: &str) -> Result<Self, AddressError> {
+        Self::at(Address::list(addresses)?)
+    }
+
+    /// A remote at these addresses, which all serve the same store.
+    pub fn at(addresses: Vec<Address>) -> Result<Self, AddressError> {
+        address::check_count(addresses.len())?;
+        let mut connector = HttpConnector::new();
+        connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
+        connector.set_nodelay(true);
+        let http = Client::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(CONNECTION_IDLE_MAX)
+            .build(connector);
+        let shared =
+            Shared { addresses, preferred: AtomicUsize::new(0), seen: AtomicU64::new(0), http };
+        Ok(Self { shared: Arc::new(shared), request_timeout: REQUEST_TIMEOUT })
+    }
+
+    /// The same remote, waiting this long for an answer (beside the time a request itself asks to
+    /// wait). The time covers all addresses tried.
+    #[must_use]
+    pub fn with_timeout(&self, request_timeout: Duration) -> Self {
+        Self { shared: Arc::clone(&self.shared), request_timeout }
+    }
+
+    /// Where this remote is, in the order given.
+    #[must_use]
+    pub fn addresses(&self) -> &[Address] {
+        &self.shared.addresses
+    }
+
+    /// The highest revision that any answer told.
+    #[must_use]
+    pub fn seen(&self) -> Revision {
+        Revision(self.shared.seen.load(Ordering::Relaxed))
+    }
+
+    /// A name for one request to this store, so that repeating it takes effect once.
+    ///
+    /// It opens with the highest revision seen. A remote that has heard nothing yet should read
+    /// something first: a store that has forgotten its oldest ids refuses one that opens with 0.
+    pub fn request_id(&self) -> Result<RequestId, NoRandomness> {
+        fresh::request_id(self.seen())
+    }
+
+    fn note(&self, revision: Revision) {
+        self.shared.seen.fetch_max(revision.0, Ordering::Relaxed);
+    }
+}
+
+impl fmt::Debug for Remote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Remote")
+            .field("addresses", &self.shared.addresses)
+            .field("request_timeout", &self.request_timeout)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,274 @@
+//! Sends one request and decides what its end means.
+//!
+//! Three ends are told apart: it never left, it left and no whole answer came, it was answered. The
+//! first may be tried at the next address; the second too, if it only reads; the third is judged.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use hyper::body::{Bytes, Incoming};
+use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderName, USER_AGENT};
+use hyper::{Request, Response};
+use regent_api::Operation;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::time::Instant;
+
+use super::error::{RemoteError, echo, judge};
+use super::{Remote, RemoteResult};
+use crate::limits::ANSWER_BYTES_MAX;
+
+/// One request, the same at every address.
+#[derive(Clone, Debug)]
+pub(super) struct Call {
+    operation: Operation,
+    path_and_query: String,
+    body: Bytes,
+    accept: &'static str,
+    headers: Vec<(HeaderName, String)>,
+}
+
+/// How one attempt ended without an answer.
+enum Failed {
+    /// Not one byte of it left.
+    Unsent(String),
+    /// It may have arrived.
+    Lost(String),
+    /// It was answered with something else than an answer.
+    Foreign(String),
+}
+
+impl Call {
+    /// A request without a body.
+    pub(super) fn bare(operation: Operation, path: String) -> Self {
+        Self {
+            operation,
+            path_and_query: path,
+            body: Bytes::new(),
+            accept: "application/json",
+            headers: Vec::new(),
+        }
+    }
+
+    /// A request with a JSON body.
+    pub(super) fn with_body(operation: Operation, path: String, body: &impl Serialize) -> Self {
+        let body = serde_json::to_vec(body).expect("the types of the wire are written in memory");
+        Self { body: body.into(), ..Self::bare(operation, path) }
+    }
+
+    /// The same, with a query.
+    pub(super) fn query(mut self, query: &impl Serialize) -> Self {
+        let query = serde_urlencoded::to_string(query)
+            .expect("queries are flat and hold only text, numbers and words");
+        if !query.is_empty() {
+            self.path_and_query.push('?');
+            self.path_and_query.push_str(&query);
+        }
+        self
+    }
+
+    /// The same, for a stream of events.
+    pub(super) fn for_events(self) -> Self {
+        Self { accept: "text/event-stream", ..self }
+    }
+
+    /// The same, with one more header.
+    pub(super) fn header(mut self, name: HeaderName, value: String) -> Self {
+        self.headers.push((name, value));
+        self
+    }
+
+    fn reads(&self) -> bool {
+        only_reads(self.operation)
+    }
+}
+
+/// Whether an operation changes nothing, so that sending it twice is as good as once.
+fn only_reads(operation: Operation) -> bool {
+    match operation {
+        Operation::Leader
+        | Operation::Watch
+        | Operation::WatchMany
+        | Operation::History
+        | Operation::ShowGroup
+        | Operation::ListGroups
+        | Operation::ShowSession
+        | Operation::Healthz
+        | Operation::Readyz
+        | Operation::Metrics
+        | Operation::OpenApi
+        | Operation::Dashboard => true,
+        Operation::Campaign
+        | Operation::Renew
+        | Operation::Resign
+        | Operation::Withdraw
+        | Operation::Accept
+        | Operation::Offer
+        | Operation::Warm
+        | Operation::Transfer
+        | Operation::StepDown
+        | Operation::PutGroup
+        | Operation::DeleteGroup
+        | Operation::OpenSession
+        | Operation::RenewSession
+        | Operation::CloseSession => false,
+    }
+}
+
+impl Remote {
+    /// Sends a call and reads its answer, within the time-out plus what the call itself waits.
+    pub(super) async fn call<A: DeserializeOwned>(
+        &self,
+        call: Call,
+        waits: Duration,
+    ) -> RemoteResult<A> {
+        let deadline = Instant::now() + self.request_timeout.saturating_add(waits);
+        let reads = call.reads();
+        let answered = |status: u16, body: &[u8]| {
+            if (200..300).contains(&status) {
+                serde_json::from_slice(body).map_err(|error| unreadable(&error, body))
+            } else {
+                Err(judge(reads, status, body))
+            }
+        };
+        self.try_each(&call, deadline, async |response: Response<Incoming>| {
+            let status = response.status().as_u16();
+            let body = whole_body(response).await?;
+            Ok(answered(status, &body))
+        })
+        .await
+    }
+
+    /// Opens a stream; the answer is its body.
+    pub(super) async fn open_stream(&self, call: Call) -> RemoteResult<Incoming> {
+        let deadline = Instant::now() + self.request_timeout;
+        self.try_each(&call, deadline, async |response: Response<Incoming>| {
+            let status = response.status().as_u16();
+            if !(200..300).contains(&status) {
+                let body = whole_body(response).await?;
+                return Ok(Err(judge(true, status, &body)));
+            }
+            let label = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+            if !label.is_some_and(|label| label.starts_with("text/event-stream")) {
+                let why = format!("asked for a stream of events and got {label:?}");
+                return Ok(Err(RemoteError::Protocol { why }));
+            }
+            Ok(Ok(response.into_body()))
+        })
+        .await
+    }
+
+    /// Turns away from the address that is preferred: it does not serve.
+    pub(super) fn avoid_preferred(&self) {
+        self.shared.preferred.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Tries the addresses in turn, from the preferred one, for as long as that is safe.
+    async fn try_each<A>(
+        &self,
+        call: &Call,
+        deadline: Instant,
+        finish: impl AsyncFn(Response<Incoming>) -> Result<RemoteResult<A>, Failed>,
+    ) -> RemoteResult<A> {
+        let count = self.shared.addresses.len();
+        let first = self.shared.preferred.load(Ordering::Relaxed);
+        let mut last = None;
+        for turn in 0..count {
+            let index = first.wrapping_add(turn) % count;
+            let address = &self.shared.addresses[index];
+            let attempt = async { finish(self.exchange(index, call).await?).await };
+            let ended = tokio::time::timeout_at(deadline, attempt).await;
+            let (error, may_go_on) = match ended {
+                Ok(Ok(Ok(answer))) => {
+                    self.shared.preferred.store(index, Ordering::Relaxed);
+                    return Ok(answer);
+                }
+                // It says itself that nothing happened: another server may do better.
+                Ok(Ok(Err(error @ RemoteError::Unavailable { .. }))) => (error, true),
+                Ok(Ok(Err(error))) => return Err(error),
+                Ok(Err(Failed::Unsent(why))) => {
+                    let why = format!("no connection to {address}: {why}; nothing happened");
+                    (RemoteError::unreachable(why), true)
+                }
+                Ok(Err(Failed::Lost(why))) => {
+                    let why = format!("the connection to {address} was lost: {why}");
+                    (not_answered(call.reads(), why), call.reads())
+                }
+                Ok(Err(Failed::Foreign(why))) => return Err(RemoteError::Protocol { why }),
+                Err(_) => {
+                    let why = format!("{address} did not answer in time");
+                    (not_answered(call.reads(), why), false)
+                }
+            };
+            tracing::debug!(%address, operation = ?call.operation, %error, "no answer");
+            self.shared.preferred.store(index.wrapping_add(1), Ordering::Relaxed);
+            if !may_go_on {
+                return Err(error);
+            }
+            last = Some(error);
+        }
+        Err(last.unwrap_or_else(|| RemoteError::unreachable("there is no address".into())))
+    }
+
+    async fn exchange(&self, index: usize, call: &Call) -> Result<Response<Incoming>, Failed> {
+        let unsent = |error: &dyn std::error::Error| Failed::Unsent(error.to_string());
+        let uri = self.shared.addresses[index]
+            .of(&call.path_and_query)
+            .map_err(|error| unsent(&error))?;
+        let mut request = Request::builder()
+            .method(call.operation.route().method.word())
+            .uri(uri)
+            .header(ACCEPT, call.accept)
+            .header(USER_AGENT, concat!("regent/", env!("CARGO_PKG_VERSION")));
+        if !call.body.is_empty() {
+            request = request.header(CONTENT_TYPE, "application/json");
+        }
+        for (name, value) in &call.headers {
+            request = request.header(name, value);
+        }
+        let request = request.body(Full::new(call.body.clone())).map_err(|error| unsent(&error))?;
+        self.shared.http.request(request).await.map_err(|error| {
+            let why = innermost(&error);
+            if error.is_connect() { Failed::Unsent(why) } else { Failed::Lost(why) }
+        })
+    }
+}
+
+async fn whole_body(response: Response<Incoming>) -> Result<Bytes, Failed> {
+    match Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await {
+        Ok(body) => Ok(body.to_bytes()),
+        Err(error) if error.is::<LengthLimitError>() => {
+            Err(Failed::Foreign(format!("an answer of more than {ANSWER_BYTES_MAX} bytes")))
+        }
+        Err(error) => Err(Failed::Lost(innermost(&*error))),
+    }
+}
+
+fn not_answered(reads: bool, why: String) -> RemoteError {
+    if reads {
+        RemoteError::unreachable(why)
+    } else {
+        RemoteError::lost(format!("{why}; it may have happened"))
+    }
+}
+
+fn unreadable(error: &serde_json::Error, body: &[u8]) -> RemoteError {
+    let said = echo(body);
+    let why = format!("this is no answer of a Regent server ({error}): {said:?}");
+    RemoteError::Protocol { why }
+}
+
+/// The cause at the bottom: what is above it only says that something went wrong.
+fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut at = error;
+    while let Some(source) = at.source() {
+        at = source;
+    }
+    let text = at.to_string();
+    // The system's own words carry a number that helps nobody.
+    match text.find(" (os error ") {
+        Some(end) => text[..end].to_lowercase(),
+        None => text,
+    }
+}
