@@ -3,6 +3,7 @@
 //! Three ends are told apart: it never left, it left and no whole answer came, it was answered. The
 //! first may be tried at the next address; the second too, if it only reads; the third is judged.
 
+use std::pin::{Pin, pin};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use hyper::{Request, Response};
 use regent_api::Operation;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tokio::time::Instant;
+use tokio::time::{Sleep, sleep};
 
 use super::error::{RemoteError, echo, judge};
 use super::{Remote, RemoteResult};
@@ -123,7 +124,7 @@ impl Remote {
         call: Call,
         waits: Duration,
     ) -> RemoteResult<A> {
-        let deadline = Instant::now() + self.request_timeout.saturating_add(waits);
+        let deadline = pin!(sleep(self.request_timeout.saturating_add(waits)));
         let reads = call.reads();
         let answered = |status: u16, body: &[u8]| {
             if (200..300).contains(&status) {
@@ -142,7 +143,7 @@ impl Remote {
 
     /// Opens a stream; the answer is its body.
     pub(super) async fn open_stream(&self, call: Call) -> RemoteResult<Incoming> {
-        let deadline = Instant::now() + self.request_timeout;
+        let deadline = pin!(sleep(self.request_timeout));
         self.try_each(&call, deadline, async |response: Response<Incoming>| {
             let status = response.status().as_u16();
             if !(200..300).contains(&status) {
@@ -168,7 +169,7 @@ impl Remote {
     async fn try_each<A>(
         &self,
         call: &Call,
-        deadline: Instant,
+        mut deadline: Pin<&mut Sleep>,
         finish: impl AsyncFn(Response<Incoming>) -> Result<RemoteResult<A>, Failed>,
     ) -> RemoteResult<A> {
         let count = self.shared.addresses.len();
@@ -178,25 +179,32 @@ impl Remote {
             let index = first.wrapping_add(turn) % count;
             let address = &self.shared.addresses[index];
             let attempt = async { finish(self.exchange(index, call).await?).await };
-            let ended = tokio::time::timeout_at(deadline, attempt).await;
+            let ended = tokio::select! {
+                biased;
+                ended = attempt => Some(ended),
+                () = &mut deadline => None,
+            };
             let (error, may_go_on) = match ended {
-                Ok(Ok(Ok(answer))) => {
+                Some(Ok(Ok(answer))) => {
                     self.shared.preferred.store(index, Ordering::Relaxed);
                     return Ok(answer);
                 }
                 // It says itself that nothing happened: another server may do better.
-                Ok(Ok(Err(error @ RemoteError::Unavailable { .. }))) => (error, true),
-                Ok(Ok(Err(error))) => return Err(error),
-                Ok(Err(Failed::Unsent(why))) => {
+                Some(Ok(Err(error @ RemoteError::Unavailable { .. }))) => (error, true),
+                Some(Ok(Err(error))) => {
+                    self.shared.preferred.store(index, Ordering::Relaxed);
+                    return Err(error);
+                }
+                Some(Err(Failed::Unsent(why))) => {
                     let why = format!("no connection to {address}: {why}; nothing happened");
                     (RemoteError::unreachable(why), true)
                 }
-                Ok(Err(Failed::Lost(why))) => {
+                Some(Err(Failed::Lost(why))) => {
                     let why = format!("the connection to {address} was lost: {why}");
                     (not_answered(call.reads(), why), call.reads())
                 }
-                Ok(Err(Failed::Foreign(why))) => return Err(RemoteError::Protocol { why }),
-                Err(_) => {
+                Some(Err(Failed::Foreign(why))) => return Err(RemoteError::Protocol { why }),
+                None => {
                     let why = format!("{address} did not answer in time");
                     (not_answered(call.reads(), why), false)
                 }

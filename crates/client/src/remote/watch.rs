@@ -9,6 +9,7 @@
 //! that what it knows is getting old.
 
 use std::collections::VecDeque;
+use std::pin::Pin;
 use std::time::Duration;
 
 use http_body_util::BodyExt;
@@ -16,7 +17,7 @@ use hyper::body::Incoming;
 use hyper::header::HeaderName;
 use regent_api::{Operation, WatchEvent, WatchManyQuery, WatchQuery};
 use regent_election::{Cursor, Group};
-use tokio::time::Instant;
+use tokio::time::{Sleep, sleep};
 
 use super::backoff::Backoff;
 use super::error::RemoteError;
@@ -58,7 +59,8 @@ pub struct Watching {
     scope: Scope,
     cursor: Option<Cursor>,
     backoff: Backoff,
-    resume_at: Option<Instant>,
+    /// The pause before the next stream; kept, so that a dropped future does not start it anew.
+    pause: Option<Pin<Box<Sleep>>>,
     stream: Option<Stream>,
 }
 
@@ -78,7 +80,7 @@ impl Remote {
             scope,
             cursor,
             backoff: Backoff::default(),
-            resume_at: None,
+            pause: None,
             stream: None,
         }
     }
@@ -96,9 +98,9 @@ impl Watching {
     /// An error is final: the server refuses this watch, or speaks something else. Dropping the
     /// future before it is ready loses nothing.
     pub async fn next(&mut self) -> RemoteResult<Watched> {
-        if let Some(resume_at) = self.resume_at {
-            tokio::time::sleep_until(resume_at).await;
-            self.resume_at = None;
+        if let Some(pause) = &mut self.pause {
+            pause.await;
+            self.pause = None;
         }
         loop {
             let Some(stream) = &mut self.stream else {
@@ -151,7 +153,7 @@ impl Watching {
     fn interrupted(&mut self, why: String, asked: Option<Duration>) -> RemoteResult<Watched> {
         self.stream = None;
         let retry_in = self.backoff.pause(asked, fresh::number()?);
-        self.resume_at = Some(Instant::now() + retry_in);
+        self.pause = Some(Box::pin(sleep(retry_in)));
         Ok(Watched::Interrupted { why, retry_in })
     }
 
