@@ -6,12 +6,14 @@
 //!
 //! - Vocabulary: [`name`], [`term`], [`moment`], [`policy`], [`limits`].
 //! - The store's side: [`Command`]s go into the state machine, [`Answer`]s, [`Event`]s and
-//!   [`Effect`]s come out; [`store`] is the port that every engine implements.
+//!   [`Effect`]s come out; [`deadlines`] says which sessions are due; [`store`] is the port that every
+//!   engine implements.
 //! - The holder's side: [`timing`] derives every timer from one ttl, [`fence`] refuses what is stale.
 
 pub mod codec;
 pub mod command;
 pub mod contract;
+pub mod deadlines;
 pub mod fence;
 pub mod limits;
 pub mod moment;
@@ -25,6 +27,7 @@ pub mod timing;
 pub mod watch;
 
 pub use command::{Command, Entry, IfLost, Opening, WaitKind};
+pub use deadlines::{Deadlines, Hearing};
 pub use fence::{Fence, FenceError};
 pub use moment::Moment;
 pub use name::{Group, Metadata, NameError, Node, Reason, RequestId, SessionId, SessionNo};
