@@ -1,1 +1,51 @@
-//! The service: HTTP over any Store.
+//! The service: HTTP/JSON over any [`Store`](regent_election::store::Store).
+//!
+//! The life of a request, file by file:
+//!
+//! 1. [`listen`] accepts a connection, if the [`crowd`] has room for it.
+//! 2. [`connection`] speaks HTTP/1.1 or HTTP/2 on it; the [`socket`] below gives up on peers that
+//!    are slow to ask or slow to read.
+//! 3. [`router`] finds the row of the table of routes and walks the request through the same door
+//!    as every other: [`origin`] (no other web site's requests), [`body`] (bounded in bytes and
+//!    time), [`admission`] (the important ones first), the verb, the answer.
+//! 4. The verb's own file (`campaign.rs`, `renew.rs`, …, named as in `regent-api`): parse, one call
+//!    of the store, answer. No rule is decided here.
+//!
+//! Beside requests there is one long-running task, the [`observer`], which watches the store for
+//! the log and the metrics. [`serve`](serve()) starts everything and ends it in order.
+
+mod accept;
+mod admission;
+mod app;
+mod body;
+mod campaign;
+mod config;
+mod connection;
+mod count;
+mod crowd;
+mod dashboard;
+mod groups;
+mod history;
+mod leader;
+mod listen;
+mod metrics;
+mod observer;
+mod offer;
+mod origin;
+mod process;
+mod renew;
+mod reply;
+mod resign;
+mod router;
+mod serve;
+mod sessions;
+mod socket;
+mod step_down;
+mod stream;
+mod transfer;
+mod warm;
+mod watch;
+mod withdraw;
+
+pub use config::{ConfigError, ServerConfig};
+pub use serve::{ServeError, serve};

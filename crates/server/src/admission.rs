@@ -1,0 +1,180 @@
+//! Who is served when not all can be: the important ones first.
+//!
+//! All requests that ask the store share one count, but each class sees its own limit below the
+//! whole. As load rises the least important class is refused first, and only renewals may use the
+//! last of it: a server too busy to list groups must not cost anybody an office (L7).
+//!
+//! A refusal comes at once. A queue would only make the same refusal later, when the answer is no
+//! longer of use, and hold memory meanwhile.
+
+use std::sync::Arc;
+
+use regent_api::{Code, Operation, Problem};
+
+use crate::count::{Count, Entered};
+
+/// How much a request matters when not all can be served, most first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Class {
+    /// Keeps somebody in office, or lets a promoted one act.
+    Renew,
+    /// Frees an office, or hands it on.
+    Release,
+    /// Tells who leads.
+    Watch,
+    /// Wants an office.
+    Campaign,
+    /// Asks once.
+    Read,
+    /// An administrator's.
+    Admin,
+}
+
+impl Class {
+    pub(crate) const ALL: [Self; 6] =
+        [Self::Renew, Self::Release, Self::Watch, Self::Campaign, Self::Read, Self::Admin];
+
+    /// The class of an operation; none for those that say how the process is, which must answer
+    /// exactly when the rest does not.
+    pub(crate) const fn of(operation: Operation) -> Option<Self> {
+        match operation {
+            // A holder whose epoch changed extends nothing until it has read its session.
+            Operation::Renew
+            | Operation::RenewSession
+            | Operation::Accept
+            | Operation::ShowSession => Some(Self::Renew),
+            // A step-down frees an office, and is asked when things go wrong already.
+            Operation::Resign
+            | Operation::Withdraw
+            | Operation::CloseSession
+            | Operation::Offer
+            | Operation::Warm
+            | Operation::Transfer
+            | Operation::StepDown => Some(Self::Release),
+            Operation::Watch | Operation::WatchMany => Some(Self::Watch),
+            Operation::Campaign | Operation::OpenSession => Some(Self::Campaign),
+            Operation::Leader | Operation::ShowGroup | Operation::History => Some(Self::Read),
+            Operation::PutGroup | Operation::DeleteGroup | Operation::ListGroups => {
+                Some(Self::Admin)
+            }
+            Operation::Healthz
+            | Operation::Readyz
+            | Operation::Metrics
+            | Operation::OpenApi
+            | Operation::Dashboard => None,
+        }
+    }
+
+    /// The part of all places that this class may fill, in hundredths.
+    const fn share(self) -> usize {
+        match self {
+            Self::Renew => 100,
+            Self::Release => 90,
+            Self::Watch => 85,
+            Self::Campaign => 75,
+            Self::Read => 65,
+            Self::Admin => 50,
+        }
+    }
+
+    /// The word for metrics and messages.
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::Renew => "renew",
+            Self::Release => "release",
+            Self::Watch => "watch",
+            Self::Campaign => "campaign",
+            Self::Read => "read",
+            Self::Admin => "admin",
+        }
+    }
+}
+
+/// The requests under way.
+#[derive(Debug)]
+pub(crate) struct Admission {
+    asking: Arc<Count>,
+    waiting: Arc<Count>,
+    asking_max: usize,
+    waiting_max: usize,
+}
+
+impl Admission {
+    pub(crate) fn new(asking_max: usize, waiting_max: usize) -> Self {
+        Self { asking: Arc::default(), waiting: Arc::default(), asking_max, waiting_max }
+    }
+
+    /// Requests that ask the store and do not wait for anything else.
+    pub(crate) fn asking(&self) -> &Count {
+        &self.asking
+    }
+
+    /// Requests that wait: watches and campaigns with `wait_ms`.
+    pub(crate) fn waiting(&self) -> &Count {
+        &self.waiting
+    }
+
+    /// A place for a request of this class, if there is one.
+    pub(crate) fn admit(&self, class: Class) -> Option<Entered> {
+        self.asking.enter((self.asking_max * class.share() / 100).max(1))
+    }
+
+    /// A place among those that wait, if there is one. Waiting costs memory, not work, so it has a
+    /// count of its own and cannot crowd out renewals.
+    pub(crate) fn wait(&self) -> Option<Entered> {
+        self.waiting.enter(self.waiting_max)
+    }
+}
+
+/// Shortest and longest time a refused client is told to stay away.
+const RETRY_MS: std::ops::Range<u64> = 200..1200;
+
+/// The refusal for want of a place. `dice` spreads the retries of all that were refused together.
+pub(crate) fn refuse(class: Class, dice: u64) -> Problem {
+    let retry_after_ms = RETRY_MS.start + dice % (RETRY_MS.end - RETRY_MS.start);
+    let detail = format!(
+        "the server has more {} requests than it can serve; nothing happened, try again in {retry_after_ms} ms",
+        class.word()
+    );
+    Problem::new(Code::RateLimited, detail).retry_after(retry_after_ms)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// L7: under load the least important class is refused first and renewals last.
+    #[test]
+    fn renewals_are_admitted_when_every_other_class_is_refused() {
+        let admission = Admission::new(100, 1);
+        let mut places = Vec::new();
+        let mut refused_at = Vec::new();
+        for class in Class::ALL.into_iter().rev() {
+            while let Some(place) = admission.admit(class) {
+                places.push(place);
+            }
+            refused_at.push(places.len());
+            for lower in Class::ALL.into_iter().filter(|lower| *lower >= class) {
+                assert!(admission.admit(lower).is_none(), "{lower:?} after {class:?}");
+            }
+        }
+        assert_eq!(refused_at, [50, 65, 75, 85, 90, 100]);
+    }
+
+    #[test]
+    fn those_that_wait_take_no_place_of_those_that_ask() {
+        let admission = Admission::new(1, 1);
+        let _waiting = admission.wait().unwrap();
+        assert!(admission.wait().is_none());
+        assert!(admission.admit(Class::Admin).is_some());
+    }
+
+    #[test]
+    fn a_refusal_says_when_to_come_back_within_bounds() {
+        for dice in [0, 1, 999, 1000, u64::MAX] {
+            let problem = refuse(Class::Read, dice);
+            assert!(RETRY_MS.contains(&problem.retry_after_ms.unwrap()));
+            assert_eq!(problem.status, 429);
+        }
+    }
+}

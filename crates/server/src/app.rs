@@ -1,0 +1,154 @@
+//! What every request shares, and what one request brings.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::http::HeaderMap;
+use hyper::body::Bytes;
+use regent_api::{Code, Problem, Route, decode};
+use regent_election::store::{Store, StoreResult};
+use regent_election::{Group, SessionId};
+use serde::de::DeserializeOwned;
+use tokio::sync::watch;
+
+use crate::admission::{self, Admission, Class};
+use crate::config::ServerConfig;
+use crate::count::Entered;
+use crate::crowd::Crowd;
+use crate::metrics::Metrics;
+
+/// How far the server is on its way out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Phase {
+    /// It serves.
+    Serving,
+    /// It accepts nothing more and answers what is under way.
+    Closing,
+    /// Whatever is still under way is dropped.
+    Over,
+}
+
+/// What every request shares.
+#[derive(Debug)]
+pub(crate) struct App {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) config: ServerConfig,
+    pub(crate) admission: Admission,
+    pub(crate) crowd: Crowd,
+    pub(crate) metrics: Metrics,
+    pub(crate) phase: watch::Receiver<Phase>,
+}
+
+impl App {
+    /// Returns once the server is at least this far on its way out.
+    pub(crate) async fn reached(&self, phase: Phase) {
+        // An error means that the sender is gone, and with it the server.
+        let _ = self.phase.clone().wait_for(|now| *now >= phase).await;
+    }
+
+    /// A refusal for want of a place, counted.
+    pub(crate) fn shed(&self, class: Class) -> Problem {
+        self.metrics.shed(class);
+        admission::refuse(class, dice())
+    }
+}
+
+/// A number nobody can guess, for spreading retries; a broken source of chance spreads nothing.
+pub(crate) fn dice() -> u64 {
+    getrandom::u64().unwrap_or_default()
+}
+
+/// A secret nobody can guess. Without chance there are no secrets, so that is an error.
+pub(crate) fn fresh_session() -> Result<SessionId, Problem> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes)
+        .ok()
+        .and_then(|()| SessionId::new(u128::from_le_bytes(bytes)).ok())
+        .ok_or_else(|| Problem::new(Code::StoreUnavailable, "this machine gives no random numbers"))
+}
+
+/// One request, past the door: its place is taken and its body is here.
+#[derive(Debug)]
+pub(crate) struct Call {
+    pub(crate) app: Arc<App>,
+    pub(crate) route: &'static Route,
+    pub(crate) headers: HeaderMap,
+    /// The decoded `{group}` of the path.
+    pub(crate) group: Option<String>,
+    pub(crate) query: String,
+    pub(crate) body: Bytes,
+    /// The place among the requests under way; given back when the call ends.
+    pub(crate) place: Option<Entered>,
+}
+
+impl Call {
+    pub(crate) fn store(&self) -> &dyn Store {
+        &*self.app.store
+    }
+
+    /// The group in the path.
+    pub(crate) fn group(&self) -> Result<Group, Problem> {
+        decode::group(self.group.as_deref().unwrap_or_default())
+    }
+
+    /// The body, decoded.
+    pub(crate) fn body<T: DeserializeOwned>(&self) -> Result<T, Problem> {
+        decode::from_body(&self.body)
+    }
+
+    /// What stands behind the `?`, decoded.
+    pub(crate) fn query<T: DeserializeOwned>(&self) -> Result<T, Problem> {
+        decode::from_query(&self.query)
+    }
+
+    /// Moves from those that ask to those that wait, so that waiting holds up nobody.
+    pub(crate) fn step_aside(&mut self, class: Class) -> Result<(), Problem> {
+        let place = self.app.admission.wait().ok_or_else(|| self.app.shed(class))?;
+        self.place = Some(place);
+        Ok(())
+    }
+
+    /// Asks the store for something that changes nothing.
+    pub(crate) async fn read<T>(
+        &self,
+        asked: impl Future<Output = StoreResult<T>>,
+    ) -> Result<T, Problem> {
+        let timeout = self.app.config.request_timeout;
+        match tokio::time::timeout(timeout, asked).await {
+            Ok(answer) => answer.map_err(Problem::from),
+            Err(_) => Err(Problem::new(
+                Code::StoreUnavailable,
+                format!("the store did not answer within {} ms", timeout.as_millis()),
+            )
+            .retry_after(1000)),
+        }
+    }
+
+    /// Asks the store for a change. One that does not answer in time may have made it.
+    pub(crate) async fn change<T>(
+        &self,
+        asked: impl Future<Output = StoreResult<T>>,
+    ) -> Result<T, Problem> {
+        self.change_after(Duration::ZERO, asked).await
+    }
+
+    /// The same for a request that asked to wait this long.
+    pub(crate) async fn change_after<T>(
+        &self,
+        wait: Duration,
+        asked: impl Future<Output = StoreResult<T>>,
+    ) -> Result<T, Problem> {
+        let timeout = self.app.config.request_timeout + wait;
+        match tokio::time::timeout(timeout, asked).await {
+            Ok(answer) => answer.map_err(Problem::from),
+            Err(_) => Err(Problem::new(
+                Code::Uncertain,
+                format!(
+                    "the store did not answer within {} ms; it may have happened, look before you decide anything",
+                    timeout.as_millis()
+                ),
+            )),
+        }
+    }
+}

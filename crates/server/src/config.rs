@@ -1,0 +1,122 @@
+//! Every setting of the service, its default and its reason.
+
+use std::time::Duration;
+
+/// Settings of the service. [`ServerConfig::default`] serves; change what you must.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerConfig {
+    /// The value of the `cluster` label in metrics.
+    pub cluster: String,
+    /// Host names under which browsers may use this server, beside addresses and `localhost`. A
+    /// name that is not listed may be another site's, pointed at this machine (DNS rebinding).
+    pub hosts_allowed: Vec<String>,
+    /// Most connections at once. Lowered to what the open-files limit allows.
+    pub connections_max: usize,
+    /// Most connections from one address; behind a proxy all clients share one.
+    pub connections_per_address_max: usize,
+    /// Most requests that ask the store at once. Lower classes are shed earlier, so that renewals
+    /// still get through.
+    pub requests_max: usize,
+    /// Most requests that wait: watches and campaigns with `wait_ms`.
+    pub waiting_max: usize,
+    /// How long a peer may take to send a request's head, from connecting or from its first byte.
+    pub head_timeout: Duration,
+    /// How long a peer may take to send a request's body.
+    pub body_timeout: Duration,
+    /// How long a connection may lie idle between two requests.
+    pub idle_timeout: Duration,
+    /// How long a peer may read nothing while there is something for it to read.
+    pub write_timeout: Duration,
+    /// How long the store may take for an answer, beside the time a request asked to wait.
+    pub request_timeout: Duration,
+    /// How often a silent watch shows that it lives.
+    pub watch_bookmark_every: Duration,
+    /// Most requests at once on one HTTP/2 connection.
+    pub http2_streams_max: u32,
+    /// How often an HTTP/2 peer is asked whether it lives.
+    pub http2_ping_every: Duration,
+    /// How long it may take to say so.
+    pub http2_ping_timeout: Duration,
+    /// How long requests under way may take when the server shuts down.
+    pub shutdown_grace: Duration,
+    /// Most groups with a label of their own in metrics; the others share `_other`.
+    pub metrics_groups_max: usize,
+}
+
+impl Default for ServerConfig {
+    fn default() -> Self {
+        Self {
+            cluster: "regent".to_owned(),
+            hosts_allowed: Vec::new(),
+            connections_max: 20_000,
+            connections_per_address_max: 4_000,
+            requests_max: 4_096,
+            waiting_max: 20_000,
+            head_timeout: Duration::from_secs(5),
+            body_timeout: Duration::from_secs(5),
+            idle_timeout: Duration::from_secs(75),
+            write_timeout: Duration::from_secs(20),
+            request_timeout: Duration::from_secs(10),
+            watch_bookmark_every: Duration::from_secs(15),
+            http2_streams_max: 128,
+            http2_ping_every: Duration::from_secs(15),
+            http2_ping_timeout: Duration::from_secs(10),
+            shutdown_grace: Duration::from_secs(10),
+            metrics_groups_max: 1_000,
+        }
+    }
+}
+
+/// Why settings are refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConfigError {
+    /// A bound or a duration of zero: nothing could ever be served.
+    #[error("{setting} must be more than zero")]
+    Zero {
+        /// Which setting.
+        setting: &'static str,
+    },
+}
+
+impl ServerConfig {
+    /// These settings, if a server can serve under them.
+    pub fn check(self) -> Result<Self, ConfigError> {
+        let counts = [
+            ("connections_max", self.connections_max),
+            ("connections_per_address_max", self.connections_per_address_max),
+            ("requests_max", self.requests_max),
+            ("waiting_max", self.waiting_max),
+            ("http2_streams_max", self.http2_streams_max as usize),
+        ];
+        let times = [
+            ("head_timeout", self.head_timeout),
+            ("body_timeout", self.body_timeout),
+            ("idle_timeout", self.idle_timeout),
+            ("write_timeout", self.write_timeout),
+            ("request_timeout", self.request_timeout),
+            ("watch_bookmark_every", self.watch_bookmark_every),
+            ("http2_ping_every", self.http2_ping_every),
+            ("http2_ping_timeout", self.http2_ping_timeout),
+        ];
+        let no_count = counts.iter().find(|(_, count)| *count == 0).map(|(setting, _)| *setting);
+        let no_time = times.iter().find(|(_, time)| time.is_zero()).map(|(setting, _)| *setting);
+        match no_count.or(no_time) {
+            Some(setting) => Err(ConfigError::Zero { setting }),
+            None => Ok(self),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bound_of_zero_is_refused_by_name() {
+        assert!(ServerConfig::default().check().is_ok());
+        let none = ServerConfig { requests_max: 0, ..ServerConfig::default() };
+        assert_eq!(none.check().unwrap_err().to_string(), "requests_max must be more than zero");
+        let never = ServerConfig { body_timeout: Duration::ZERO, ..ServerConfig::default() };
+        assert!(never.check().is_err());
+    }
+}

@@ -1,0 +1,84 @@
+//! Accepting connections, whatever happens.
+//!
+//! An error of `accept` never ends the loop: one peer that hangs up early, or a moment without file
+//! descriptors, must not make a server deaf.
+
+use std::io::ErrorKind;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use hyper_util::rt::TokioExecutor;
+use hyper_util::server::conn::auto;
+use regent_api::problem::PROBLEM_JSON;
+use regent_api::{Code, Problem};
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::app::{App, Phase};
+use crate::connection;
+
+/// How long to wait when the system has no more file descriptors or memory to give.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Accepts until the server closes. Connections go on after that.
+pub(crate) async fn listen(
+    listener: TcpListener,
+    app: Arc<App>,
+    router: Router,
+    protocol: Arc<auto::Builder<TokioExecutor>>,
+) {
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            () = app.reached(Phase::Closing) => return,
+            accepted = listener.accept() => accepted,
+        };
+        match accepted {
+            Ok((stream, from)) => match app.crowd.enter(from.ip()) {
+                Ok(place) => {
+                    let (app, router) = (Arc::clone(&app), router.clone());
+                    let protocol = Arc::clone(&protocol);
+                    tokio::spawn(async move {
+                        connection::serve(stream, app, router, protocol).await;
+                        drop(place);
+                    });
+                }
+                Err(no_room) => {
+                    app.metrics.turned_away(no_room);
+                    turn_away(&stream);
+                }
+            },
+            Err(error) => {
+                app.metrics.accept_failed();
+                tracing::warn!(%error, "a connection could not be accepted");
+                if !is_peers_fault(error.kind()) {
+                    tokio::time::sleep(PAUSE).await;
+                }
+            }
+        }
+    }
+}
+
+/// Errors that concern one peer only: the next one can be accepted at once.
+fn is_peers_fault(kind: ErrorKind) -> bool {
+    matches!(
+        kind,
+        ErrorKind::ConnectionAborted | ErrorKind::ConnectionReset | ErrorKind::Interrupted
+    )
+}
+
+/// Says why, if the peer's buffer takes it; nobody waits for those that have no place.
+fn turn_away(stream: &TcpStream) {
+    let problem = Problem::new(
+        Code::RateLimited,
+        "there are too many connections; close some, or try again in 1000 ms",
+    )
+    .retry_after(1000);
+    let body = serde_json::to_string(&problem).unwrap_or_default();
+    let answer = format!(
+        "HTTP/1.1 429 Too Many Requests\r\ncontent-type: {PROBLEM_JSON}\r\nretry-after: 1\r\n\
+         connection: close\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let _ = stream.try_write(answer.as_bytes());
+}

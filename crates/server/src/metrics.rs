@@ -1,0 +1,386 @@
+//! Numbers for Prometheus, named as operators expect them.
+//!
+//! Labels are bounded: groups beyond `metrics_groups_max` share `_other`, routes are those of the
+//! table, codes those of the problem table.
+
+use std::collections::HashSet;
+use std::fmt::Write;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::metrics::info::Info;
+use prometheus_client::registry::Registry;
+use regent_api::{Code, Operation};
+use regent_election::Event;
+use regent_election::store::Census;
+
+use crate::admission::Class;
+use crate::app::App;
+use crate::config::ServerConfig;
+use crate::crowd::NoRoom;
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByGroup {
+    group_id: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByCluster {
+    cluster: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByResult {
+    result: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByReason {
+    reason: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByClass {
+    class: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByExpected {
+    expected: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByRoute {
+    route: &'static str,
+    code: &'static str,
+}
+
+type Histograms<L> = Family<L, Histogram, fn() -> Histogram>;
+
+/// Seconds of requests: 100 µs to about 50 s.
+fn seconds() -> Histogram {
+    Histogram::new(exponential_buckets(0.0001, 2.5, 15))
+}
+
+/// Everything that is counted.
+#[derive(Debug)]
+pub(crate) struct Metrics {
+    registry: Registry,
+    began_at: Instant,
+    cluster: String,
+    groups_max: usize,
+    groups_named: Mutex<HashSet<String>>,
+    /// Milliseconds from `began_at` to the last change of any leader.
+    changed_at_ms: AtomicU64,
+    elections: Family<ByCluster, Counter>,
+    changes: Family<ByGroup, Counter>,
+    election_seconds: Histograms<ByResult>,
+    time_to_elect_ms: Histogram,
+    stable_seconds: Gauge<f64, AtomicU64>,
+    active_leaders: Family<ByExpected, Gauge>,
+    renew_failures: Family<ByReason, Counter>,
+    request_seconds: Histograms<ByRoute>,
+    shed: Family<ByClass, Counter>,
+    turned_away: Family<ByReason, Counter>,
+    accept_failures: Counter,
+    missed: Counter,
+    connections: Gauge,
+    asking: Gauge,
+    waiting: Gauge,
+    store_up: Gauge,
+    sessions: Gauge,
+    groups: Gauge,
+    groups_contended: Gauge,
+    watchers: Gauge,
+    revision: Gauge,
+}
+
+impl Metrics {
+    pub(crate) fn new(config: &ServerConfig) -> Self {
+        let mut metrics = Self {
+            registry: Registry::default(),
+            began_at: Instant::now(),
+            cluster: config.cluster.clone(),
+            groups_max: config.metrics_groups_max,
+            groups_named: Mutex::default(),
+            changed_at_ms: AtomicU64::new(0),
+            elections: Family::default(),
+            changes: Family::default(),
+            election_seconds: Family::new_with_constructor(seconds),
+            time_to_elect_ms: Histogram::new(exponential_buckets(1.0, 2.0, 18)),
+            stable_seconds: Gauge::default(),
+            active_leaders: Family::default(),
+            renew_failures: Family::default(),
+            request_seconds: Family::new_with_constructor(seconds),
+            shed: Family::default(),
+            turned_away: Family::default(),
+            accept_failures: Counter::default(),
+            missed: Counter::default(),
+            connections: Gauge::default(),
+            asking: Gauge::default(),
+            waiting: Gauge::default(),
+            store_up: Gauge::default(),
+            sessions: Gauge::default(),
+            groups: Gauge::default(),
+            groups_contended: Gauge::default(),
+            watchers: Gauge::default(),
+            revision: Gauge::default(),
+        };
+        // Present from the first scrape, so that an alert on their rise sees them start at zero.
+        metrics.elections.get_or_create(&ByCluster { cluster: config.cluster.clone() }).inc_by(0);
+        for reason in ["NOT_LEADER", "SESSION_EXPIRED", "BACKEND_DOWN", "TIMEOUT"] {
+            metrics.renew_failures.get_or_create(&ByReason { reason }).inc_by(0);
+        }
+        for class in Class::ALL {
+            metrics.shed.get_or_create(&ByClass { class: class.word() }).inc_by(0);
+        }
+        metrics.register();
+        metrics
+    }
+
+    fn register(&mut self) {
+        let registry = &mut self.registry;
+        registry.register("leader_elections", "Tenures that began", self.elections.clone());
+        registry.register(
+            "leader_changes",
+            "Changes of a group's leader, to nobody too",
+            self.changes.clone(),
+        );
+        registry.register(
+            "election_duration_seconds",
+            "Campaigns from arrival to answer",
+            self.election_seconds.clone(),
+        );
+        registry.register(
+            "time_to_elect_ms",
+            "From a vacancy to the next leader, as seen by this server",
+            self.time_to_elect_ms.clone(),
+        );
+        registry.register(
+            "leader_stable_seconds",
+            "Since any leader changed, as seen by this server",
+            self.stable_seconds.clone(),
+        );
+        registry.register(
+            "active_leaders_count",
+            "Groups with a leader; expected is the number of groups with candidates",
+            self.active_leaders.clone(),
+        );
+        registry.register(
+            "renew_failures",
+            "Renewals that were not acknowledged",
+            self.renew_failures.clone(),
+        );
+        registry.register(
+            "regent_http_request_duration_seconds",
+            "Requests from head to answer; a stream until it begins",
+            self.request_seconds.clone(),
+        );
+        registry.register(
+            "regent_requests_shed",
+            "Requests refused for want of a place",
+            self.shed.clone(),
+        );
+        registry.register(
+            "regent_connections_refused",
+            "Connections refused for want of a place",
+            self.turned_away.clone(),
+        );
+        registry.register(
+            "regent_accept_errors",
+            "Connections that could not be accepted",
+            self.accept_failures.clone(),
+        );
+        registry.register(
+            "regent_observer_gaps",
+            "Times that changes went by uncounted",
+            self.missed.clone(),
+        );
+        registry.register("regent_connections", "Open connections", self.connections.clone());
+        registry.register(
+            "regent_requests_in_flight",
+            "Requests that ask the store",
+            self.asking.clone(),
+        );
+        registry.register(
+            "regent_requests_waiting",
+            "Watches, and campaigns that wait",
+            self.waiting.clone(),
+        );
+        registry.register(
+            "regent_store_up",
+            "Whether the store answered this scrape",
+            self.store_up.clone(),
+        );
+        registry.register("regent_sessions", "Open sessions", self.sessions.clone());
+        registry.register("regent_groups", "Known groups", self.groups.clone());
+        registry.register(
+            "regent_groups_contended",
+            "Groups with a leader or standbys",
+            self.groups_contended.clone(),
+        );
+        registry.register(
+            "regent_watchers",
+            "Watches of the store, this server's own too",
+            self.watchers.clone(),
+        );
+        registry.register(
+            "regent_revision",
+            "Changes the store has applied",
+            self.revision.clone(),
+        );
+        let build = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
+        registry.register("regent_build", "What runs", build);
+    }
+
+    /// Everything as text. Without a census the store's numbers stay as they were.
+    pub(crate) fn text(&self, app: &App, census: Option<Census>) -> String {
+        self.connections.set(signed(app.crowd.count().now() as u64));
+        self.asking.set(signed(app.admission.asking().now() as u64));
+        self.waiting.set(signed(app.admission.waiting().now() as u64));
+        self.store_up.set(i64::from(census.is_some()));
+        if let Some(census) = census {
+            self.sessions.set(signed(census.sessions));
+            self.groups.set(signed(census.groups));
+            self.groups_contended.set(signed(census.contended));
+            self.watchers.set(signed(census.watchers));
+            self.revision.set(signed(census.revision.0));
+            // One series at a time: the number expected is a label, as its readers want it.
+            self.active_leaders.clear();
+            let expected = ByExpected { expected: census.contended };
+            self.active_leaders.get_or_create(&expected).set(signed(census.led));
+        }
+        let changed_at = Duration::from_millis(self.changed_at_ms.load(Ordering::Relaxed));
+        self.stable_seconds.set(self.began_at.elapsed().saturating_sub(changed_at).as_secs_f64());
+        let mut text = String::new();
+        if encode(&mut text, &self.registry).is_err() {
+            let _ = writeln!(text, "# EOF");
+        }
+        text
+    }
+
+    pub(crate) fn answered(&self, route: &'static str, code: &'static str, took: Duration) {
+        self.request_seconds.get_or_create(&ByRoute { route, code }).observe(took.as_secs_f64());
+    }
+
+    /// A request was answered with a problem.
+    pub(crate) fn failed(&self, operation: Operation, code: Code) {
+        if matches!(operation, Operation::Renew | Operation::RenewSession) {
+            self.renew_failures.get_or_create(&ByReason { reason: renew_reason(code) }).inc();
+        }
+    }
+
+    pub(crate) fn campaigned(&self, is_elected: bool, took: Duration) {
+        let result = if is_elected { "success" } else { "failed" };
+        self.election_seconds.get_or_create(&ByResult { result }).observe(took.as_secs_f64());
+    }
+
+    pub(crate) fn leader_changed(&self, event: &Event) {
+        let since_start = u64::try_from(self.began_at.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.changed_at_ms.store(since_start, Ordering::Relaxed);
+        let group_id = self.label(event.group.as_str());
+        self.changes.get_or_create(&ByGroup { group_id }).inc();
+        if event.leader.is_some() {
+            self.elections.get_or_create(&ByCluster { cluster: self.cluster.clone() }).inc();
+        }
+    }
+
+    pub(crate) fn elected_after(&self, vacant_for: Duration) {
+        self.time_to_elect_ms.observe(vacant_for.as_secs_f64() * 1000.0);
+    }
+
+    pub(crate) fn missed_events(&self) {
+        self.missed.inc();
+    }
+
+    pub(crate) fn shed(&self, class: Class) {
+        self.shed.get_or_create(&ByClass { class: class.word() }).inc();
+    }
+
+    pub(crate) fn turned_away(&self, no_room: NoRoom) {
+        let reason = match no_room {
+            NoRoom::Full => "full",
+            NoRoom::Address => "address",
+        };
+        self.turned_away.get_or_create(&ByReason { reason }).inc();
+    }
+
+    pub(crate) fn accept_failed(&self) {
+        self.accept_failures.inc();
+    }
+
+    /// The group's own label while there is room for one, and the common one after.
+    fn label(&self, group: &str) -> String {
+        let mut named = self.groups_named.lock().unwrap_or_else(PoisonError::into_inner);
+        if named.contains(group) {
+            return group.to_owned();
+        }
+        if named.len() >= self.groups_max {
+            return "_other".to_owned();
+        }
+        named.insert(group.to_owned());
+        group.to_owned()
+    }
+}
+
+fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+/// The reason of a failed renewal, as its readers know it.
+const fn renew_reason(code: Code) -> &'static str {
+    match code {
+        Code::StoreUnavailable | Code::ShuttingDown | Code::StoreCorrupt => "BACKEND_DOWN",
+        Code::Uncertain | Code::RequestTimeout => "TIMEOUT",
+        Code::BadRequest
+        | Code::CrossOrigin
+        | Code::NotAllowed
+        | Code::NotFound
+        | Code::GroupUnknown
+        | Code::MethodNotAllowed
+        | Code::NotLeader
+        | Code::TenureEnding
+        | Code::SessionMismatch
+        | Code::HeartbeatNotNewer
+        | Code::GroupEnding
+        | Code::NobodyLeads
+        | Code::Full
+        | Code::SuccessorUnknown
+        | Code::SuccessorAmbiguous
+        | Code::SuccessorSilent
+        | Code::NoOffer
+        | Code::RequestTooOld
+        | Code::RequestAhead
+        | Code::RequestReused
+        | Code::TermsExhausted
+        | Code::SessionExpired
+        | Code::PayloadTooLarge
+        | Code::UnsupportedMediaType
+        | Code::TtlOutOfBounds
+        | Code::PolicyRefused
+        | Code::RateLimited
+        | Code::Internal
+        | Code::Unsupported
+        | Code::Unrecognised => code.word(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_beyond_the_bound_share_one_label() {
+        let config = ServerConfig { metrics_groups_max: 2, ..ServerConfig::default() };
+        let metrics = Metrics::new(&config);
+        let labels: Vec<_> = ["a", "b", "c", "a", "d"].map(|group| metrics.label(group)).into();
+        assert_eq!(labels, ["a", "b", "_other", "a", "_other"]);
+    }
+}

@@ -1,0 +1,120 @@
+//! Watches the whole store for the log and the metrics. The one task that is nobody's request.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use regent_election::store::{Scope, WatchItem};
+use regent_election::{Cause, Event, Group};
+
+use crate::app::{App, Phase};
+
+/// Most vacancies measured at once; more are seen but not timed.
+const VACANCIES_MAX: usize = 100_000;
+/// How long to wait before asking again a store that could not be watched.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Runs until the server closes.
+pub(crate) async fn observe(app: Arc<App>) {
+    tokio::select! {
+        () = app.reached(Phase::Closing) => {}
+        () = follow(&app) => {}
+    }
+}
+
+async fn follow(app: &App) {
+    let mut vacancies = Vacancies::default();
+    loop {
+        match app.store.watch(Scope::Prefix(String::new()), None).await {
+            Ok(mut watch) => {
+                while let Some(item) = watch.next().await {
+                    match item {
+                        WatchItem::Changed(event) => note(app, &mut vacancies, &event),
+                        WatchItem::Gap { .. } => {
+                            app.metrics.missed_events();
+                            vacancies = Vacancies::default();
+                        }
+                    }
+                }
+            }
+            Err(error) => tracing::warn!(%error, "the store cannot be watched for metrics"),
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+fn note(app: &App, vacancies: &mut Vacancies, event: &Event) {
+    let node = event.leader.as_ref().map_or("-", |node| node.as_str());
+    let (group, term, cause) = (&event.group, event.term.get(), event.cause.word());
+    tracing::info!(%group, node, term, cause, "leader changed");
+    app.metrics.leader_changed(event);
+    if let Some(vacant_for) = vacancies.note(event, Instant::now()) {
+        app.metrics.elected_after(vacant_for);
+    }
+}
+
+/// Since when groups have had no leader.
+#[derive(Debug, Default)]
+struct Vacancies(HashMap<Group, Instant>);
+
+impl Vacancies {
+    /// How long the office was vacant before this event filled it, if it did and that is known.
+    fn note(&mut self, event: &Event, now: Instant) -> Option<Duration> {
+        if event.leader.is_none() {
+            if event.cause == Cause::Deleted {
+                self.0.remove(&event.group);
+            } else if self.0.len() < VACANCIES_MAX {
+                self.0.entry(event.group.clone()).or_insert(now);
+            }
+            return None;
+        }
+        match self.0.remove(&event.group) {
+            Some(since) => Some(now.saturating_duration_since(since)),
+            // Nobody led before the first election, so there was no vacancy to fill.
+            None if event.cause == Cause::Elected => None,
+            // One commit ended a tenure and began the next.
+            None => Some(Duration::ZERO),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use regent_election::{Metadata, Node, Revision, Term};
+
+    use super::*;
+
+    fn event(leader: Option<&str>, cause: Cause) -> Event {
+        Event {
+            group: Group::new("g").unwrap(),
+            revision: Revision(1),
+            ordinal: 0,
+            term: Term::new(1).unwrap(),
+            leader: leader.map(|leader| Node::new(leader).unwrap()),
+            metadata: Metadata::NONE,
+            cause,
+        }
+    }
+
+    #[test]
+    fn a_vacancy_lasts_from_the_loss_to_the_next_leader() {
+        let mut vacancies = Vacancies::default();
+        let start = Instant::now();
+        let later = start + Duration::from_secs(3);
+        assert_eq!(vacancies.note(&event(Some("a"), Cause::Elected), start), None);
+        assert_eq!(vacancies.note(&event(None, Cause::Expired), start), None);
+        let filled = vacancies.note(&event(Some("b"), Cause::Elected), later);
+        assert_eq!(filled, Some(Duration::from_secs(3)));
+        let handed_over = vacancies.note(&event(Some("c"), Cause::Transferred), later);
+        assert_eq!(handed_over, Some(Duration::ZERO));
+    }
+
+    #[test]
+    fn a_deleted_group_is_forgotten() {
+        let mut vacancies = Vacancies::default();
+        let now = Instant::now();
+        vacancies.note(&event(None, Cause::Resigned), now);
+        vacancies.note(&event(None, Cause::Deleted), now);
+        assert!(vacancies.0.is_empty());
+    }
+}

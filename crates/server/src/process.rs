@@ -1,0 +1,41 @@
+//! `/healthz`, `/readyz`, `/metrics`, `/openapi.json` and `/`: what the process says about itself.
+
+use std::sync::LazyLock;
+
+use hyper::body::Bytes;
+use regent_api::{Code, HealthResponse, Problem, ReadyResponse, openapi};
+
+use crate::app::{Call, Phase};
+use crate::dashboard;
+use crate::reply::{self, Reply};
+
+/// The process turns; it says nothing about the store.
+pub(crate) fn healthz() -> Reply {
+    let version = env!("CARGO_PKG_VERSION").to_owned();
+    reply::json(&HealthResponse { alive: true, version })
+}
+
+/// The store serves, and this server is not on its way out.
+pub(crate) async fn readyz(call: Call) -> Reply {
+    if *call.app.phase.borrow() != Phase::Serving {
+        return Err(Problem::new(Code::ShuttingDown, "this server is going away").retry_after(1000));
+    }
+    call.read(call.store().ready()).await?;
+    reply::json(&ReadyResponse::from(call.store().describe()))
+}
+
+pub(crate) async fn metrics(call: Call) -> Reply {
+    // A store that cannot count must not hide the numbers that would tell why.
+    let census = call.read(call.store().census()).await.ok();
+    let text = call.app.metrics.text(&call.app, census);
+    Ok(reply::labelled("application/openmetrics-text; version=1.0.0; charset=utf-8", text))
+}
+
+pub(crate) fn openapi() -> Reply {
+    static DOCUMENT: LazyLock<Bytes> = LazyLock::new(|| openapi::document().to_string().into());
+    Ok(reply::labelled("application/json", DOCUMENT.clone()))
+}
+
+pub(crate) fn dashboard() -> Reply {
+    dashboard::page()
+}

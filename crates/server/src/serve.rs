@@ -1,0 +1,91 @@
+//! Starting everything, and ending it in order.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use regent_election::store::Store;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout_at};
+
+use crate::admission::Admission;
+use crate::app::{App, Phase};
+use crate::config::{ConfigError, ServerConfig};
+use crate::connection::protocol;
+use crate::crowd::{Crowd, within_open_files};
+use crate::listen::listen;
+use crate::metrics::Metrics;
+use crate::observer;
+use crate::router::router;
+
+/// Why a server did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The settings are refused.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// There is nothing to listen on.
+    #[error("there is no address to listen on; give at least one")]
+    NoListener,
+}
+
+/// Serves `store` on all `listeners` until `shutdown` is ready, then ends in order:
+///
+/// 1. nothing more is accepted, watches end with `CLOSING`, connections close after their answer;
+/// 2. requests under way are answered, for at most half the grace;
+/// 3. the store shuts down, which answers the campaigns that still wait;
+/// 4. what is not through when the grace is over is dropped.
+pub async fn serve(
+    listeners: Vec<TcpListener>,
+    store: Arc<dyn Store>,
+    config: ServerConfig,
+    shutdown: impl Future<Output = ()>,
+) -> Result<(), ServeError> {
+    let config = config.check()?;
+    if listeners.is_empty() {
+        return Err(ServeError::NoListener);
+    }
+    let (turn, phase) = watch::channel(Phase::Serving);
+    let app = Arc::new(App {
+        admission: Admission::new(config.requests_max, config.waiting_max),
+        crowd: Crowd::new(
+            within_open_files(config.connections_max),
+            config.connections_per_address_max,
+        ),
+        metrics: Metrics::new(&config),
+        store,
+        phase,
+        config,
+    });
+    let (router, protocol) = (router(&app), Arc::new(protocol(&app.config)));
+    let mut tasks = JoinSet::new();
+    tasks.spawn(observer::observe(Arc::clone(&app)));
+    for listener in listeners {
+        tasks.spawn(listen(listener, Arc::clone(&app), router.clone(), Arc::clone(&protocol)));
+    }
+    shutdown.await;
+    close(&app, &turn).await;
+    tasks.shutdown().await;
+    Ok(())
+}
+
+async fn close(app: &App, turn: &watch::Sender<Phase>) {
+    let grace = app.config.shutdown_grace;
+    let now = Instant::now();
+    tracing::info!(connections = app.crowd.count().now(), "shutting down");
+    turn.send_replace(Phase::Closing);
+    let asked = timeout_at(now + grace / 2, app.admission.asking().emptied()).await;
+    // From here on the store answers every waiting campaign as lost and refuses what still comes.
+    app.store.shut_down().await;
+    let gone = timeout_at(now + grace, app.crowd.count().emptied()).await;
+    if asked.is_err() || gone.is_err() {
+        tracing::warn!(
+            connections = app.crowd.count().now(),
+            "the grace is over; what is still under way is dropped"
+        );
+    }
+    turn.send_replace(Phase::Over);
+    app.crowd.count().emptied().await;
+    tracing::info!("shut down");
+}

@@ -1,0 +1,233 @@
+//! A socket that gives up on slow peers.
+//!
+//! hyper waits for ever for half an HTTP/2 preface, and neither protocol's time-outs cover every
+//! way of being slow. So patience ends here, below both protocols, where every byte passes:
+//!
+//! - the first request's head must be complete `head_timeout` after the connection began, however
+//!   little of it came; a later one over HTTP/1 that long after its first byte;
+//! - a peer that reads nothing for `write_timeout` while there is something to read is left.
+//!
+//! Idle connections and slow bodies are not this file's business: `connection.rs` and `body.rs`.
+
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, Sleep, sleep, sleep_until};
+
+/// How long a closed connection still listens, so that the peer can read the last answer: closing
+/// with unread bytes makes the kernel take that answer back.
+const LINGER_FOR: Duration = Duration::from_secs(1);
+/// How many bytes it then swallows.
+const LINGER_BYTES_MAX: usize = 1 << 20;
+
+/// What socket, service and driver of one connection tell each other.
+#[derive(Debug)]
+pub(crate) struct Talk {
+    under_way: AtomicUsize,
+    heads: AtomicUsize,
+    is_http2: AtomicBool,
+    idle_since: Mutex<Instant>,
+}
+
+/// One request of a connection, until its answer has been sent.
+#[derive(Debug)]
+pub(crate) struct Exchange(Arc<Talk>);
+
+impl Talk {
+    pub(crate) fn begin() -> Self {
+        Self {
+            under_way: AtomicUsize::new(0),
+            heads: AtomicUsize::new(0),
+            is_http2: AtomicBool::new(false),
+            idle_since: Mutex::new(Instant::now()),
+        }
+    }
+
+    /// A request's head is complete.
+    pub(crate) fn head_arrived(self: &Arc<Self>, is_http2: bool) -> Exchange {
+        self.is_http2.store(is_http2, Ordering::Release);
+        self.under_way.fetch_add(1, Ordering::AcqRel);
+        self.heads.fetch_add(1, Ordering::AcqRel);
+        Exchange(Arc::clone(self))
+    }
+
+    /// Since when no request has been under way; none if one is.
+    fn idle_since(&self) -> Option<Instant> {
+        let since = *self.idle_since.lock().unwrap_or_else(PoisonError::into_inner);
+        (self.under_way.load(Ordering::Acquire) == 0).then_some(since)
+    }
+
+    /// Returns once no request has been under way for `timeout`.
+    pub(crate) async fn idle_for(&self, timeout: Duration) {
+        loop {
+            let until = self.idle_since().unwrap_or_else(Instant::now) + timeout;
+            if until <= Instant::now() {
+                return;
+            }
+            sleep_until(until).await;
+        }
+    }
+}
+
+impl Drop for Exchange {
+    fn drop(&mut self) {
+        *self.0.idle_since.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        self.0.under_way.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Socket {
+    stream: TcpStream,
+    talk: Arc<Talk>,
+    head_timeout: Duration,
+    write_timeout: Duration,
+    /// When patience with an incomplete head ends; none while no head is awaited.
+    head_due: Option<Pin<Box<Sleep>>>,
+    /// How many heads had arrived when it was last looked.
+    heads_seen: usize,
+    /// When patience with a full send buffer ends; none while it drains.
+    write_due: Option<Pin<Box<Sleep>>>,
+    linger: Option<Linger>,
+}
+
+#[derive(Debug)]
+struct Linger {
+    due: Pin<Box<Sleep>>,
+    bytes_left: usize,
+}
+
+impl Socket {
+    pub(crate) fn new(
+        stream: TcpStream,
+        talk: Arc<Talk>,
+        head_timeout: Duration,
+        write_timeout: Duration,
+    ) -> Self {
+        Self {
+            stream,
+            talk,
+            head_timeout,
+            write_timeout,
+            head_due: Some(Box::pin(sleep(head_timeout))),
+            heads_seen: 0,
+            write_due: None,
+            linger: None,
+        }
+    }
+
+    /// An error once a head has been incomplete for too long; otherwise wakes when that may be.
+    fn check_head(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+        let heads = self.talk.heads.load(Ordering::Acquire);
+        if heads != self.heads_seen {
+            self.heads_seen = heads;
+            self.head_due = None;
+        }
+        let is_due = self.head_due.as_mut().is_some_and(|due| due.as_mut().poll(cx).is_ready());
+        if is_due { Err(slow("the request's head did not come in time")) } else { Ok(()) }
+    }
+
+    /// Bytes came between two requests: over HTTP/1 they can only be the next head. Over HTTP/2 they
+    /// may be anything, and the driver's patience with idle connections must do.
+    fn note_read(&mut self) {
+        let awaits_head = self.talk.under_way.load(Ordering::Acquire) == 0;
+        let is_http2 = self.talk.is_http2.load(Ordering::Acquire);
+        if awaits_head && !is_http2 && self.head_due.is_none() {
+            self.head_due = Some(Box::pin(sleep(self.head_timeout)));
+        }
+    }
+
+    fn note_write<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        written: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
+        if written.is_ready() {
+            self.write_due = None;
+            return written;
+        }
+        let timeout = self.write_timeout;
+        let due = self.write_due.get_or_insert_with(|| Box::pin(sleep(timeout)));
+        ready!(due.as_mut().poll(cx));
+        Poll::Ready(Err(slow("the peer reads nothing")))
+    }
+}
+
+fn slow(why: &'static str) -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, why)
+}
+
+impl AsyncRead for Socket {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        self.check_head(cx)?;
+        let before = buffer.filled().len();
+        ready!(Pin::new(&mut self.stream).poll_read(cx, buffer))?;
+        if buffer.filled().len() > before {
+            self.note_read();
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Socket {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
+        self.note_write(cx, written)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write_vectored(cx, slices);
+        self.note_write(cx, written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    /// Ends the sending half, then swallows what the peer still sends, for a while.
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.linger.is_none() {
+            ready!(Pin::new(&mut self.stream).poll_shutdown(cx))?;
+        }
+        let Self { stream, linger, .. } = &mut *self;
+        let linger = linger.get_or_insert_with(|| Linger {
+            due: Box::pin(sleep(LINGER_FOR)),
+            bytes_left: LINGER_BYTES_MAX,
+        });
+        let mut scratch = [0; 4096];
+        while linger.bytes_left > 0 && linger.due.as_mut().poll(cx).is_pending() {
+            let mut buffer = ReadBuf::new(&mut scratch);
+            match ready!(Pin::new(&mut *stream).poll_read(cx, &mut buffer)) {
+                Ok(()) if !buffer.filled().is_empty() => {
+                    linger.bytes_left = linger.bytes_left.saturating_sub(buffer.filled().len());
+                }
+                Ok(()) | Err(_) => break,
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+}
