@@ -119,6 +119,11 @@ impl State {
         self.sessions.get(&session).into_iter().flat_map(|record| &record.leads)
     }
 
+    /// The groups in whose line a session stands.
+    pub fn stood_by(&self, session: SessionNo) -> impl Iterator<Item = &Group> {
+        self.sessions.get(&session).into_iter().flat_map(|record| &record.stands)
+    }
+
     /// Whether some office is vacant although somebody stands for it: all who stand were silent,
     /// and a `Refill` is due when one is heard again.
     #[must_use]

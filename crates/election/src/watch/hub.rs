@@ -46,9 +46,15 @@ impl Hub {
     /// A hub of a store that stands at `revision` and remembers nothing before it.
     #[must_use]
     pub fn new(incarnation: Incarnation, revision: Revision, bounds: Bounds) -> Self {
+        Self::resuming(EventRing::new(incarnation, revision, bounds))
+    }
+
+    /// A hub that remembers what `ring` does.
+    #[must_use]
+    pub fn resuming(ring: EventRing) -> Self {
         Self(Arc::new(Mutex::new(Inner {
-            ring: EventRing::new(incarnation, revision, bounds),
-            queue_max: bounds.queue_max.max(1),
+            queue_max: ring.bounds().queue_max.max(1),
+            ring,
             next_id: 0,
             is_shut_down: false,
             watchers: BTreeMap::new(),

@@ -74,6 +74,12 @@ impl EventRing {
         self.newest
     }
 
+    /// How much is remembered.
+    #[must_use]
+    pub const fn bounds(&self) -> Bounds {
+        self.bounds
+    }
+
     /// Where `event` stands.
     #[must_use]
     pub const fn place(&self, event: &Event) -> Cursor {
