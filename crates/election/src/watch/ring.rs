@@ -1,7 +1,8 @@
 //! The last events of a store, for watchers that resume.
 //!
 //! Bounded in bytes, but never below a number of events: twice the largest session, so that one mass
-//! expiry does not turn every watcher's cursor into a gap.
+//! expiry does not turn every watcher's cursor into a gap. An entry's events are forgotten together,
+//! so what is not known of a revision is never a part of it.
 
 use std::collections::VecDeque;
 
@@ -13,6 +14,8 @@ use crate::term::{Cursor, Incarnation, Revision};
 #[derive(Debug)]
 pub struct EventRing {
     events: VecDeque<Event>,
+    /// How many events and bytes each entry has that caused any.
+    entries: VecDeque<(usize, usize)>,
     bytes: usize,
     /// Everything after this place is here.
     oldest: Cursor,
@@ -26,7 +29,14 @@ impl EventRing {
     #[must_use]
     pub const fn new(incarnation: Incarnation, revision: Revision, bounds: Bounds) -> Self {
         let start = Cursor::after(incarnation, revision);
-        Self { events: VecDeque::new(), bytes: 0, oldest: start, newest: start, bounds }
+        Self {
+            events: VecDeque::new(),
+            entries: VecDeque::new(),
+            bytes: 0,
+            oldest: start,
+            newest: start,
+            bounds,
+        }
     }
 
     /// Records everything that the entry at `revision` caused, perhaps nothing.
@@ -43,9 +53,11 @@ impl EventRing {
         let of_this_entry =
             events.iter().all(|event| event.revision == revision && event.ordinal < Cursor::WHOLE);
         assert!(rising && of_this_entry, "events of revision {revision} are out of order");
-        for event in events {
-            self.bytes += event_bytes(event);
-            self.events.push_back(event.clone());
+        if !events.is_empty() {
+            let bytes = events.iter().map(event_bytes).sum();
+            self.bytes += bytes;
+            self.entries.push_back((events.len(), bytes));
+            self.events.extend(events.iter().cloned());
         }
         self.newest = Cursor::after(self.newest.incarnation, revision);
         self.forget();
@@ -90,14 +102,19 @@ impl EventRing {
         }
     }
 
-    /// Forgets the oldest events while there are too many bytes and enough events.
+    /// Forgets the oldest entries while there are too many bytes and enough events.
     fn forget(&mut self) {
-        while self.bytes > self.bounds.ring_bytes_max
-            && self.events.len() > self.bounds.ring_count_min
-        {
-            let Some(event) = self.events.pop_front() else { break };
-            self.bytes -= event_bytes(&event);
-            self.oldest = self.place(&event);
+        while let Some((count, bytes)) = self.entries.front().copied() {
+            let would_be_left = self.events.len() - count;
+            if self.bytes <= self.bounds.ring_bytes_max
+                || would_be_left < self.bounds.ring_count_min
+            {
+                break;
+            }
+            self.entries.pop_front();
+            self.bytes -= bytes;
+            let last = self.events.drain(..count).next_back();
+            self.oldest = last.map_or(self.oldest, |event| self.place(&event));
         }
     }
 }
@@ -160,14 +177,17 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_events_are_forgotten_but_never_below_the_minimum() {
+    fn the_oldest_entries_are_forgotten_whole_but_never_below_the_minimum() {
         let bounds = Bounds { ring_bytes_max: 1, ring_count_min: 3, queue_max: 1 };
         let mut ring = EventRing::new(LIFE, Revision(0), bounds);
         ring.record(Revision(1), &[event(1, 0), event(1, 1)]);
         ring.record(Revision(2), &[event(2, 0), event(2, 1)]);
-        assert_eq!(ring.oldest(), at(1, 0));
-        assert_eq!(places(&ring, at(1, 0)), Some(vec![(1, 1), (2, 0), (2, 1)]));
-        assert_eq!(places(&ring, at(0, 5)), None);
+        assert_eq!(ring.oldest(), Cursor::after(LIFE, Revision(0)), "two would be too few");
+        ring.record(Revision(3), &[event(3, 0)]);
+        assert_eq!(ring.oldest(), at(1, 1));
+        assert_eq!(places(&ring, at(1, 0)), None);
+        assert_eq!(places(&ring, at(1, 1)), Some(vec![(2, 0), (2, 1), (3, 0)]));
+        assert_eq!(places(&ring, at(2, 0)), Some(vec![(2, 1), (3, 0)]));
     }
 
     #[test]

@@ -118,7 +118,7 @@ impl Watcher {
         }
     }
 
-    /// Queues what the group itself remembers, as far as it is published, and goes on from there.
+    /// Queues what the group itself remembers of what the ring has forgotten; the rest is the ring's.
     fn replay(&mut self, replay: Replay, ring: &EventRing) {
         let is_useful = matches!(self.scope, Scope::Group(_))
             && ring.after(self.reached).is_none()
@@ -128,7 +128,9 @@ impl Watcher {
             return;
         }
         let from = self.reached;
-        let up_to = Cursor::after(from.incarnation, replay.up_to).min(ring.newest());
+        // The ring forgets whole entries: what it has forgotten of its oldest revision is all of it.
+        let up_to = replay.up_to.min(ring.oldest().revision);
+        let up_to = Cursor::after(from.incarnation, up_to);
         let is_due = |event: &Event| from < ring.place(event) && ring.place(event) <= up_to;
         self.queue.extend(replay.events.into_iter().filter(is_due));
         self.reached = from.max(up_to);
