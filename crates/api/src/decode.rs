@@ -8,6 +8,7 @@ use serde::de::DeserializeOwned;
 
 use crate::limits::ECHO_BYTES_MAX;
 use crate::problem::{Code, Problem};
+use crate::wire::Object;
 
 /// How near an unknown name must be to a known one to be worth asking about (0 to 1).
 const NEAR_ENOUGH: f64 = 0.7;
@@ -18,7 +19,7 @@ pub fn from_body<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
         return Err(Problem::new(Code::BadRequest, "the body is empty; send a JSON object"));
     }
     let mut json = serde_json::Deserializer::from_slice(body);
-    let value = serde_path_to_error::deserialize(&mut json)
+    let Object(value) = serde_path_to_error::deserialize(&mut json)
         .map_err(|error| explain("body", &error.path().to_string(), &error.inner().to_string()))?;
     json.end().map_err(|error| explain("body", ".", &error.to_string()))?;
     Ok(value)
@@ -98,7 +99,7 @@ fn shorten(text: &str, bytes_max: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{CampaignRequest, PutGroupRequest, WatchQuery};
+    use crate::{CampaignRequest, PutGroupRequest, RenewSessionRequest, WatchQuery};
 
     fn refused<T: DeserializeOwned>(body: &str) -> Problem {
         match from_body::<T>(body.as_bytes()) {
@@ -164,6 +165,18 @@ mod tests {
         assert!(refused::<CampaignRequest>(&deep).detail.contains("invalid type"));
         let deep = format!(r#"{{"node_id":"a","metadata":{{"k":{deep}}}}}"#);
         assert!(refused::<CampaignRequest>(&deep).detail.contains("metadata.k"));
+    }
+
+    #[test]
+    fn an_array_is_no_object_at_any_depth() {
+        for body in ["[]", r#"["a"]"#, r#"{"policy":[]}"#, r#"{"policy":{"priorities":[["*",1]]}}"#]
+        {
+            let problem = refused::<PutGroupRequest>(body);
+            assert!(problem.detail.contains("expected an object"), "{body}: {}", problem.detail);
+        }
+        refused::<RenewSessionRequest>(
+            r#"{"session_id":"00000000000000000000000000000001","disown":[["g",1]]}"#,
+        );
     }
 
     #[test]

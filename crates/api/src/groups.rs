@@ -46,6 +46,7 @@ pub struct PolicyBody {
     #[schemars(with = "Vec<schema::NodePattern>")]
     pub allow: Vec<NodePattern>,
     /// Priorities that override what candidates claim; the first match counts.
+    #[serde(deserialize_with = "wire::object_list")]
     pub priorities: Vec<PriorityRule>,
     /// Most standbys in line.
     pub standbys_max: u32,
@@ -120,7 +121,7 @@ impl TryFrom<PolicyBody> for Policy {
 #[serde(deny_unknown_fields)]
 pub struct PutGroupRequest {
     /// The whole policy; left out or null, the group follows the store's default.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "wire::object_option")]
     pub policy: Option<PolicyBody>,
     /// Makes a repeat take effect once.
     #[serde(default, with = "wire::text_option", skip_serializing_if = "Option::is_none")]

@@ -54,7 +54,11 @@ pub struct RenewSessionRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sequence: Option<u64>,
     /// Terms that the holder has declared lost: they are resigned.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "wire::object_list",
+        skip_serializing_if = "Vec::is_empty"
+    )]
     pub disown: Vec<Disowned>,
 }
 

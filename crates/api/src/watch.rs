@@ -7,7 +7,7 @@
 //! Without a cursor the first thing told is the present state, so that "nobody leads" is seen. It
 //! is an event of its own (`STATE`), not a made-up change: every `LEADER_CHANGED` really happened.
 
-use regent_election::{Cause, Cursor, Event, Group, Metadata, Node, Revision, Term};
+use regent_election::{Cause, Cursor, Event, Group, Incarnation, Metadata, Node, Revision, Term};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -84,9 +84,11 @@ pub struct LeaderChanged {
 }
 
 impl LeaderChanged {
-    /// `event`, after which a watch stood at `cursor`.
+    /// `event` in this life of the store.
     #[must_use]
-    pub fn new(event: Event, cursor: Cursor) -> Self {
+    pub fn new(event: Event, incarnation: Incarnation) -> Self {
+        // The event's own place, not the watch's: every watcher gets the same id for it.
+        let cursor = Cursor { incarnation, revision: event.revision, ordinal: event.ordinal };
         Self {
             group: event.group,
             leader: event.leader,

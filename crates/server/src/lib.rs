@@ -2,16 +2,16 @@
 //!
 //! The life of a request, file by file:
 //!
-//! 1. [`listen`] accepts a connection, if the [`crowd`] has room for it.
-//! 2. [`connection`] speaks HTTP/1.1 or HTTP/2 on it; the [`socket`] below gives up on peers that
+//! 1. `listen` accepts a connection, if the `crowd` has room for it.
+//! 2. `connection` speaks HTTP/1.1 or HTTP/2 on it; the `socket` below gives up on peers that
 //!    are slow to ask or slow to read.
-//! 3. [`router`] finds the row of the table of routes and walks the request through the same door
-//!    as every other: [`origin`] (no other web site's requests), [`body`] (bounded in bytes and
-//!    time), [`admission`] (the important ones first), the verb, the answer.
+//! 3. `router` finds the row of the table of routes and walks the request through the same door
+//!    as every other: `origin` (no other web site's requests), `body` (bounded in bytes and
+//!    time), `admission` (the important ones first), the verb, the answer.
 //! 4. The verb's own file (`campaign.rs`, `renew.rs`, …, named as in `regent-api`): parse, one call
 //!    of the store, answer. No rule is decided here.
 //!
-//! Beside requests there is one long-running task, the [`observer`], which watches the store for
+//! Beside requests there is one long-running task, the `observer`, which watches the store for
 //! the log and the metrics. [`serve`](serve()) starts everything and ends it in order.
 
 mod accept;

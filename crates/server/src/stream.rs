@@ -120,11 +120,13 @@ impl Stream {
     }
 
     async fn tell(&mut self, item: WatchItem) -> Next {
-        let at = self.watch.cursor();
         match item {
-            WatchItem::Changed(_) if self.told.is_some_and(|told| at <= told) => Next::GoOn,
             WatchItem::Changed(event) => {
-                self.send(WatchEvent::LeaderChanged(LeaderChanged::new(event, at))).await
+                let changed = LeaderChanged::new(event, self.watch.cursor().incarnation);
+                if self.told.is_some_and(|told| changed.cursor <= told) {
+                    return Next::GoOn;
+                }
+                self.send(WatchEvent::LeaderChanged(changed)).await
             }
             WatchItem::Gap { oldest, at } => {
                 match gap(&self.call, &self.scope, oldest, at).await {

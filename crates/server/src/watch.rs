@@ -131,7 +131,9 @@ async fn poll(
     };
     while let Some(told) = item {
         match told {
-            WatchItem::Changed(event) => events.push(LeaderChanged::new(event, watch.cursor())),
+            WatchItem::Changed(event) => {
+                events.push(LeaderChanged::new(event, watch.cursor().incarnation));
+            }
             WatchItem::Gap { oldest, at } => {
                 gap = Some(self::gap(call, scope, oldest, at).await?);
                 break;

@@ -1,0 +1,17 @@
+//! The service over real TCP, on the real in-memory store.
+
+#![allow(clippy::unwrap_used, reason = "a test's helpers are tests too")]
+
+mod browsers;
+mod document;
+mod flood;
+mod groups;
+mod hostile;
+mod leading;
+mod metrics;
+mod process;
+mod sessions;
+mod shutdown;
+mod slow;
+mod support;
+mod watching;

@@ -1,0 +1,68 @@
+//! The numbers, by the names operators know.
+
+use regent_server::ServerConfig;
+use serde_json::json;
+
+use crate::support::{Server, eventually, secret};
+
+/// The value of one line of the text, if it is there.
+fn value(text: &str, series: &str) -> Option<f64> {
+    text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' ')?.parse().ok())
+}
+
+#[tokio::test]
+async fn elections_changes_and_failures_are_counted() {
+    let config = ServerConfig { cluster: "test".to_owned(), ..ServerConfig::default() };
+    let server = Server::with(config).await;
+    let office = server.lead("billing", "a").await;
+    let _ = server.post("/v1/groups/billing/campaign", json!({"node_id": "b"})).await;
+    let wrong = json!({"session_id": office.session_id, "term": 7});
+    let _ = server.post("/v1/groups/billing/renew", wrong).await;
+    let _ = server.post("/v1/sessions/renew", json!({"session_id": secret(1)})).await;
+    office.resign(&server).await;
+    server.lead("billing", "b").await;
+    let text = eventually("the observer's numbers", || async {
+        let text = server.get("/metrics").await.text();
+        let elections = value(&text, "leader_elections_total{cluster=\"test\"}");
+        (elections == Some(2.0)).then_some(text)
+    })
+    .await;
+    for (series, expected) in [
+        ("leader_changes_total{group_id=\"billing\"}", 3.0),
+        ("election_duration_seconds_count{result=\"success\"}", 2.0),
+        ("election_duration_seconds_count{result=\"failed\"}", 1.0),
+        ("time_to_elect_ms_count", 1.0),
+        ("active_leaders_count{expected=\"1\"}", 1.0),
+        ("renew_failures_total{reason=\"NOT_LEADER\"}", 1.0),
+        ("renew_failures_total{reason=\"SESSION_EXPIRED\"}", 1.0),
+        ("renew_failures_total{reason=\"BACKEND_DOWN\"}", 0.0),
+        ("regent_groups", 1.0),
+        ("regent_sessions", 1.0),
+        ("regent_groups_contended", 1.0),
+        ("regent_store_up", 1.0),
+        ("regent_requests_shed_total{class=\"campaign\"}", 0.0),
+        ("regent_build_info{version=\"0.1.0\"}", 1.0),
+    ] {
+        assert_eq!(value(&text, series), Some(expected), "{series} in {text}");
+    }
+    assert!(value(&text, "leader_stable_seconds").is_some());
+    assert!(value(&text, "regent_connections").is_some_and(|open| open >= 1.0));
+    let renewed = "regent_http_request_duration_seconds_count\
+                   {route=\"/v1/groups/{group}/renew\",code=\"NOT_LEADER\"}";
+    assert_eq!(value(&text, renewed), Some(1.0), "{text}");
+    assert!(text.ends_with("# EOF\n"));
+}
+
+#[tokio::test]
+async fn a_group_beyond_the_bound_gets_no_label_of_its_own() {
+    let config = ServerConfig { metrics_groups_max: 1, ..ServerConfig::default() };
+    let server = Server::with(config).await;
+    for group in ["first", "second", "third"] {
+        server.lead(group, "a").await;
+    }
+    eventually("the observer's numbers", || async {
+        let text = server.get("/metrics").await.text();
+        (value(&text, "leader_changes_total{group_id=\"_other\"}") == Some(2.0)).then_some(())
+    })
+    .await;
+}
