@@ -66,14 +66,25 @@ impl<'a> Input<'a> {
     }
 
     /// How many items follow; never more than bytes are left, since each takes at least one.
-    fn count(&mut self, what: &'static str) -> Result<usize, CodecError> {
+    pub fn count(&mut self, what: &'static str) -> Result<usize, CodecError> {
         let count = usize::try_from(u64::take(self)?).unwrap_or(usize::MAX);
         if count > self.0.len() { Err(CodecError::Short(what)) } else { Ok(count) }
     }
 
-    fn text(&mut self, what: &'static str) -> Result<&'a str, CodecError> {
+    /// Bytes that open with their length.
+    pub fn block(&mut self, what: &'static str) -> Result<&'a [u8], CodecError> {
         let count = self.count(what)?;
-        std::str::from_utf8(self.bytes(count, what)?).map_err(malformed(what))
+        self.bytes(count, what)
+    }
+
+    fn text(&mut self, what: &'static str) -> Result<&'a str, CodecError> {
+        std::str::from_utf8(self.block(what)?).map_err(malformed(what))
+    }
+
+    /// Everything that is left.
+    #[must_use]
+    pub const fn rest(self) -> &'a [u8] {
+        self.0
     }
 
     /// Fails unless every byte was read.
@@ -245,9 +256,14 @@ impl<A: Wire, B: Wire> Wire for (A, B) {
     }
 }
 
+/// Appends bytes behind their length.
+pub fn put_block(bytes: &[u8], out: &mut Vec<u8>) {
+    (bytes.len() as u64).put(out);
+    out.extend(bytes);
+}
+
 fn put_text(text: &str, out: &mut Vec<u8>) {
-    (text.len() as u64).put(out);
-    out.extend(text.as_bytes());
+    put_block(text.as_bytes(), out);
 }
 
 macro_rules! wire_text {

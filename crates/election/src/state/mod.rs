@@ -27,6 +27,7 @@ mod group;
 mod groups;
 mod invariants;
 mod office;
+mod query;
 mod repeat;
 mod resign;
 mod session;
@@ -40,6 +41,7 @@ use group::GroupState;
 use repeat::Requests;
 use session::{EndedSessions, Session};
 
+pub use query::{Lens, Query, View};
 pub use snapshot::STATE_VERSION;
 pub use view::{Holder, Wait};
 

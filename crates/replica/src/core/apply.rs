@@ -1,0 +1,220 @@
+//! Committed entries become state, in slices that leave room for messages and heartbeats.
+
+use raft::eraftpb::{Entry as LogEntry, SnapshotMetadata};
+use regent_election::{Applied, SessionNo};
+
+use super::{Core, Role, unavailable};
+use crate::io::{Response, SnapshotTask, Token};
+use crate::limits::{APPLY_ENTRIES_PER_TURN, APPLY_GROUPS_PER_SLICE};
+use crate::member::{MemberChange, ReplicaId};
+use crate::replicated::{Origin, Payload, payload};
+
+impl Core {
+    pub(super) fn apply(&mut self) {
+        for _ in 0..APPLY_ENTRIES_PER_TURN {
+            if let Some((index, origin)) = self.applying {
+                match self.whole.state.advance(APPLY_GROUPS_PER_SLICE) {
+                    // The rest of a large entry comes next turn, after the messages.
+                    None => return,
+                    Some(applied) => {
+                        self.applying = None;
+                        self.finish(index, origin, applied);
+                    }
+                }
+                continue;
+            }
+            let Some(entry) = self.committed.pop_front() else { break };
+            self.begin_entry(&entry);
+        }
+        self.leave_joint();
+        self.offer_snapshot();
+    }
+
+    fn begin_entry(&mut self, entry: &LogEntry) {
+        let index = entry.index;
+        let payload = payload(entry).expect("a committed entry was checked by whoever proposed it");
+        match payload {
+            Payload::Empty => self.applied_to(index),
+            Payload::Proposal(origin, proposal) => {
+                if self.whole.admit(origin) {
+                    self.whole.state.begin(proposal);
+                    self.applying = Some((index, origin));
+                } else {
+                    self.applied_to(index);
+                }
+            }
+            Payload::Members(change) => {
+                self.whole.change_members(&change);
+                let members = self
+                    .node
+                    .apply_conf_change(&change.to_raft())
+                    .expect("a change of members was checked before it was proposed");
+                self.node.mut_store().set_members(members);
+                self.applied_to(index);
+                self.members_changed(&change);
+            }
+        }
+    }
+
+    fn applied_to(&mut self, index: u64) {
+        self.applied = index;
+        self.node.advance_apply_to(index);
+        self.notice_role();
+    }
+
+    /// Tells watchers, timers and, if it was ours, the client that asked.
+    fn finish(&mut self, index: u64, origin: Origin, applied: Applied) {
+        self.applied_to(index);
+        let Applied { revision, answer, events, effects } = applied;
+        self.time(effects);
+        self.expiring.retain(|session: &SessionNo| self.whole.state.ttl_ms(*session).is_some());
+        if !events.is_empty() {
+            self.out.events.push((revision, events));
+        }
+        let is_ours = origin.replica == self.config.id && origin.boot == self.config.boot;
+        if is_ours && let Some(pending) = self.pending.remove(&origin.number) {
+            let view = pending.query.as_ref().map(|query| self.read(query));
+            self.answer(pending.token, Response::Applied { answer, revision, view });
+        }
+    }
+
+    /// Whoever leads and sees a joint configuration with nothing pending proposes to leave it.
+    fn leave_joint(&mut self) {
+        let is_joint = !self.node.store().members().voters_outgoing.is_empty();
+        if is_joint && self.role == Role::Leader && !self.node.raft.has_pending_conf() {
+            self.propose_members(&MemberChange::LeaveJoint);
+        }
+    }
+
+    fn propose_members(&mut self, change: &MemberChange) -> bool {
+        let mut context = Vec::new();
+        change.put(&mut context);
+        self.node.propose_conf_change(context, change.to_raft()).is_ok()
+    }
+
+    /// Checks a change of members and proposes it; it is answered when it is complete.
+    pub(super) fn change_members(&mut self, token: Token, change: MemberChange) {
+        if let Some(why) = self.objection(&change) {
+            self.refuse(token, unavailable(&why));
+            return;
+        }
+        if self.propose_members(&change) {
+            self.member_change = Some((Some(token), change));
+        } else {
+            self.refuse(token, unavailable("the log takes nothing at the moment"));
+        }
+    }
+
+    fn objection(&self, change: &MemberChange) -> Option<String> {
+        let members = self.node.store().members();
+        let is_voter = |id: &ReplicaId| members.voters.contains(&id.get());
+        let is_learner = |id: &ReplicaId| members.learners.contains(&id.get());
+        if self.role != Role::Leader {
+            return Some(self.leader().map_or_else(
+                || "no Raft leader is known; ask again".into(),
+                |leader| format!("replica {leader} leads; ask it"),
+            ));
+        }
+        if self.node.raft.has_pending_conf() || !members.voters_outgoing.is_empty() {
+            return Some("another change of members is under way; ask again".into());
+        }
+        match change {
+            MemberChange::Add { id, .. } if is_voter(id) || is_learner(id) => {
+                Some(format!("replica {id} is a member already"))
+            }
+            MemberChange::Add { .. } => None,
+            MemberChange::Promote { id } if !is_learner(id) => {
+                Some(format!("replica {id} is no learner"))
+            }
+            MemberChange::Promote { id } => {
+                let matched = self.node.raft.prs().get(id.get()).map_or(0, |p| p.matched);
+                let committed = self.node.raft.raft_log.committed;
+                (matched + 1000 < committed).then(|| {
+                    format!("replica {id} has {matched} of {committed} entries; let it catch up")
+                })
+            }
+            MemberChange::Remove { id } if !is_voter(id) && !is_learner(id) => {
+                Some(format!("replica {id} is no member"))
+            }
+            MemberChange::Remove { id } if is_voter(id) && members.voters.len() == 1 => {
+                Some("the last voter cannot be removed".into())
+            }
+            MemberChange::Remove { id } if *id == self.config.id => {
+                Some("a Raft leader does not remove itself: transfer first".into())
+            }
+            MemberChange::Remove { .. } => None,
+            MemberChange::LeaveJoint => Some("there is no joint configuration to leave".into()),
+        }
+    }
+
+    fn members_changed(&mut self, change: &MemberChange) {
+        let is_joint = !self.node.store().members().voters_outgoing.is_empty();
+        let id = self.config.id.get();
+        let members = self.node.store().members();
+        let is_member = members.voters.contains(&id) || members.learners.contains(&id);
+        if self.role == Role::Leader && !is_member && !is_joint {
+            // The library lets a removed leader lead on; nobody would ever follow another.
+            let term = self.node.raft.term;
+            self.node.raft.become_follower(term, 0);
+        }
+        let is_ours = self
+            .member_change
+            .as_ref()
+            .is_some_and(|(_, ours)| ours == change || *change == MemberChange::LeaveJoint);
+        if is_ours
+            && !is_joint
+            && let Some((Some(token), _)) = self.member_change.take()
+        {
+            self.answer(token, Response::Done);
+        }
+    }
+
+    /// Hands Raft leadership over, to the one named or to the most advanced voter.
+    pub(super) fn transfer(&mut self, token: Token, to: Option<ReplicaId>) {
+        if self.role != Role::Leader {
+            self.refuse(token, unavailable("this replica does not lead"));
+            return;
+        }
+        let own = self.config.id.get();
+        let voters = &self.node.store().members().voters;
+        let progress = self.node.raft.prs();
+        let target = match to {
+            Some(to) => voters.contains(&to.get()).then_some(to.get()),
+            None => voters
+                .iter()
+                .filter(|id| **id != own)
+                .filter_map(|id| Some((progress.get(*id)?, *id)))
+                .filter(|(progress, _)| progress.recent_active)
+                .max_by_key(|(progress, id)| (progress.matched, *id))
+                .map(|(_, id)| id),
+        };
+        match target {
+            Some(target) if target != own => {
+                self.node.transfer_leader(target);
+                self.answer(token, Response::Done);
+            }
+            Some(_) => self.answer(token, Response::Done),
+            None => self.refuse(token, unavailable("there is no other voter to hand over to")),
+        }
+    }
+
+    /// Asks for a snapshot when the log has grown enough since the last one.
+    fn offer_snapshot(&mut self) {
+        let log = self.node.store();
+        let last = log.snapshot_place().index;
+        if self.snapshot_task.is_some() || self.applied <= last {
+            return;
+        }
+        if self.applied < last + self.config.snapshot_every && !log.take_wanted() {
+            return;
+        }
+        let Some(term) = log.term_of(self.applied) else { return };
+        let mut place = SnapshotMetadata::default();
+        place.index = self.applied;
+        place.term = term;
+        place.set_conf_state(log.members().clone());
+        let entries = log.slice(last + 1, self.applied + 1).to_vec();
+        self.snapshot_task = Some(self.applied);
+        self.out.snapshot = Some(SnapshotTask { place, entries });
+    }
+}

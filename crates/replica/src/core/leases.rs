@@ -1,0 +1,144 @@
+//! The Raft leader's duties: to count every session's time and propose what time brings.
+//!
+//! Every replica knows which sessions are open, so that becoming responsible costs one number and not
+//! a walk over a million of them. Only the leader judges, and only after it has applied its first
+//! own entry: from that moment everybody has a full ttl.
+
+use regent_election::deadlines::Turn;
+use regent_election::{Command, Effect};
+
+use super::requests::Waiter;
+use super::{Core, Role};
+use crate::limits::CHECKS_PER_TURN;
+
+impl Core {
+    /// Counts every open session, as after a start or an installed snapshot.
+    pub(super) fn count_sessions(&mut self) {
+        self.deadlines = regent_election::deadlines::Deadlines::new();
+        for (session, ttl_ms) in self.whole.state.sessions() {
+            self.deadlines.open(session, ttl_ms, self.now);
+        }
+        self.expiring.clear();
+    }
+
+    /// Follows what an applied entry wants timed.
+    pub(super) fn time(&mut self, effects: Vec<Effect>) {
+        for effect in effects {
+            match effect {
+                Effect::SessionOpened { session, ttl_ms } => {
+                    self.deadlines.open(session, ttl_ms, self.now);
+                }
+                Effect::TtlChanged { session, ttl_ms } => {
+                    self.deadlines.change_ttl(session, ttl_ms, self.now);
+                }
+                Effect::SessionEnded { session } => {
+                    self.deadlines.close(session);
+                    // Whoever waited for the outcome of this expiry is answered from applied state.
+                    for waiter in self.held.remove(&session).unwrap_or_default() {
+                        self.rounds.confirm_one(self.applied, waiter);
+                    }
+                }
+                Effect::Wait { group, kind, since, for_ms } => {
+                    if self.is_serving {
+                        self.deadlines.wait(group, kind, since, for_ms, self.now);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Begins to judge: everybody has a full ttl from this moment, every wait starts again.
+    pub(super) fn start_serving(&mut self) {
+        self.is_serving = true;
+        self.expiry_gate = None;
+        self.deadlines.promote(self.now);
+        self.feed_waits();
+    }
+
+    fn feed_waits(&mut self) {
+        self.wants_waits = false;
+        self.deadlines.forget_waits();
+        for wait in self.whole.state.waits() {
+            self.deadlines.wait(wait.group, wait.kind, wait.since, wait.for_ms, self.now);
+        }
+    }
+
+    /// Stops judging: expiries under way may or may not come true, and somebody else will see.
+    pub(super) fn stop_serving(&mut self) {
+        self.is_serving = false;
+        for session in std::mem::take(&mut self.expiring) {
+            self.deadlines.spare(session);
+        }
+        self.deadlines.forget_waits();
+        let held: Vec<Waiter> = std::mem::take(&mut self.held).into_values().flatten().collect();
+        let waiting = self.rounds.give_up();
+        for waiter in held.into_iter().chain(waiting) {
+            self.give_up(waiter);
+        }
+    }
+
+    /// Proposes what time has brought. Heartbeats of this turn have been counted on arrival.
+    pub(super) fn do_duties(&mut self) {
+        if self.role != Role::Leader || !self.is_serving || self.applying.is_some() {
+            return;
+        }
+        match self.deadlines.turn(self.now) {
+            Turn::Steady => {}
+            Turn::Restarted { .. } => {
+                // A leader that slept may have been deposed: nobody expires before a round begun
+                // after the gap has shown otherwise (semantics 8).
+                self.expiry_gate = Some(self.rounds.last_begun());
+                let _ = self.rounds.queue(self.now, Waiter::Oneself);
+            }
+        }
+        if self.wants_waits {
+            self.feed_waits();
+        }
+        if self.expiry_gate.is_some() {
+            return;
+        }
+        self.expire_due();
+        self.end_waits();
+        self.fill_for_audible();
+    }
+
+    /// A round was confirmed: expiries may go on if it began after the gap.
+    pub(super) fn open_gate(&mut self, round: u64) {
+        if self.expiry_gate.is_some_and(|gate| round > gate) {
+            self.expiry_gate = None;
+        }
+    }
+
+    fn expire_due(&mut self) {
+        let due = self.deadlines.due(self.now, CHECKS_PER_TURN);
+        if due.is_empty() {
+            return;
+        }
+        if self.propose_own(Command::Expire { sessions: due.clone() }) {
+            self.expiring.extend(due);
+        } else {
+            for session in due {
+                self.deadlines.spare(session);
+            }
+        }
+    }
+
+    fn end_waits(&mut self) {
+        for (group, kind, since) in self.deadlines.elapsed(self.now, CHECKS_PER_TURN) {
+            if !self.propose_own(Command::Elapsed { group, kind, since }) {
+                // Told once and not proposed: start all of them again rather than forget one.
+                self.wants_waits = true;
+            }
+        }
+    }
+
+    fn fill_for_audible(&mut self) {
+        let audible = self.deadlines.audible();
+        if !self.whole.state.has_stranded() {
+            return;
+        }
+        for session in audible {
+            self.propose_own(Command::Refill { session });
+        }
+    }
+}

@@ -1,0 +1,317 @@
+//! The core of a replica: one deterministic machine around Raft.
+//!
+//! Inputs are told with [`Core::on`]; [`Core::turn`] then does everything that follows and says what is
+//! to be sent, written and answered. It reads no clock, rolls only its own seeded dice, and touches
+//! no disk and no socket, so a server and the simulator drive the very same machine.
+//!
+//! One turn, in this order, because the order is what keeps the promises:
+//! 1. tick, and campaign if the election timer is over (`timer`);
+//! 2. the Raft leader's duties (`leases`): heartbeats have been counted on arrival, so expiries are
+//!    computed after them (semantics 5);
+//! 3. proposals, own and forwarded, in one batch (`proposals`);
+//! 4. one round for all reads and heartbeats that wait (`rounds`);
+//! 5. what Raft wants sent and written (`ready`);
+//! 6. committed entries, in slices (`apply`);
+//! 7. answers whose index is applied, and what has waited too long.
+//!
+//! Every answer is computed on the replica whose client asked, from its own state. A follower's
+//! client gets its answer when the follower applies the entry; what travels back from the leader is
+//! only "no" and "confirmed at this index".
+
+mod apply;
+mod leases;
+mod proposals;
+mod ready;
+mod requests;
+mod rounds;
+mod status;
+mod timer;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use raft::eraftpb::{Entry as LogEntry, HardState, SnapshotMetadata};
+use raft::{RawNode, ReadOnlyOption, StateRole};
+use regent_election::deadlines::Deadlines;
+use regent_election::store::StoreError;
+use regent_election::{Incarnation, Moment, SessionNo};
+
+use crate::io::{Outputs, PeerMessage, Response, Token};
+use crate::limits::{
+    APPEND_BYTES_MAX, APPENDS_INFLIGHT_MAX, COMMITTED_BYTES_PER_TURN,
+    LOG_ENTRIES_BETWEEN_SNAPSHOTS, TICK_MS, UNCOMMITTED_BYTES_MAX,
+};
+use crate::log::Log;
+use crate::member::{MemberChange, ReplicaId};
+use crate::replicated::{Origin, Replicated};
+use crate::timing::Timing;
+
+use proposals::{Pending, Submission};
+use requests::Waiter;
+use rounds::Rounds;
+use timer::ElectionTimer;
+
+pub use status::{Role, Status};
+
+/// What a replica is told about itself.
+#[derive(Clone, Debug)]
+pub struct CoreConfig {
+    /// Which one it is.
+    pub id: ReplicaId,
+    /// Which run of it: counted on its disk.
+    pub boot: u64,
+    /// Its timers.
+    pub timing: Timing,
+    /// Its dice.
+    pub seed: u64,
+    /// The life of the store's numbering.
+    pub incarnation: Incarnation,
+    /// Entries between two snapshots.
+    pub snapshot_every: u64,
+}
+
+impl CoreConfig {
+    /// The defaults of a data centre.
+    #[must_use]
+    pub const fn new(id: ReplicaId, boot: u64, seed: u64) -> Self {
+        Self {
+            id,
+            boot,
+            timing: Timing::LAN,
+            seed,
+            incarnation: Incarnation(1),
+            snapshot_every: LOG_ENTRIES_BETWEEN_SNAPSHOTS,
+        }
+    }
+}
+
+/// What a disk remembers.
+#[derive(Clone, Debug)]
+pub struct Recovered {
+    /// Term, vote and commit.
+    pub hard_state: HardState,
+    /// Where the newest snapshot stands.
+    pub place: SnapshotMetadata,
+    /// What it holds.
+    pub whole: Replicated,
+    /// The entries after it.
+    pub entries: Vec<LogEntry>,
+}
+
+/// One replica without its I/O.
+pub struct Core {
+    config: CoreConfig,
+    node: RawNode<Log>,
+    whole: Replicated,
+    deadlines: Deadlines,
+    timer: ElectionTimer,
+    now: Moment,
+    ticked_at: Option<Moment>,
+    /// When a Raft leader was last heard of; for stale reads.
+    contact_at: Option<Moment>,
+    role: Role,
+
+    applied: u64,
+    committed: VecDeque<LogEntry>,
+    /// The entry that is being applied in slices: its index and origin.
+    applying: Option<(u64, Origin)>,
+
+    /// Leads, and has applied its first entry: it may judge sessions.
+    is_serving: bool,
+    /// No expiry before a round above this number is confirmed (semantics 8).
+    expiry_gate: Option<u64>,
+    expiring: Vec<SessionNo>,
+    /// Heartbeats that met a proposed expiry and wait for its outcome.
+    held: BTreeMap<SessionNo, Vec<Waiter>>,
+    wants_waits: bool,
+
+    numbers: u64,
+    submissions: VecDeque<Submission>,
+    pending: BTreeMap<u64, Pending>,
+    rounds: Rounds<Waiter>,
+    /// Heartbeats on their way to the Raft leader, by number, with when they were sent.
+    away: BTreeMap<u64, (Moment, Waiter)>,
+    member_change: Option<(Option<Token>, MemberChange)>,
+
+    unconfirmed: VecDeque<(u64, Vec<(ReplicaId, PeerMessage)>)>,
+    arriving: Option<(u64, Arc<[u8]>, Box<Replicated>)>,
+    snapshot_task: Option<u64>,
+    has_room: bool,
+    /// The wall clock as last told: a note for people, read by no rule.
+    wall_ms: u64,
+    out: Outputs,
+}
+
+impl std::fmt::Debug for Core {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Core")
+            .field("id", &self.config.id)
+            .field("role", &self.role)
+            .field("applied", &self.applied)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Ticks the library counts before it would campaign by itself: it never does.
+const NEVER: usize = 1 << 40;
+
+impl Core {
+    /// A replica as its disk remembers it.
+    ///
+    /// # Errors
+    /// If the library refuses what the disk remembers.
+    pub fn new(config: CoreConfig, disk: Recovered, now: Moment) -> Result<Self, raft::Error> {
+        let Recovered { hard_state, place, whole, entries } = disk;
+        let applied = place.index;
+        let ticks = |ms: u64| usize::try_from(ms / TICK_MS).unwrap_or(NEVER);
+        let raft_config = raft::Config {
+            id: config.id.get(),
+            election_tick: ticks(config.timing.election_ms_min()),
+            heartbeat_tick: ticks(config.timing.heartbeat_ms()).max(1),
+            applied,
+            max_size_per_msg: APPEND_BYTES_MAX,
+            max_inflight_msgs: APPENDS_INFLIGHT_MAX,
+            check_quorum: true,
+            pre_vote: true,
+            min_election_tick: NEVER,
+            max_election_tick: NEVER + 1,
+            read_only_option: ReadOnlyOption::Safe,
+            skip_bcast_commit: false,
+            batch_append: true,
+            priority: 0,
+            max_uncommitted_size: UNCOMMITTED_BYTES_MAX,
+            max_committed_size_per_ready: COMMITTED_BYTES_PER_TURN,
+        };
+        let logger = slog::Logger::root(slog::Discard, slog::o!());
+        let node = RawNode::new(&raft_config, Log::new(hard_state, place, entries), &logger)?;
+        let patience = Duration::from_millis(config.timing.election_ms_max());
+        let mut core = Self {
+            timer: ElectionTimer::new(config.timing, config.seed),
+            rounds: Rounds::new(config.boot, patience),
+            node,
+            whole,
+            deadlines: Deadlines::new(),
+            now,
+            ticked_at: None,
+            contact_at: None,
+            role: Role::Follower,
+            applied,
+            committed: VecDeque::new(),
+            applying: None,
+            is_serving: false,
+            expiry_gate: None,
+            expiring: Vec::new(),
+            held: BTreeMap::new(),
+            wants_waits: false,
+            numbers: 0,
+            submissions: VecDeque::new(),
+            pending: BTreeMap::new(),
+            away: BTreeMap::new(),
+            member_change: None,
+            unconfirmed: VecDeque::new(),
+            arriving: None,
+            snapshot_task: None,
+            has_room: true,
+            wall_ms: 0,
+            out: Outputs::default(),
+            config,
+        };
+        core.count_sessions();
+        Ok(core)
+    }
+
+    /// Does everything that follows from what was told and from the time.
+    pub fn turn(&mut self, now: Moment) -> Outputs {
+        self.now = self.now.max(now);
+        self.tick();
+        self.notice_role();
+        self.do_duties();
+        self.propose();
+        self.begin_round();
+        self.handle_ready();
+        self.apply();
+        self.handle_ready();
+        self.notice_role();
+        self.settle();
+        self.time_out();
+        std::mem::take(&mut self.out)
+    }
+
+    /// When the next turn is needed if nothing is told before.
+    #[must_use]
+    pub fn next_at(&self) -> Moment {
+        if !self.committed.is_empty() || self.applying.is_some() {
+            return self.now;
+        }
+        let tick_at = self.ticked_at.map_or(self.now, |at| at + Duration::from_millis(TICK_MS));
+        let left = Duration::from_millis(self.timer.left_ms(self.silent_ms()));
+        let campaign_at = if self.role == Role::Leader { tick_at } else { self.now + left };
+        tick_at.min(campaign_at.max(self.now + Duration::from_millis(1)))
+    }
+
+    /// How long no Raft leader was heard of, as the library counts it, to the millisecond.
+    fn silent_ms(&self) -> u64 {
+        let since_tick = self.ticked_at.map_or(Duration::ZERO, |at| self.now.since(at));
+        let ticks = self.node.raft.election_elapsed as u64;
+        ticks * TICK_MS + (since_tick.as_millis() as u64).min(TICK_MS)
+    }
+
+    /// At most one tick a turn: a loop that stood still must hear its messages before it judges.
+    fn tick(&mut self) {
+        let tick = Duration::from_millis(TICK_MS);
+        match self.ticked_at {
+            None => self.ticked_at = Some(self.now),
+            Some(at) if self.now.since(at) >= tick => {
+                self.ticked_at =
+                    Some(if self.now.since(at) < tick * 2 { at + tick } else { self.now });
+                self.node.tick();
+            }
+            Some(_) => {}
+        }
+        let may_campaign = self.node.raft.state != StateRole::Leader && self.node.raft.promotable();
+        if may_campaign && self.timer.is_over(self.silent_ms()) {
+            self.node.raft.election_elapsed = 0;
+            self.timer.campaigned();
+            // The only error is "there is a change of members to apply first": the timer goes on.
+            let _ = self.node.campaign();
+        }
+    }
+
+    /// Follows the library's role, and ends what depended on the old one.
+    fn notice_role(&mut self) {
+        let raft = &self.node.raft;
+        let role = match raft.state {
+            StateRole::Leader => Role::Leader,
+            StateRole::Follower => Role::Follower,
+            StateRole::Candidate | StateRole::PreCandidate => Role::Candidate,
+        };
+        if raft.leader_id != 0 {
+            self.timer.settled();
+        }
+        if self.role == Role::Leader && role != Role::Leader {
+            self.stop_serving();
+        }
+        self.role = role;
+        if role == Role::Leader && !self.is_serving && self.node.raft.apply_to_current_term() {
+            self.start_serving();
+        }
+    }
+
+    /// Who leads, as far as this replica knows.
+    fn leader(&self) -> Option<ReplicaId> {
+        ReplicaId::new(self.node.raft.leader_id)
+    }
+
+    fn answer(&mut self, token: Token, response: Response) {
+        self.out.answers.push((token, response));
+    }
+
+    fn refuse(&mut self, token: Token, error: StoreError) {
+        self.answer(token, Response::Error(error));
+    }
+}
+
+fn unavailable(why: &str) -> StoreError {
+    StoreError::Unavailable { why: why.into(), retry_after: None }
+}

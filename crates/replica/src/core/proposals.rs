@@ -1,0 +1,245 @@
+//! Changes on their way into the log.
+//!
+//! A replica that leads appends its own and its followers' proposals in one batch; one that follows
+//! sends its own to the leader, once. A proposal is never sent twice: whoever does not see it applied
+//! within the deadline answers `uncertain`, and the request id makes the client's retry safe.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::time::Duration;
+
+use raft::eraftpb::{Entry as LogEntry, Message, MessageType};
+use regent_election::state::Query;
+use regent_election::store::StoreError;
+use regent_election::{Command, Entry, Moment, RequestId, SessionNo};
+
+use super::{Core, Role, unavailable};
+use crate::io::{PeerMessage, Token};
+use crate::limits::{PROPOSALS_MAX, SILENT_WHOLE_MAX};
+use crate::member::ReplicaId;
+use crate::replicated::{Origin, encode_proposal};
+
+/// A change that waits to be proposed or sent to the leader.
+#[derive(Debug)]
+pub(super) enum Submission {
+    Local {
+        token: Token,
+        command: Box<Command>,
+        request: Option<RequestId>,
+        query: Option<Query>,
+        since: Moment,
+    },
+    Remote {
+        replica: ReplicaId,
+        boot: u64,
+        number: u64,
+        command: Command,
+        request: Option<RequestId>,
+    },
+}
+
+/// A proposal of this replica's client that was appended or sent.
+#[derive(Debug)]
+pub(super) struct Pending {
+    pub(super) token: Token,
+    pub(super) query: Option<Query>,
+    pub(super) since: Moment,
+}
+
+impl Core {
+    /// Appends or forwards everything that waits.
+    pub(super) fn propose(&mut self) {
+        if self.submissions.is_empty() {
+            return;
+        }
+        match (self.role, self.leader()) {
+            (Role::Leader, _) => self.append_submissions(),
+            (Role::Follower | Role::Candidate, Some(leader)) => self.forward_submissions(leader),
+            // Nobody leads: what came from others is declined, what is our own waits its time.
+            (Role::Follower | Role::Candidate, None) => self.decline_remote(),
+        }
+    }
+
+    fn append_submissions(&mut self) {
+        let mut entries = Vec::new();
+        let mut locals = Vec::new();
+        let mut remotes = Vec::new();
+        for submission in std::mem::take(&mut self.submissions) {
+            match submission {
+                Submission::Local { token, command, request, query, since } => {
+                    if self.pending.len() >= PROPOSALS_MAX || !self.may_write(&command) {
+                        self.refuse(token, self.why_not(&command));
+                        continue;
+                    }
+                    self.numbers += 1;
+                    let number = self.numbers;
+                    self.pending.insert(number, Pending { token, query, since });
+                    locals.push(number);
+                    let origin = Origin { replica: self.config.id, boot: self.config.boot, number };
+                    entries.push(self.log_entry(origin, *command, request));
+                }
+                Submission::Remote { replica, boot, number, command, request } => {
+                    let is_for_drivers = matches!(
+                        command,
+                        Command::Expire { .. } | Command::Elapsed { .. } | Command::Refill { .. }
+                    );
+                    if is_for_drivers || !self.may_write(&command) {
+                        self.decline(replica, boot, number);
+                        continue;
+                    }
+                    remotes.push((replica, boot, number));
+                    let origin = Origin { replica, boot, number };
+                    entries.push(self.log_entry(origin, command, request));
+                }
+            }
+        }
+        if entries.is_empty() || self.step_proposal(entries) {
+            return;
+        }
+        for number in locals {
+            if let Some(pending) = self.pending.remove(&number) {
+                self.refuse(pending.token, unavailable("the log takes nothing at the moment"));
+            }
+        }
+        for (replica, boot, number) in remotes {
+            self.decline(replica, boot, number);
+        }
+    }
+
+    /// Hands entries to Raft in one message; false means that none of them was appended.
+    fn step_proposal(&mut self, entries: Vec<LogEntry>) -> bool {
+        let mut message = Message::default();
+        message.set_msg_type(MessageType::MsgPropose);
+        message.from = self.config.id.get();
+        message.set_entries(entries.into());
+        self.node.raft.step(message).is_ok()
+    }
+
+    /// Proposes something that no client asked for; false means that it was not appended.
+    pub(super) fn propose_own(&mut self, command: Command) -> bool {
+        self.numbers += 1;
+        let number = self.numbers;
+        let origin = Origin { replica: self.config.id, boot: self.config.boot, number };
+        let entry = self.log_entry(origin, command, None);
+        self.step_proposal(vec![entry])
+    }
+
+    /// The entry with what travels beside the command: who is silent.
+    fn log_entry(&self, origin: Origin, command: Command, request: Option<RequestId>) -> LogEntry {
+        let silent = self.silent_for(&command);
+        let proposal = Entry { command, request, silent, wall_ms: self.wall_ms };
+        let mut entry = LogEntry::default();
+        entry.data = encode_proposal(origin, &proposal).into();
+        entry
+    }
+
+    /// The silent sessions among the standbys that a command may promote.
+    fn silent_for(&self, command: &Command) -> Vec<SessionNo> {
+        let silent: &BTreeSet<SessionNo> = self.deadlines.silent();
+        let group = match command {
+            Command::Open { .. }
+            | Command::ChangeTtl { .. }
+            | Command::Accept { .. }
+            | Command::Warm { .. } => return Vec::new(),
+            Command::Close { .. }
+            | Command::Expire { .. }
+            | Command::PutSettings { .. }
+            | Command::Refill { .. } => None,
+            Command::Campaign { group, .. }
+            | Command::Withdraw { group, .. }
+            | Command::Resign { group, .. }
+            | Command::Offer { group, .. }
+            | Command::Transfer { group, .. }
+            | Command::StepDown { group, .. }
+            | Command::PutPolicy { group, .. }
+            | Command::Delete { group }
+            | Command::Elapsed { group, .. } => Some(group),
+        };
+        match group {
+            Some(group) if silent.len() > SILENT_WHOLE_MAX => {
+                let mut concerned: Vec<SessionNo> =
+                    self.whole.state.standbys(group).filter(|no| silent.contains(no)).collect();
+                concerned.sort_unstable();
+                concerned
+            }
+            Some(_) | None => silent.iter().copied().collect(),
+        }
+    }
+
+    fn forward_submissions(&mut self, leader: ReplicaId) {
+        self.decline_remote();
+        let boot = self.config.boot;
+        for submission in std::mem::take(&mut self.submissions) {
+            let Submission::Local { token, command, request, query, since } = submission else {
+                continue;
+            };
+            if self.pending.len() >= PROPOSALS_MAX {
+                self.refuse(token, unavailable("too many changes wait"));
+                continue;
+            }
+            self.numbers += 1;
+            let number = self.numbers;
+            self.pending.insert(number, Pending { token, query, since });
+            let message = PeerMessage::Propose { boot, number, command: *command, request };
+            self.out.sends.push((leader, message));
+        }
+    }
+
+    /// One hop only: what another replica sent here because it took us for the leader goes back.
+    fn decline_remote(&mut self) {
+        let (remote, local): (VecDeque<_>, VecDeque<_>) = std::mem::take(&mut self.submissions)
+            .into_iter()
+            .partition(|submission| matches!(submission, Submission::Remote { .. }));
+        self.submissions = local;
+        for submission in remote {
+            if let Submission::Remote { replica, boot, number, .. } = submission {
+                self.decline(replica, boot, number);
+            }
+        }
+    }
+
+    fn decline(&mut self, replica: ReplicaId, boot: u64, number: u64) {
+        self.out.sends.push((replica, PeerMessage::Declined { boot, number }));
+    }
+
+    /// Without room only what frees an office or a session is taken.
+    const fn may_write(&self, command: &Command) -> bool {
+        self.has_room
+            || matches!(
+                command,
+                Command::Close { .. }
+                    | Command::Withdraw { .. }
+                    | Command::Resign { .. }
+                    | Command::Expire { .. }
+                    | Command::Elapsed { .. }
+            )
+    }
+
+    fn why_not(&self, command: &Command) -> StoreError {
+        if self.may_write(command) {
+            unavailable("too many changes wait")
+        } else {
+            unavailable("the disk of the Raft leader is full")
+        }
+    }
+
+    /// What was never sent is a definite no; what was is uncertain.
+    pub(super) fn time_out_proposals(&mut self) {
+        let now = self.now;
+        let unsent_for = Duration::from_millis(2 * self.config.timing.election_ms_max());
+        while let Some(Submission::Local { since, token, .. }) = self.submissions.front()
+            && now.since(*since) >= unsent_for
+        {
+            let token = *token;
+            self.submissions.pop_front();
+            self.refuse(token, unavailable("no Raft leader is known"));
+        }
+        let sent_for = Duration::from_millis(10 * self.config.timing.election_ms_max());
+        while let Some(entry) = self.pending.first_entry()
+            && now.since(entry.get().since) >= sent_for
+        {
+            let pending = entry.remove();
+            let why = "the change was sent to the Raft leader and has not come back".into();
+            self.refuse(pending.token, StoreError::Uncertain { why });
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! What Raft wants sent, written and applied.
+//!
+//! The order is the library's contract: entries are in the log before the batch is acknowledged to
+//! Raft; what a follower says about them leaves only when the disk has confirmed them.
+
+use raft::eraftpb::Message;
+use regent_election::Moment;
+
+use super::Core;
+use crate::io::{Batch, Hearing, PeerMessage};
+use crate::member::ReplicaId;
+
+use super::requests::Waiter;
+
+/// Rounds of Raft's own demands in one turn: messages it makes while being served come next turn.
+const READIES_PER_TURN: usize = 8;
+
+impl Core {
+    pub(super) fn handle_ready(&mut self) {
+        for _ in 0..READIES_PER_TURN {
+            if !self.node.has_ready() {
+                return;
+            }
+            let mut ready = self.node.ready();
+            let at_once = ready.take_messages();
+            self.send(at_once);
+            for state in ready.take_read_states() {
+                self.confirm(&state.request_ctx, state.index);
+            }
+            let snapshot = self.install(ready.snapshot());
+            let entries = ready.take_entries();
+            let hard_state = ready.hs().cloned();
+            let log = self.node.mut_store();
+            log.append(&entries);
+            if let Some(hard_state) = &hard_state {
+                log.set_hard_state(hard_state.clone());
+            }
+            self.committed.extend(ready.take_committed_entries());
+            let later: Vec<(ReplicaId, PeerMessage)> =
+                ready.take_persisted_messages().into_iter().filter_map(addressed).collect();
+            let number = ready.number();
+            let must_sync = ready.must_sync();
+            self.unconfirmed.push_back((number, later));
+            self.out.batches.push(Batch { number, snapshot, entries, hard_state, must_sync });
+            self.node.advance_append_async(ready);
+        }
+    }
+
+    /// The disk has confirmed everything up to this batch.
+    pub(super) fn on_persisted(&mut self, batch: u64) {
+        while let Some((number, _)) = self.unconfirmed.front()
+            && *number <= batch
+        {
+            if let Some((_, messages)) = self.unconfirmed.pop_front() {
+                self.out.sends.extend(messages);
+            }
+        }
+        self.node.on_persist_ready(batch);
+    }
+
+    fn send(&mut self, messages: Vec<Message>) {
+        self.out.sends.extend(messages.into_iter().filter_map(addressed));
+    }
+
+    /// A round is confirmed: remote heartbeats are told at once, the rest when it is applied.
+    fn confirm(&mut self, context: &[u8], index: u64) {
+        let Some(round) = self.rounds.confirm(context, index) else { return };
+        self.open_gate(round);
+        for (replica, boot, number) in self.rounds.take_remote(remote_of) {
+            let hearing = Hearing::Confirmed { index };
+            self.out.sends.push((replica, PeerMessage::Heard { boot, number, hearing }));
+        }
+    }
+
+    /// Takes the state of a snapshot that Raft has accepted.
+    fn install(
+        &mut self,
+        snapshot: &raft::eraftpb::Snapshot,
+    ) -> Option<(raft::eraftpb::SnapshotMetadata, std::sync::Arc<[u8]>)> {
+        let place = snapshot.get_metadata();
+        if place.index == 0 {
+            return None;
+        }
+        let (index, bytes, whole) =
+            self.arriving.take().expect("Raft accepts a snapshot only in the step that brought it");
+        assert_eq!(index, place.index, "Raft accepted another snapshot than the one that came");
+        self.node.mut_store().restore(place.clone());
+        self.whole = *whole;
+        self.committed.clear();
+        self.applying = None;
+        self.applied = index;
+        self.snapshot_task = None;
+        self.count_sessions();
+        self.out.installed = Some(self.whole.state.revision());
+        Some((place.clone(), bytes))
+    }
+
+    /// The wall clock of this replica, as a note for people in what it proposes.
+    pub fn note_wall_clock(&mut self, wall_ms: u64) {
+        self.wall_ms = wall_ms;
+    }
+
+    /// The moment of the last turn.
+    #[must_use]
+    pub const fn now(&self) -> Moment {
+        self.now
+    }
+}
+
+fn addressed(message: Message) -> Option<(ReplicaId, PeerMessage)> {
+    Some((ReplicaId::new(message.to)?, PeerMessage::Raft(Box::new(message))))
+}
+
+const fn remote_of(waiter: &Waiter) -> Option<(ReplicaId, u64, u64)> {
+    match waiter {
+        Waiter::Remote { replica, boot, number } => Some((*replica, *boot, *number)),
+        Waiter::Read(..) | Waiter::Heartbeat(..) | Waiter::Oneself => None,
+    }
+}

@@ -1,0 +1,317 @@
+//! What is told to the core: peers, clients, the disk.
+
+use std::time::Duration;
+
+use raft::SnapshotStatus;
+use raft::eraftpb::MessageType;
+use regent_election::deadlines::Hearing as Heard;
+use regent_election::state::{Lens, Query, View};
+use regent_election::store::{OfficeState, StoreError};
+use regent_election::{Group, Moment, Refusal, SessionId, Term};
+
+use super::proposals::Submission;
+use super::{Core, Role, unavailable};
+use crate::io::{Hearing, Input, PeerMessage, Request, Response, Token};
+use crate::limits::{FORWARDED_MAX, LOG_ENTRIES_KEPT};
+use crate::member::ReplicaId;
+use crate::raft_codec::admissible;
+
+/// Somebody who is answered once a round is confirmed and applied.
+#[derive(Debug)]
+pub(super) enum Waiter {
+    /// A client of this replica reads.
+    Read(Token, Query),
+    /// A client of this replica keeps its session alive.
+    Heartbeat(Token, SessionId, Option<(Group, Term)>),
+    /// The same, of another replica's client.
+    Remote { replica: ReplicaId, boot: u64, number: u64 },
+    /// Nobody: the Raft leader itself wants to know that it still is one.
+    Oneself,
+}
+
+impl Core {
+    /// Takes notice of something; what follows from it happens in the next turn.
+    pub fn on(&mut self, now: Moment, input: Input) {
+        self.now = self.now.max(now);
+        match input {
+            Input::Message { from, message } => self.on_message(from, message),
+            Input::Snapshot { from, message, bytes, whole } => {
+                if admissible(&message, from.get(), self.config.id.get()).is_ok() {
+                    let index = message.get_snapshot().get_metadata().index;
+                    self.arriving = Some((index, bytes, whole));
+                    let _ = self.node.step(*message);
+                }
+            }
+            Input::Unreachable { replica } => self.node.report_unreachable(replica.get()),
+            Input::SnapshotSent { to, arrived } => {
+                let status = if arrived { SnapshotStatus::Finish } else { SnapshotStatus::Failure };
+                self.node.report_snapshot(to.get(), status);
+            }
+            Input::Request { token, request } => self.on_request(token, request),
+            Input::Persisted { batch } => self.on_persisted(batch),
+            Input::SnapshotKept { place } => {
+                self.snapshot_task = None;
+                let keep_after = place.index.saturating_sub(LOG_ENTRIES_KEPT);
+                self.node.mut_store().compact(place, keep_after);
+            }
+            Input::Room { is_there } => self.has_room = is_there,
+        }
+    }
+
+    fn on_message(&mut self, from: ReplicaId, message: PeerMessage) {
+        match message {
+            PeerMessage::Raft(message) => {
+                let is_whole = message.msg_type != MessageType::MsgSnapshot;
+                if admissible(&message, from.get(), self.config.id.get()).is_err() || !is_whole {
+                    return;
+                }
+                if matches!(message.msg_type, MessageType::MsgAppend | MessageType::MsgHeartbeat) {
+                    self.contact_at = Some(self.now);
+                }
+                // A message of somebody who is no member any more is none of our business.
+                let _ = self.node.step(*message);
+            }
+            PeerMessage::Propose { boot, number, command, request } => {
+                self.submissions.push_back(Submission::Remote {
+                    replica: from,
+                    boot,
+                    number,
+                    command,
+                    request,
+                });
+            }
+            PeerMessage::Declined { boot, number } => {
+                if boot == self.config.boot
+                    && let Some(pending) = self.pending.remove(&number)
+                {
+                    let error = unavailable("the Raft leader could not take the change");
+                    self.refuse(pending.token, error);
+                }
+            }
+            PeerMessage::Heartbeat { boot, number, session, sequence } => {
+                let waiter = Waiter::Remote { replica: from, boot, number };
+                self.hear(waiter, session, sequence);
+            }
+            PeerMessage::Heard { boot, number, hearing } => {
+                if boot == self.config.boot
+                    && let Some((_, waiter)) = self.away.remove(&number)
+                {
+                    match hearing {
+                        Hearing::Confirmed { index } => self.rounds.confirm_one(index, waiter),
+                        Hearing::NotNewer { last } => self.not_newer(waiter, last),
+                        Hearing::Unavailable => self.give_up(waiter),
+                    }
+                }
+            }
+        }
+    }
+
+    fn on_request(&mut self, token: Token, request: Request) {
+        match request {
+            Request::Submit { command, request, query } => {
+                self.submissions.push_back(Submission::Local {
+                    token,
+                    command: Box::new(command),
+                    request,
+                    query,
+                    since: self.now,
+                });
+            }
+            Request::Heartbeat { session, sequence, tenure } => {
+                let waiter = Waiter::Heartbeat(token, session, tenure);
+                match (self.role, self.leader()) {
+                    (Role::Leader, _) => self.hear(waiter, session, sequence),
+                    (Role::Follower | Role::Candidate, Some(leader)) => {
+                        self.send_heartbeat(leader, waiter, session, sequence);
+                    }
+                    (Role::Follower | Role::Candidate, None) => self.give_up(waiter),
+                }
+            }
+            Request::Read { query, linearizable: true } => {
+                let waiter = Waiter::Read(token, query);
+                if let Err(waiter) = self.rounds.queue(self.now, waiter) {
+                    self.give_up(waiter);
+                }
+            }
+            Request::Read { query, linearizable: false } => {
+                let response = match self.read(&query) {
+                    Ok(view) => Response::View { view, stale_ms: Some(self.stale_ms()) },
+                    Err(refusal) => Response::Error(refusal.into()),
+                };
+                self.answer(token, response);
+            }
+            Request::Members(change) => self.change_members(token, change),
+            Request::Transfer { to } => self.transfer(token, to),
+        }
+    }
+
+    /// A heartbeat has arrived at the Raft leader. Arrival alone extends the session; the answer
+    /// waits for a round that begins after it (semantics 5, 6).
+    fn hear(&mut self, waiter: Waiter, session: SessionId, sequence: Option<u64>) {
+        if self.role != Role::Leader {
+            self.give_up(waiter);
+            return;
+        }
+        if let Some(no) = self.whole.state.find_session(session) {
+            match self.deadlines.heard(no, sequence, self.now) {
+                Heard::Heard | Heard::Unknown => {}
+                Heard::Expiring => {
+                    self.held.entry(no).or_default().push(waiter);
+                    return;
+                }
+                Heard::NotNewer { last } => {
+                    self.not_newer(waiter, last);
+                    return;
+                }
+            }
+        }
+        if let Err(waiter) = self.rounds.queue(self.now, waiter) {
+            self.give_up(waiter);
+        }
+    }
+
+    fn send_heartbeat(
+        &mut self,
+        leader: ReplicaId,
+        waiter: Waiter,
+        session: SessionId,
+        sequence: Option<u64>,
+    ) {
+        if self.away.len() >= FORWARDED_MAX {
+            self.give_up(waiter);
+            return;
+        }
+        self.numbers += 1;
+        let number = self.numbers;
+        self.away.insert(number, (self.now, waiter));
+        let boot = self.config.boot;
+        let message = PeerMessage::Heartbeat { boot, number, session, sequence };
+        self.out.sends.push((leader, message));
+    }
+
+    /// Tells somebody that it could not be confirmed. A heartbeat that arrived stays counted.
+    pub(super) fn give_up(&mut self, waiter: Waiter) {
+        match waiter {
+            Waiter::Read(token, _) | Waiter::Heartbeat(token, ..) => {
+                self.refuse(token, unavailable("no quorum has confirmed this replica in time"));
+            }
+            Waiter::Remote { replica, boot, number } => {
+                let hearing = Hearing::Unavailable;
+                self.out.sends.push((replica, PeerMessage::Heard { boot, number, hearing }));
+            }
+            Waiter::Oneself => {}
+        }
+    }
+
+    fn not_newer(&mut self, waiter: Waiter, last: u64) {
+        match waiter {
+            Waiter::Read(token, _) | Waiter::Heartbeat(token, ..) => {
+                let refusal = Refusal::HeartbeatNotNewer { given: 0, last };
+                self.refuse(token, StoreError::Refused(refusal));
+            }
+            Waiter::Remote { replica, boot, number } => {
+                let hearing = Hearing::NotNewer { last };
+                self.out.sends.push((replica, PeerMessage::Heard { boot, number, hearing }));
+            }
+            Waiter::Oneself => {}
+        }
+    }
+
+    /// Begins one round for everybody who waits, if a round could be confirmed at all.
+    pub(super) fn begin_round(&mut self) {
+        if !self.rounds.is_wanted() {
+            return;
+        }
+        let can_begin = match self.role {
+            // Before its first commit a leader does not know what was committed before it.
+            Role::Leader => self.node.raft.commit_to_current_term(),
+            Role::Follower | Role::Candidate => self.leader().is_some(),
+        };
+        if can_begin {
+            let context = self.rounds.begin(self.now);
+            self.node.read_index(context);
+        }
+    }
+
+    /// Answers everybody whose round is confirmed and applied.
+    pub(super) fn settle(&mut self) {
+        if self.applying.is_some() {
+            return;
+        }
+        for waiter in self.rounds.settled(self.applied) {
+            match waiter {
+                Waiter::Read(token, query) => {
+                    let response = match self.read(&query) {
+                        Ok(view) => Response::View { view, stale_ms: None },
+                        Err(refusal) => Response::Error(refusal.into()),
+                    };
+                    self.answer(token, response);
+                }
+                Waiter::Heartbeat(token, session, tenure) => {
+                    let response = self.heard(session, tenure);
+                    self.answer(token, response);
+                }
+                Waiter::Remote { .. } | Waiter::Oneself => {}
+            }
+        }
+    }
+
+    /// The answer to a confirmed heartbeat, from applied state.
+    fn heard(&self, session: SessionId, tenure: Option<(Group, Term)>) -> Response {
+        let state = &self.whole.state;
+        let Some(no) = state.find_session(session) else {
+            return Response::Error(Refusal::SessionUnknown.into());
+        };
+        let mut must_accept = false;
+        if let Some((group, term)) = tenure {
+            if let Err(refusal) = state.may_renew(&group, no, term) {
+                return Response::Error(refusal.into());
+            }
+            must_accept =
+                state.holder(&group).is_some_and(|holder| holder.state == OfficeState::Elected);
+        }
+        Response::Heard {
+            ttl_ms: state.ttl_ms(no).unwrap_or_default(),
+            epoch: state.epoch(no).unwrap_or_default(),
+            revision: state.revision(),
+            must_accept,
+        }
+    }
+
+    /// Reads from applied state.
+    pub(super) fn read(&self, query: &Query) -> Result<View, Refusal> {
+        let remaining = |no| {
+            // Only the Raft leader counts; everybody else says nothing (semantics 30).
+            self.is_serving.then(|| self.deadlines.remaining(no, self.now)).flatten()
+        };
+        let is_silent = |no| self.is_serving && self.deadlines.silent().contains(&no);
+        let incarnation = self.config.incarnation;
+        self.whole
+            .state
+            .query(query, Lens { incarnation, remaining: &remaining, is_silent: &is_silent })
+    }
+
+    fn stale_ms(&self) -> u64 {
+        if self.is_serving {
+            return 0;
+        }
+        let since = self.contact_at.map(|at| self.now.since(at));
+        since.map_or(u64::MAX, |since| since.as_millis() as u64)
+    }
+
+    /// Ends what has waited too long.
+    pub(super) fn time_out(&mut self) {
+        for waiter in self.rounds.time_out(self.now) {
+            self.give_up(waiter);
+        }
+        let patience = Duration::from_millis(2 * self.config.timing.election_ms_max());
+        let now = self.now;
+        while let Some(entry) = self.away.first_entry()
+            && now.since(entry.get().0) >= patience
+        {
+            let (_, waiter) = entry.remove();
+            self.give_up(waiter);
+        }
+        self.time_out_proposals();
+    }
+}

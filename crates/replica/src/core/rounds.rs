@@ -1,0 +1,201 @@
+//! Rounds: by which a replica knows that what it answers is not older than the question.
+//!
+//! One round serves everything that waits when it begins. Its context is this run's number and a
+//! counter, never used twice: a late confirmation of an old round must not confirm a later one. A
+//! round that is not confirmed within an election time-out is begun again with a fresh context; what
+//! has waited for two of them is answered `unavailable`.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use regent_election::Moment;
+
+use crate::limits::{ROUNDS_INFLIGHT_MAX, WAITING_FOR_ROUND_MAX};
+
+/// Rounds of one replica, each with those that wait for it.
+#[derive(Debug)]
+pub(super) struct Rounds<W> {
+    boot: u64,
+    counter: u64,
+    patience: Duration,
+    next: Vec<(Moment, W)>,
+    inflight: VecDeque<Round<W>>,
+    confirmed: VecDeque<(u64, Vec<W>)>,
+}
+
+#[derive(Debug)]
+struct Round<W> {
+    number: u64,
+    began_at: Moment,
+    waiting: Vec<(Moment, W)>,
+}
+
+impl<W> Rounds<W> {
+    pub(super) const fn new(boot: u64, patience: Duration) -> Self {
+        Self {
+            boot,
+            counter: 0,
+            patience,
+            next: Vec::new(),
+            inflight: VecDeque::new(),
+            confirmed: VecDeque::new(),
+        }
+    }
+
+    /// Queues somebody for the next round, or gives it back if too many wait.
+    pub(super) fn queue(&mut self, now: Moment, waiter: W) -> Result<(), W> {
+        if self.next.len() >= WAITING_FOR_ROUND_MAX {
+            return Err(waiter);
+        }
+        self.next.push((now, waiter));
+        Ok(())
+    }
+
+    /// Whether a round should begin.
+    pub(super) fn is_wanted(&self) -> bool {
+        !self.next.is_empty() && self.inflight.len() < ROUNDS_INFLIGHT_MAX
+    }
+
+    /// The number of the last round begun.
+    pub(super) const fn last_begun(&self) -> u64 {
+        self.counter
+    }
+
+    /// Begins a round for all who wait, and gives its context.
+    pub(super) fn begin(&mut self, now: Moment) -> Vec<u8> {
+        self.counter += 1;
+        let waiting = std::mem::take(&mut self.next);
+        self.inflight.push_back(Round { number: self.counter, began_at: now, waiting });
+        [self.boot.to_le_bytes(), self.counter.to_le_bytes()].concat()
+    }
+
+    /// A round is confirmed at `index`: those who waited are answered once it is applied. Returns
+    /// the round's number; none for a context of another run, or one that was given up.
+    pub(super) fn confirm(&mut self, context: &[u8], index: u64) -> Option<u64> {
+        let (boot, counter) = context.split_at_checked(8)?;
+        if boot != self.boot.to_le_bytes() {
+            return None;
+        }
+        let number = u64::from_le_bytes(counter.try_into().ok()?);
+        let at = self.inflight.iter().position(|round| round.number == number)?;
+        let round = self.inflight.remove(at)?;
+        let waiters = round.waiting.into_iter().map(|(_, waiter)| waiter).collect();
+        self.confirmed.push_back((index, waiters));
+        Some(number)
+    }
+
+    /// Takes out those of the round just confirmed that `pick` picks.
+    pub(super) fn take_remote<T>(&mut self, pick: impl Fn(&W) -> Option<T>) -> Vec<T> {
+        let Some((_, waiters)) = self.confirmed.back_mut() else { return Vec::new() };
+        let picked: Vec<T> = waiters.iter().filter_map(&pick).collect();
+        if !picked.is_empty() {
+            waiters.retain(|waiter| pick(waiter).is_none());
+        }
+        picked
+    }
+
+    /// Adds somebody whose round was confirmed elsewhere.
+    pub(super) fn confirm_one(&mut self, index: u64, waiter: W) {
+        self.confirmed.push_back((index, vec![waiter]));
+    }
+
+    /// Those whose index is applied.
+    pub(super) fn settled(&mut self, applied: u64) -> Vec<W> {
+        if self.confirmed.is_empty() {
+            return Vec::new();
+        }
+        let mut settled = Vec::new();
+        self.confirmed.retain_mut(|(index, waiters)| {
+            let is_applied = *index <= applied;
+            if is_applied {
+                settled.append(waiters);
+            }
+            !is_applied
+        });
+        settled
+    }
+
+    /// Begins late rounds again and returns those who have waited too long.
+    pub(super) fn time_out(&mut self, now: Moment) -> Vec<W> {
+        while let Some(round) = self.inflight.front()
+            && now.since(round.began_at) >= self.patience
+        {
+            if let Some(round) = self.inflight.pop_front() {
+                self.next.splice(0..0, round.waiting);
+            }
+        }
+        let limit = self.patience * 2;
+        let is_late = |asked_at: Moment| now.since(asked_at) >= limit;
+        if !self.next.first().is_some_and(|(asked_at, _)| is_late(*asked_at)) {
+            return Vec::new();
+        }
+        let (late, rest) = std::mem::take(&mut self.next)
+            .into_iter()
+            .partition(|(asked_at, _)| is_late(*asked_at));
+        self.next = rest;
+        let late: Vec<(Moment, W)> = late;
+        late.into_iter().map(|(_, waiter)| waiter).collect()
+    }
+
+    /// Gives up everything that is not confirmed.
+    pub(super) fn give_up(&mut self) -> Vec<W> {
+        let inflight = std::mem::take(&mut self.inflight);
+        let next = std::mem::take(&mut self.next);
+        let waiting = inflight.into_iter().flat_map(|round| round.waiting);
+        waiting.chain(next).map(|(_, waiter)| waiter).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> Moment {
+        Moment::from_millis(ms)
+    }
+
+    fn rounds() -> Rounds<&'static str> {
+        Rounds::new(9, Duration::from_millis(300))
+    }
+
+    #[test]
+    fn one_round_serves_all_who_waited_when_it_began() {
+        let mut rounds = rounds();
+        rounds.queue(at(0), "a").unwrap();
+        rounds.queue(at(0), "b").unwrap();
+        let context = rounds.begin(at(1));
+        rounds.queue(at(2), "late").unwrap();
+        assert_eq!(rounds.confirm(&context, 5), Some(1));
+        assert_eq!(rounds.settled(4), Vec::<&str>::new());
+        assert_eq!(rounds.settled(5), vec!["a", "b"]);
+        assert!(rounds.is_wanted(), "who came after the round began waits for the next");
+    }
+
+    #[test]
+    fn a_context_confirms_once_and_only_in_its_own_run() {
+        let mut rounds = rounds();
+        rounds.queue(at(0), "a").unwrap();
+        let context = rounds.begin(at(1));
+        assert_eq!(rounds.confirm(&context, 5), Some(1));
+        assert_eq!(rounds.confirm(&context, 5), None);
+        let mut other = Rounds::new(8, Duration::from_millis(300));
+        other.queue(at(0), "x").unwrap();
+        other.begin(at(1));
+        assert_eq!(other.confirm(&context, 5), None);
+        assert_eq!(other.confirm(b"short", 5), None);
+    }
+
+    #[test]
+    fn a_late_round_is_begun_again_and_then_given_up() {
+        let mut rounds = rounds();
+        rounds.queue(at(0), "a").unwrap();
+        let first = rounds.begin(at(0));
+        assert!(rounds.time_out(at(299)).is_empty());
+        assert!(rounds.time_out(at(300)).is_empty());
+        assert!(rounds.is_wanted());
+        let second = rounds.begin(at(300));
+        assert_ne!(first, second);
+        assert_eq!(rounds.confirm(&first, 5), None, "the old context is void");
+        assert_eq!(rounds.time_out(at(600)), vec!["a"]);
+    }
+}

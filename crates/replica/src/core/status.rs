@@ -1,0 +1,96 @@
+//! What a replica says about itself.
+
+use super::Core;
+use crate::member::{Members, ReplicaId, failures_survived};
+
+/// What a replica is at the moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// It follows, or waits for somebody to follow.
+    Follower,
+    /// It asks for votes.
+    Candidate,
+    /// It leads the log.
+    Leader,
+}
+
+/// A replica's condition, for operators and metrics.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// Which one it is.
+    pub id: ReplicaId,
+    /// What it is.
+    pub role: Role,
+    /// Raft's own term; nothing to do with any group's.
+    pub raft_term: u64,
+    /// Who leads the log, if that is known.
+    pub leader: Option<ReplicaId>,
+    /// Whether it leads and may judge sessions.
+    pub is_serving: bool,
+    /// The last entry, the last committed one, the last applied one.
+    pub last: u64,
+    /// See [`Status::last`].
+    pub committed: u64,
+    /// See [`Status::last`].
+    pub applied: u64,
+    /// Where the newest snapshot stands.
+    pub snapshot: u64,
+    /// Bytes of log in memory.
+    pub log_bytes: usize,
+    /// Everybody.
+    pub members: Members,
+    /// Who votes.
+    pub voters: Vec<ReplicaId>,
+    /// Who learns.
+    pub learners: Vec<ReplicaId>,
+    /// Whether a change of members is half done.
+    pub is_joint: bool,
+    /// As the leader sees it: up to where each replica's log agrees, and whether it was heard lately.
+    pub progress: Vec<(ReplicaId, u64, bool)>,
+}
+
+impl Status {
+    /// How many voters may fail before the rest can no longer decide.
+    #[must_use]
+    pub const fn failures_survived(&self) -> usize {
+        failures_survived(self.voters.len())
+    }
+}
+
+impl Core {
+    /// This replica's condition.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        let raft = &self.node.raft;
+        let log = self.node.store();
+        let ids = |numbers: &[u64]| numbers.iter().filter_map(|id| ReplicaId::new(*id)).collect();
+        let progress = raft.prs().iter().filter_map(|(id, progress)| {
+            Some((ReplicaId::new(*id)?, progress.matched, progress.recent_active))
+        });
+        let mut progress: Vec<_> = progress.collect();
+        progress.sort_unstable();
+        Status {
+            id: self.config.id,
+            role: self.role,
+            raft_term: raft.term,
+            leader: self.leader(),
+            is_serving: self.is_serving,
+            last: raft.raft_log.last_index(),
+            committed: raft.raft_log.committed,
+            applied: self.applied,
+            snapshot: log.snapshot_place().index,
+            log_bytes: log.bytes(),
+            members: self.whole.members.clone(),
+            voters: ids(&log.members().voters),
+            learners: ids(&log.members().learners),
+            is_joint: !log.members().voters_outgoing.is_empty(),
+            progress,
+        }
+    }
+
+    /// What the replica has applied, for checks and stale reads.
+    #[must_use]
+    pub const fn whole(&self) -> &crate::Replicated {
+        &self.whole
+    }
+}

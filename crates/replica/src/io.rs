@@ -1,0 +1,344 @@
+//! What goes into the core and what comes out of it. Drivers and the simulator speak only this.
+
+use std::sync::Arc;
+
+use raft::eraftpb::{Entry as LogEntry, HardState, Message, SnapshotMetadata};
+use regent_election::codec::{CodecError, Input as Bytes, Wire, put_block};
+use regent_election::state::{Query, View};
+use regent_election::store::StoreError;
+use regent_election::{
+    Answer, Command, Event, Group, Refusal, RequestId, Revision, SessionId, Term,
+};
+
+use crate::member::{MemberChange, ReplicaId};
+use crate::raft_codec::{put_message, take_message};
+use crate::replicated::Replicated;
+
+/// Names a request of this replica's own clients until it is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Token(pub u64);
+
+/// What happens to a replica.
+#[derive(Debug)]
+pub enum Input {
+    /// A peer says something.
+    Message {
+        /// Who.
+        from: ReplicaId,
+        /// What.
+        message: PeerMessage,
+    },
+    /// A snapshot arrived whole, with the message that announced it.
+    Snapshot {
+        /// From whom.
+        from: ReplicaId,
+        /// The announcement.
+        message: Box<Message>,
+        /// Its bytes, for the disk.
+        bytes: Arc<[u8]>,
+        /// What they mean.
+        whole: Box<Replicated>,
+    },
+    /// A peer cannot be reached, or a connection to it was lost.
+    Unreachable {
+        /// Who.
+        replica: ReplicaId,
+    },
+    /// A snapshot that was to be sent has arrived, or has not.
+    SnapshotSent {
+        /// To whom.
+        to: ReplicaId,
+        /// Whether it arrived.
+        arrived: bool,
+    },
+    /// A client asks something.
+    Request {
+        /// By which name it is answered.
+        token: Token,
+        /// What.
+        request: Request,
+    },
+    /// Everything up to this batch is durable.
+    Persisted {
+        /// The batch's number.
+        batch: u64,
+    },
+    /// A snapshot of one's own is durable: the log before it may go.
+    SnapshotKept {
+        /// Where it stands.
+        place: SnapshotMetadata,
+    },
+    /// The disk has or has not room for more than what must always fit.
+    Room {
+        /// Whether it has.
+        is_there: bool,
+    },
+}
+
+/// What a client may ask of a replica.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// Change something.
+    Submit {
+        /// What.
+        command: Command,
+        /// Makes a repeat take effect once.
+        request: Option<RequestId>,
+        /// What to read in the moment after it was applied.
+        query: Option<Query>,
+    },
+    /// Keep a session alive, and perhaps prove one tenure.
+    Heartbeat {
+        /// Whose.
+        session: SessionId,
+        /// A rising number.
+        sequence: Option<u64>,
+        /// The tenure to be proved, if any.
+        tenure: Option<(Group, Term)>,
+    },
+    /// Read.
+    Read {
+        /// What.
+        query: Query,
+        /// Whether no older answer than the present one will do.
+        linearizable: bool,
+    },
+    /// Change the members.
+    Members(MemberChange),
+    /// Hand Raft leadership over.
+    Transfer {
+        /// To whom; none means the most advanced voter.
+        to: Option<ReplicaId>,
+    },
+}
+
+/// What a client is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Response {
+    /// A change was applied, or refused by the rules.
+    Applied {
+        /// The rules' answer.
+        answer: Result<Answer, Refusal>,
+        /// The revision that it has.
+        revision: Revision,
+        /// What was asked to be read right after it.
+        view: Option<Result<View, Refusal>>,
+    },
+    /// A heartbeat is confirmed.
+    Heard {
+        /// The session's ttl.
+        ttl_ms: u64,
+        /// The session's epoch.
+        epoch: u64,
+        /// As of which revision.
+        revision: Revision,
+        /// Whether the tenure to be proved still waits for its acceptance: it may not be acted upon.
+        must_accept: bool,
+    },
+    /// A read is answered.
+    View {
+        /// The answer.
+        view: View,
+        /// How long ago this replica last knew that it was up to date; none for a linearizable read.
+        stale_ms: Option<u64>,
+    },
+    /// A change of members is applied, or Raft leadership is on its way.
+    Done,
+    /// No.
+    Error(StoreError),
+}
+
+/// What peers say to each other.
+#[derive(Clone, Debug, PartialEq)]
+pub enum PeerMessage {
+    /// Raft's own.
+    Raft(Box<Message>),
+    /// A follower's client asks for a change. The origin is the follower; it answers its client when
+    /// it applies the entry itself, so no answer travels back.
+    Propose {
+        /// The follower's run.
+        boot: u64,
+        /// The proposal's number.
+        number: u64,
+        /// What to do.
+        command: Command,
+        /// Makes a repeat take effect once.
+        request: Option<RequestId>,
+    },
+    /// A proposal was not appended and never will be.
+    Declined {
+        /// The follower's run.
+        boot: u64,
+        /// The proposal's number.
+        number: u64,
+    },
+    /// A follower's client keeps a session alive.
+    Heartbeat {
+        /// The follower's run.
+        boot: u64,
+        /// Names the heartbeat.
+        number: u64,
+        /// Whose.
+        session: SessionId,
+        /// The session's rising number.
+        sequence: Option<u64>,
+    },
+    /// What became of such a heartbeat.
+    Heard {
+        /// The follower's run.
+        boot: u64,
+        /// Names the heartbeat.
+        number: u64,
+        /// What became of it.
+        hearing: Hearing,
+    },
+}
+
+/// What became of a heartbeat at the Raft leader.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hearing {
+    /// It is confirmed by a round begun after it arrived; the answer may be given from any state
+    /// that has applied this index.
+    Confirmed {
+        /// The round's index.
+        index: u64,
+    },
+    /// Its number is not above the last.
+    NotNewer {
+        /// The last.
+        last: u64,
+    },
+    /// The Raft leader could not confirm it, or is none.
+    Unavailable,
+}
+
+/// What the disk is to keep, in order.
+#[derive(Clone, Debug)]
+pub struct Batch {
+    /// Confirmed by [`Input::Persisted`].
+    pub number: u64,
+    /// A snapshot from the leader: it goes before the entries and replaces what was there.
+    pub snapshot: Option<(SnapshotMetadata, Arc<[u8]>)>,
+    /// Entries; those on disk from the first one's index on give way.
+    pub entries: Vec<LogEntry>,
+    /// Term, vote and commit, if they changed.
+    pub hard_state: Option<HardState>,
+    /// Whether it must be durable before it is confirmed. If not, it may wait for the next one.
+    pub must_sync: bool,
+}
+
+/// A snapshot to be made beside the loop: the last one, plus these entries.
+#[derive(Clone, Debug)]
+pub struct SnapshotTask {
+    /// Where it stands when it is made.
+    pub place: SnapshotMetadata,
+    /// Everything between the last snapshot and that place.
+    pub entries: Vec<LogEntry>,
+}
+
+/// What a turn of the core wants done.
+#[derive(Debug, Default)]
+pub struct Outputs {
+    /// To be sent at once; may be lost.
+    pub sends: Vec<(ReplicaId, PeerMessage)>,
+    /// To be written, in order.
+    pub batches: Vec<Batch>,
+    /// To be told to clients.
+    pub answers: Vec<(Token, Response)>,
+    /// What was applied, entry by entry, for watchers.
+    pub events: Vec<(Revision, Vec<Event>)>,
+    /// To be made beside the loop.
+    pub snapshot: Option<SnapshotTask>,
+    /// A snapshot was installed: watchers that are behind it get a gap.
+    pub installed: Option<Revision>,
+}
+
+impl PeerMessage {
+    /// Appends the message.
+    pub fn put(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Raft(message) => {
+                out.push(1);
+                put_message(message, out);
+            }
+            Self::Propose { boot, number, command, request } => {
+                out.push(2);
+                boot.put(out);
+                number.put(out);
+                let mut body = Vec::new();
+                command.put(&mut body);
+                put_block(&body, out);
+                request.put(out);
+            }
+            Self::Declined { boot, number } => {
+                out.push(3);
+                boot.put(out);
+                number.put(out);
+            }
+            Self::Heartbeat { boot, number, session, sequence } => {
+                out.push(4);
+                boot.put(out);
+                number.put(out);
+                session.put(out);
+                sequence.put(out);
+            }
+            Self::Heard { boot, number, hearing } => {
+                out.push(5);
+                boot.put(out);
+                number.put(out);
+                match hearing {
+                    Hearing::Confirmed { index } => {
+                        out.push(1);
+                        index.put(out);
+                    }
+                    Hearing::NotNewer { last } => {
+                        out.push(2);
+                        last.put(out);
+                    }
+                    Hearing::Unavailable => out.push(3),
+                }
+            }
+        }
+    }
+
+    /// Reads what [`PeerMessage::put`] wrote, and nothing more.
+    pub fn decode(bytes: &[u8]) -> Result<Self, CodecError> {
+        let mut input = Bytes::new(bytes);
+        let message = match u8::take(&mut input)? {
+            1 => Self::Raft(Box::new(take_message(&mut input)?)),
+            2 => Self::Propose {
+                boot: Wire::take(&mut input)?,
+                number: Wire::take(&mut input)?,
+                command: {
+                    let mut body = Bytes::new(input.block("a command")?);
+                    let command = Command::take(&mut body)?;
+                    body.end()?;
+                    command
+                },
+                request: Wire::take(&mut input)?,
+            },
+            3 => Self::Declined { boot: Wire::take(&mut input)?, number: Wire::take(&mut input)? },
+            4 => Self::Heartbeat {
+                boot: Wire::take(&mut input)?,
+                number: Wire::take(&mut input)?,
+                session: Wire::take(&mut input)?,
+                sequence: Wire::take(&mut input)?,
+            },
+            5 => Self::Heard {
+                boot: Wire::take(&mut input)?,
+                number: Wire::take(&mut input)?,
+                hearing: match u8::take(&mut input)? {
+                    1 => Hearing::Confirmed { index: Wire::take(&mut input)? },
+                    2 => Hearing::NotNewer { last: Wire::take(&mut input)? },
+                    3 => Hearing::Unavailable,
+                    tag => {
+                        return Err(CodecError::Unknown { what: "a hearing", tag: tag.into() });
+                    }
+                },
+            },
+            tag => return Err(CodecError::Unknown { what: "a peer message", tag: tag.into() }),
+        };
+        input.end()?;
+        Ok(message)
+    }
+}

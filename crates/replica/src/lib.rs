@@ -1,0 +1,15 @@
+//! Our own replicated store: Raft driven without I/O, and the thin drivers beside it.
+
+pub mod core;
+pub mod io;
+pub mod limits;
+pub mod log;
+pub mod member;
+pub mod raft_codec;
+pub mod replicated;
+pub mod timing;
+
+pub use core::{Core, CoreConfig, Recovered, Role, Status};
+pub use member::{Member, MemberChange, Members, ReplicaId};
+pub use replicated::Replicated;
+pub use timing::{Timing, TimingError};

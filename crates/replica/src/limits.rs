@@ -1,0 +1,43 @@
+//! Every bound of the replica, each with its reason.
+
+/// One tick of Raft. Heartbeats and the quorum check count in these; elections count in milliseconds.
+pub const TICK_MS: u64 = 10;
+
+/// Most bytes of entries in one message to a follower.
+pub const APPEND_BYTES_MAX: u64 = 1 << 20;
+/// Most messages of entries on their way to one follower.
+pub const APPENDS_INFLIGHT_MAX: usize = 256;
+/// Most bytes proposed and not yet committed: beyond it a proposal is refused, not queued.
+pub const UNCOMMITTED_BYTES_MAX: u64 = 64 << 20;
+/// Most committed bytes handed over for applying at once.
+pub const COMMITTED_BYTES_PER_TURN: u64 = 4 << 20;
+
+/// Rounds of read confirmation under way at once; later reads share the next one.
+pub const ROUNDS_INFLIGHT_MAX: usize = 4;
+/// Reads and heartbeats that may wait for a round.
+pub const WAITING_FOR_ROUND_MAX: usize = 200_000;
+/// Proposals of this replica that may wait for their commit.
+pub const PROPOSALS_MAX: usize = 200_000;
+/// Requests forwarded to the Raft leader that may wait for their answer.
+pub const FORWARDED_MAX: usize = 200_000;
+
+/// Groups' worth of one entry that is applied before messages and heartbeats get their turn again:
+/// about 2 ms of work (semantics 24).
+pub const APPLY_GROUPS_PER_SLICE: usize = 512;
+/// Entries applied before messages and heartbeats get their turn again.
+pub const APPLY_ENTRIES_PER_TURN: usize = 1024;
+/// Queued checks looked at per turn for sessions that may be due.
+pub const CHECKS_PER_TURN: usize = 4096;
+/// Silent sessions that travel with a command as they are; beyond it only those concerned do.
+pub const SILENT_WHOLE_MAX: usize = 4096;
+
+/// Entries after which the log before a snapshot is dropped.
+pub const LOG_ENTRIES_BETWEEN_SNAPSHOTS: u64 = 100_000;
+/// Entries kept before a snapshot, so that a follower slightly behind needs no snapshot.
+pub const LOG_ENTRIES_KEPT: u64 = 10_000;
+
+/// Longest a drawn election time-out may grow after split votes, as a multiple of the first draw.
+pub const BACKOFF_FACTOR_MAX: u32 = 10;
+
+/// Most replicas in a cluster, learners and witnesses included.
+pub const REPLICAS_MAX: usize = 16;

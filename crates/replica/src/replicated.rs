@@ -1,0 +1,169 @@
+//! What every replica must agree on: the state of elections, the members, and which proposals of
+//! each replica have been applied.
+//!
+//! A proposal is named by the replica it came from, that replica's boot, and a rising number. It is
+//! applied only if boot and number are above the last ones of that replica: a message that the
+//! network delivered twice, even to two leaders in turn, takes effect once (S9).
+
+use std::collections::BTreeMap;
+
+use raft::eraftpb::{Entry as LogEntry, EntryType};
+use regent_election::codec::{CodecError, Input, Wire, decode_entry, encode_entry, put_block};
+use regent_election::{Entry, Settings, State};
+
+use crate::member::{Member, MemberChange, Members, ReplicaId, put_member, take_id, take_member};
+
+/// The version that opens every encoded [`Replicated`].
+pub const REPLICATED_VERSION: u8 = 1;
+
+/// Where a proposal came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Origin {
+    /// The replica whose client asked.
+    pub replica: ReplicaId,
+    /// Which run of that replica: counted on its disk, so a later run has a higher number.
+    pub boot: u64,
+    /// Rises with every proposal of that run.
+    pub number: u64,
+}
+
+/// What a log entry carries.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Payload {
+    /// Nothing: the first entry of a Raft leader.
+    Empty,
+    /// Something for the state of elections.
+    Proposal(Origin, Entry),
+    /// A change of members.
+    Members(MemberChange),
+}
+
+/// The bytes of a proposal.
+#[must_use]
+pub fn encode_proposal(origin: Origin, entry: &Entry) -> Vec<u8> {
+    let mut out = Vec::with_capacity(128);
+    origin.replica.get().put(&mut out);
+    origin.boot.put(&mut out);
+    origin.number.put(&mut out);
+    out.extend(encode_entry(entry));
+    out
+}
+
+/// What a log entry carries, or why its bytes make no sense.
+pub fn payload(entry: &LogEntry) -> Result<Payload, CodecError> {
+    match entry.entry_type {
+        EntryType::EntryNormal if entry.data.is_empty() => Ok(Payload::Empty),
+        EntryType::EntryNormal => {
+            let mut input = Input::new(&entry.data);
+            let origin = Origin {
+                replica: take_id(&mut input)?,
+                boot: u64::take(&mut input)?,
+                number: u64::take(&mut input)?,
+            };
+            Ok(Payload::Proposal(origin, decode_entry(input.rest())?))
+        }
+        EntryType::EntryConfChange | EntryType::EntryConfChangeV2 => {
+            let mut input = Input::new(&entry.context);
+            let change = MemberChange::take(&mut input)?;
+            input.end()?;
+            Ok(Payload::Members(change))
+        }
+    }
+}
+
+/// The replicated whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Replicated {
+    /// Elections.
+    pub state: State,
+    /// Members.
+    pub members: Members,
+    /// For each replica: its boot and the number of its last proposal that was applied.
+    applied: BTreeMap<ReplicaId, (u64, u64)>,
+}
+
+impl Replicated {
+    /// What a cluster starts with, the same on every founding member.
+    #[must_use]
+    pub fn found(settings: Settings, members: Members) -> Self {
+        Self { state: State::new(settings), members, applied: BTreeMap::new() }
+    }
+
+    /// Whether this proposal is to be applied, and notes that it is. False for a duplicate.
+    pub fn admit(&mut self, origin: Origin) -> bool {
+        let last = self.applied.entry(origin.replica).or_insert((0, 0));
+        let is_fresh = (origin.boot, origin.number) > *last;
+        if is_fresh {
+            *last = (origin.boot, origin.number);
+        }
+        is_fresh
+    }
+
+    /// Takes a change of members into account.
+    pub fn change_members(&mut self, change: &MemberChange) {
+        match change {
+            MemberChange::Add { id, member } => {
+                self.members.insert(*id, member.clone());
+            }
+            MemberChange::Remove { id } => {
+                self.members.remove(id);
+                self.applied.remove(id);
+            }
+            MemberChange::Promote { .. } | MemberChange::LeaveJoint => {}
+        }
+    }
+
+    /// The whole as bytes: version, members, applied numbers, state. Equal wholes give equal bytes.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = vec![REPLICATED_VERSION];
+        (self.members.len() as u64).put(&mut out);
+        for (id, member) in &self.members {
+            id.get().put(&mut out);
+            put_member(member, &mut out);
+        }
+        (self.applied.len() as u64).put(&mut out);
+        for (id, (boot, number)) in &self.applied {
+            id.get().put(&mut out);
+            boot.put(&mut out);
+            number.put(&mut out);
+        }
+        put_block(&self.state.encode(), &mut out);
+        out
+    }
+
+    /// Reads what [`Replicated::encode`] wrote.
+    pub fn decode(bytes: &[u8]) -> Result<Self, CodecError> {
+        let mut input = Input::new(bytes);
+        let version = u8::take(&mut input)?;
+        if version != REPLICATED_VERSION {
+            return Err(CodecError::Unknown { what: "snapshot version", tag: version.into() });
+        }
+        let mut members = BTreeMap::<ReplicaId, Member>::new();
+        for _ in 0..input.count("members")? {
+            members.insert(take_id(&mut input)?, take_member(&mut input)?);
+        }
+        let mut applied = BTreeMap::new();
+        for _ in 0..input.count("applied numbers")? {
+            let id = take_id(&mut input)?;
+            applied.insert(id, (u64::take(&mut input)?, u64::take(&mut input)?));
+        }
+        let state = State::decode(input.block("a state")?)?;
+        input.end()?;
+        Ok(Self { state, members, applied })
+    }
+
+    /// Applies a log entry as a whole, as a replica that only catches up does.
+    pub fn replay(&mut self, entry: &LogEntry) -> Result<(), CodecError> {
+        match payload(entry)? {
+            Payload::Empty => {}
+            Payload::Proposal(origin, proposal) => {
+                if self.admit(origin) {
+                    self.state.apply(proposal);
+                }
+            }
+            Payload::Members(change) => self.change_members(&change),
+        }
+        Ok(())
+    }
+}
