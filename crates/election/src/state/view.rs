@@ -55,9 +55,12 @@ impl State {
         self.by_secret.get(&id).copied()
     }
 
-    /// Open sessions and their ttls, for a driver that starts to count.
+    /// Open sessions and how long a driver that starts to count must give each of them at first.
+    ///
+    /// That is the longest ttl the session ever had, not [`State::ttl_ms`]: a holder that lowered
+    /// its ttl may not know yet that this was applied, and counts on the larger one (semantics 7).
     pub fn sessions(&self) -> impl Iterator<Item = (SessionNo, u64)> {
-        self.sessions.iter().map(|(no, session)| (*no, session.ttl_ms))
+        self.sessions.iter().map(|(no, session)| (*no, session.ttl_ms_longest))
     }
 
     /// The label of an open session.
