@@ -3,6 +3,8 @@
 //! A newcomer wins only if no standby that can be heard would come before it: being first at the
 //! door of a vacant office is worth nothing while others wait.
 
+use std::cmp::Reverse;
+
 use super::group::{GroupState, Office, Standby};
 use super::sessions::mismatch;
 use super::{Rest, State, Turn, Verdict};
@@ -11,6 +13,7 @@ use crate::limits::{GROUPS_PER_SESSION_MAX, TTL_MS_DEFAULT};
 use crate::name::{Group, Metadata, Node, SessionId, SessionNo};
 use crate::outcome::{Answer, Cause, Refusal};
 use crate::policy::Priority;
+use crate::term::Revision;
 
 /// Who campaigns: a session that is open, or one that this campaign may open.
 struct Candidate {
@@ -40,8 +43,11 @@ impl State {
             return Ok((answer, Rest::Nothing));
         }
         let priority = self.admit(&group, &candidate, claimed)?;
-        let wins = self.would_win(turn, &group, candidate.open, priority);
+        // Who speaks is heard, whatever the proposer thought of it a moment before.
+        turn.silent.retain(|silent| Some(*silent) != candidate.open);
         let place = self.place_now(&group, candidate.open);
+        let arrived = self.arrival(&group, place).unwrap_or(turn.revision);
+        let wins = self.would_win(turn, &group, candidate.open, (priority, Reverse(arrived)));
         match (wins, if_lost, place) {
             (false, IfLost::Leave, _) => {
                 // The office may be vacant for a better standby that has become audible.
@@ -58,10 +64,12 @@ impl State {
         };
         let floor = self.term_floor;
         let state = self.groups.entry(group.clone()).or_insert_with(|| GroupState::new(floor));
-        let standby = Standby { session, priority, claimed, arrived: turn.revision, metadata };
+        let standby = Standby { session, priority, claimed, arrived, metadata };
         if wins {
             state.dequeue(session);
-            self.leave_line(&group, session);
+            if let Some(record) = self.sessions.get_mut(&session) {
+                record.stands.remove(&group);
+            }
             self.begin_tenure(turn, &group, standby, true, Cause::Elected, None);
             let term = self.groups.get(&group).map(|state| state.term).unwrap_or_default();
             return Ok((Answer::Elected { session, ttl_ms, term }, Rest::Nothing));
@@ -196,13 +204,18 @@ impl State {
         self.groups.get(group)?.place_of(session?)
     }
 
-    /// Whether the office is vacant and nobody who can be heard comes before this candidate.
+    fn arrival(&self, group: &Group, place: Option<usize>) -> Option<Revision> {
+        self.groups.get(group)?.line.get(place?).map(|standby| standby.arrived)
+    }
+
+    /// Whether the office is vacant and nobody who can be heard comes before this candidate, either
+    /// as it stands or with the claim it makes: higher priority first, then first come.
     fn would_win(
         &self,
         turn: &Turn,
         group: &Group,
         candidate: Option<SessionNo>,
-        priority: Priority,
+        claim: (Priority, Reverse<Revision>),
     ) -> bool {
         let Some(state) = self.groups.get(group) else { return true };
         if state.office != Office::Vacant {
@@ -212,22 +225,10 @@ impl State {
             None => true,
             Some(best) if Some(best) == candidate => true,
             Some(best) if state.heir == Some(best) => false,
-            Some(best) => {
-                // One who waits comes before a newcomer of the same priority.
-                let own_place = self.place_now(group, candidate);
-                let best_place = state.place_of(best);
-                match (own_place, best_place) {
-                    (Some(own), Some(best)) => own < best,
-                    (None, Some(place)) => state.line[place].priority < priority,
-                    (Some(_) | None, None) => true,
-                }
-            }
-        }
-    }
-
-    fn leave_line(&mut self, group: &Group, session: SessionNo) {
-        if let Some(record) = self.sessions.get_mut(&session) {
-            record.stands.remove(group);
+            Some(best) => state.place_of(best).is_none_or(|place| {
+                let best = &state.line[place];
+                claim > (best.priority, Reverse(best.arrived))
+            }),
         }
     }
 }

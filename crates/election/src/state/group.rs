@@ -71,6 +71,10 @@ impl Office {
 pub(super) struct Tenure {
     pub(super) session: SessionNo,
     pub(super) priority: Priority,
+    /// What the candidate claimed, before the policy had its say.
+    pub(super) claimed: Priority,
+    /// When its candidacy began: a request made before is about another one.
+    pub(super) arrived: Revision,
     pub(super) metadata: Metadata,
     /// The entry that began it; also names the wait for its acceptance.
     pub(super) since: Revision,
@@ -134,11 +138,11 @@ impl GroupState {
         self.line.insert(place, standby);
     }
 
-    /// Puts a session that stands already into the place its claim deserves. It keeps its arrival,
-    /// and whatever it was promised.
+    /// Puts a session that stands already into the place its claim deserves. It keeps whatever it
+    /// was promised.
     pub(super) fn requeue(&mut self, place: usize, standby: Standby) {
-        let arrived = self.line.remove(place).arrived;
-        self.enqueue(Standby { arrived, ..standby });
+        self.line.remove(place);
+        self.enqueue(standby);
     }
 
     /// Takes a session out of the line, and with it whatever it was promised.
@@ -157,6 +161,24 @@ impl GroupState {
             tenure.offer = None;
         }
         Some(standby)
+    }
+
+    /// Takes everybody out of the line who may not stay, in one pass however long it is, and with
+    /// them whatever they were promised.
+    pub(super) fn dismiss(&mut self, stays: impl Fn(SessionNo) -> bool) -> Vec<SessionNo> {
+        let line = std::mem::take(&mut self.line).into_iter();
+        let (stay, leave): (Vec<_>, Vec<_>) = line.partition(|standby| stays(standby.session));
+        self.line = stay;
+        self.heir = self.heir.filter(|heir| stays(*heir));
+        if let Some(tenure) = self.office.tenure_mut() {
+            tenure.offer = tenure.offer.filter(|offer| stays(offer.to));
+        }
+        leave.into_iter().map(|standby| standby.session).collect()
+    }
+
+    /// Who holds the office, if it has offered it to somebody.
+    pub(super) fn offered_by(&self) -> Option<SessionNo> {
+        self.office.tenure().filter(|tenure| tenure.offer.is_some()).map(|tenure| tenure.session)
     }
 
     /// The place of a session in the line.
@@ -178,7 +200,17 @@ impl GroupState {
 
 wire_struct!(Standby { session, priority, claimed, arrived, metadata });
 wire_struct!(Offer { to, warm });
-wire_struct!(Tenure { session, priority, metadata, since, accepted, season, offer });
+wire_struct!(Tenure {
+    session,
+    priority,
+    claimed,
+    arrived,
+    metadata,
+    since,
+    accepted,
+    season,
+    offer,
+});
 wire_enum!(Season "a season" { 1 = Never, 2 = Waiting { since }, 3 = Open });
 wire_enum!(Office "an office" {
     1 = Vacant,

@@ -1,5 +1,7 @@
 //! Groups: policies, deletion, and what holds for the whole store.
 
+use std::collections::BTreeSet;
+
 use super::group::{GroupState, Marks, Office};
 use super::{Rest, State, Turn, Verdict, done};
 use crate::name::{Group, SessionNo};
@@ -21,6 +23,8 @@ impl State {
         };
         match self.groups.get_mut(&group) {
             Some(state) if state.doomed => return Err(Refusal::GroupEnding { group }),
+            // The same again is no change: a wait for the minimum tenure must not start anew.
+            Some(state) if state.policy == policy => return done(),
             Some(state) => state.policy = policy,
             None => {
                 self.check_groups()?;
@@ -43,22 +47,21 @@ impl State {
                 .get(&session)
                 .is_some_and(|session| policy.allows(&session.node) && policy.fits(session.ttl_ms))
         };
-        let misfits: Vec<SessionNo> = state
-            .line
-            .iter()
-            .map(|standby| standby.session)
-            .filter(|session| !fits(*session))
-            .collect();
         let leader_fits = state.office.tenure().is_none_or(|tenure| fits(tenure.session));
+        let misfits: BTreeSet<SessionNo> =
+            state.line.iter().map(|one| one.session).filter(|session| !fits(*session)).collect();
         for standby in &mut state.line {
             if let Some(session) = sessions.get(&standby.session) {
                 standby.priority = policy.priority(&session.node, standby.claimed);
             }
         }
         state.line.sort_by_key(|standby| (std::cmp::Reverse(standby.priority), standby.arrived));
-        for session in misfits {
-            self.remove_standby(turn, group, session);
+        if let Some(tenure) = state.office.tenure_mut()
+            && let Some(session) = sessions.get(&tenure.session)
+        {
+            tenure.priority = policy.priority(&session.node, tenure.claimed);
         }
+        self.dismiss(turn, group, |session| !misfits.contains(&session));
         if !leader_fits {
             self.begin_ending(turn, group, Cause::Policy, None);
         }
@@ -84,10 +87,7 @@ impl State {
             .get_mut(group)
             .ok_or_else(|| Refusal::GroupUnknown { group: group.clone() })?;
         state.doomed = true;
-        let standbys: Vec<SessionNo> = state.line.iter().map(|standby| standby.session).collect();
-        for session in standbys {
-            self.remove_standby(turn, group, session);
-        }
+        self.dismiss(turn, group, |_| false);
         let Some(state) = self.groups.get(group) else { return done() };
         let answer = match state.office {
             Office::Vacant | Office::Delayed { .. } => {

@@ -53,6 +53,10 @@ impl State {
             }
         }
         if state.doomed {
+            // The group goes, but that two may have acted is told all the same (S4).
+            if end.cause == Cause::Forced {
+                self.announce(turn, group, end.cause, end.reason);
+            }
             self.forget(turn, group);
         } else {
             let delay_ms = self.policy_of(&self.groups[group]).lock_delay_ms;
@@ -152,6 +156,8 @@ impl State {
             tenure: Tenure {
                 session: standby.session,
                 priority: standby.priority,
+                claimed: standby.claimed,
+                arrived: standby.arrived,
                 metadata: standby.metadata,
                 since: turn.revision,
                 accepted,
@@ -289,17 +295,52 @@ impl State {
         turn.tell(group, state.term, leader, cause);
     }
 
-    /// Takes a session out of a line without its asking.
-    pub(super) fn remove_standby(&mut self, turn: &mut Turn, group: &Group, session: SessionNo) {
-        if let Some(state) = self.groups.get_mut(group) {
-            state.dequeue(session);
+    /// Takes a session out of a line by its own wish, or because it ends. If the office was offered
+    /// to it, the leader must hear that the offer lapsed, and somebody else may be due one.
+    pub(super) fn leave_line(&mut self, turn: &mut Turn, group: &Group, session: SessionNo) {
+        let Some(state) = self.groups.get_mut(group) else { return };
+        let offered_by = state.offered_by();
+        if state.dequeue(session).is_none() {
+            return;
         }
         if let Some(record) = self.sessions.get_mut(&session) {
             record.stands.remove(group);
-            record.epoch += 1;
+        }
+        self.tell_lapse(group, offered_by);
+        self.reindex(group);
+        self.prefer(turn, group);
+    }
+
+    /// Takes everybody out of a line who may not stay, without their asking.
+    pub(super) fn dismiss(
+        &mut self,
+        turn: &mut Turn,
+        group: &Group,
+        stays: impl Fn(SessionNo) -> bool,
+    ) {
+        let Some(state) = self.groups.get_mut(group) else { return };
+        let offered_by = state.offered_by();
+        let left = state.dismiss(stays);
+        self.tell_lapse(group, offered_by);
+        for session in left {
+            if let Some(record) = self.sessions.get_mut(&session) {
+                record.stands.remove(group);
+                record.epoch += 1;
+            }
+            self.settle(turn, session);
         }
         self.reindex(group);
-        self.settle(turn, session);
+    }
+
+    /// Raises the epoch of the leader that had made an offer, if none is left of it.
+    fn tell_lapse(&mut self, group: &Group, offered_by: Option<SessionNo>) {
+        let is_left = self.groups.get(group).is_some_and(|state| state.offered_by().is_some());
+        if let Some(leader) = offered_by
+            && !is_left
+            && let Some(record) = self.sessions.get_mut(&leader)
+        {
+            record.epoch += 1;
+        }
     }
 
     /// Ends a passing session that neither leads nor stands any more.

@@ -181,7 +181,7 @@ impl State {
         match command {
             Command::Campaign { group, .. } => {
                 let Some(session) = session else { return Err(Refusal::SessionUnknown) };
-                let answer = self.campaign_again(turn, group, session, found.granted);
+                let answer = self.campaign_again(turn, group, session, found);
                 Ok((answer, Rest::Nothing))
             }
             Command::Open { node, ttl_ms, .. } => {
@@ -210,13 +210,14 @@ impl State {
         }
     }
 
-    /// `elected` only if the tenure that this very request won, or stood for, is in office.
+    /// `elected` only if the tenure that this very request won, or stood for, is in office. A
+    /// candidacy that arrived after the request was applied is another one.
     fn campaign_again(
         &mut self,
         turn: &mut Turn,
         group: &crate::name::Group,
         session: SessionNo,
-        granted: Option<Term>,
+        found: Remembered,
     ) -> Answer {
         let Some(record) = self.sessions.get(&session) else { return Answer::Lost };
         let ttl_ms = record.ttl_ms;
@@ -224,13 +225,15 @@ impl State {
         let term = state.term;
         if let Office::Held { tenure } = &state.office
             && tenure.session == session
-            && granted.is_none_or(|granted| granted == term)
+            && found.granted.map_or(tenure.arrived <= found.applied, |granted| granted == term)
         {
             self.take_office(turn, group);
             return Answer::Elected { session, ttl_ms, term };
         }
         match state.place_of(session) {
-            Some(place) if granted.is_none() => {
+            Some(place)
+                if found.granted.is_none() && state.line[place].arrived <= found.applied =>
+            {
                 Answer::Standing { session, ttl_ms, place: place as u32 }
             }
             Some(_) | None => Answer::Lost,

@@ -26,17 +26,12 @@ impl State {
     /// Leaves the line or the office, whichever it is in.
     pub(super) fn withdraw(&mut self, turn: &mut Turn, group: &Group, id: SessionId) -> Verdict {
         let session = self.session_of(id)?;
-        let Some(state) = self.groups.get_mut(group) else { return done() };
-        let holds = state.office.tenure().is_some_and(|tenure| tenure.session == session);
-        let stood = state.dequeue(session).is_some();
-        if stood && let Some(record) = self.sessions.get_mut(&session) {
-            record.stands.remove(group);
-        }
-        if holds {
+        self.leave_line(turn, group, session);
+        let tenure = self.groups.get(group).and_then(|state| state.office.tenure());
+        if tenure.is_some_and(|tenure| tenure.session == session) {
             let (cause, reason) = self.cause_of_ending(group).unwrap_or((Cause::Withdrawn, None));
             self.vacate(turn, group, End { cause, reason, stopped: true, asked: true });
         }
-        self.reindex(group);
         self.settle(turn, session);
         done()
     }

@@ -122,10 +122,16 @@ impl State {
         })
     }
 
-    /// Closing a session that is not open is done already.
+    /// Closing a session that is not open is done already. A close may also have overtaken what was
+    /// to open the session; then it must never open, since nobody would be behind it.
     pub(super) fn close(&mut self, id: SessionId) -> (Answer, Rest) {
-        let sessions: Vec<SessionNo> = self.by_secret.get(&id).copied().into_iter().collect();
-        (Answer::Done, self.mark_gone(sessions, Cause::Resigned))
+        match self.by_secret.get(&id).copied() {
+            Some(session) => (Answer::Done, self.mark_gone(vec![session], Cause::Resigned)),
+            None => {
+                self.ended.remember(id);
+                (Answer::Done, Rest::Nothing)
+            }
+        }
     }
 
     pub(super) fn expire(&mut self, mut sessions: Vec<SessionNo>) -> (Answer, Rest) {
@@ -166,10 +172,7 @@ impl State {
             return false;
         }
         if let Some(group) = record.stands.pop_first() {
-            if let Some(state) = self.groups.get_mut(&group) {
-                state.dequeue(session);
-            }
-            self.reindex(&group);
+            self.leave_line(turn, &group, session);
             return false;
         }
         self.forget_session(turn, session);

@@ -109,7 +109,8 @@ impl State {
     pub(super) fn prefer(&mut self, turn: &mut Turn, group: &Group) {
         let Some(state) = self.groups.get(group) else { return };
         let Office::Held { tenure } = &state.office else { return };
-        if tenure.season != Season::Open || tenure.offer.is_some() {
+        let goes = self.sessions.get(&tenure.session).is_none_or(|session| session.gone);
+        if goes || tenure.season != Season::Open || tenure.offer.is_some() {
             return;
         }
         let leader_priority = tenure.priority;
