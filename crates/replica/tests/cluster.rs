@@ -3,6 +3,8 @@
 //! The lab does this with faults; here the roads without them are walked, so that a failure points at
 //! the core and not at the weather.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on must stop")]
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
