@@ -21,9 +21,7 @@ pub(super) async fn resigning_hands_over_at_once(bench: Bench) -> Result<(), Fau
 pub(super) async fn the_commit_that_ends_a_tenure_starts_the_next(
     bench: Bench,
 ) -> Result<(), Fault> {
-    if !bench.abilities().promotes_in_one_commit {
-        return Err(Fault::Skipped("this store's candidates take an office by themselves".into()));
-    }
+    needs_promotion(&bench)?;
     let group = bench.group();
     let alice = bench.player("alice", LONG_MS).await?;
     let bob = bench.player("bob", LONG_MS).await?;
@@ -144,4 +142,78 @@ pub(super) async fn withdrawing_leaves_the_line_or_the_office(bench: Bench) -> R
     let cause = last.map(|change| change.cause);
     ensure!(cause == Some(Cause::Withdrawn), "the history says {cause:?}");
     Ok(())
+}
+
+pub(super) async fn a_promoted_standby_that_does_not_accept_is_passed_over(
+    bench: Bench,
+) -> Result<(), Fault> {
+    needs_promotion(&bench)?;
+    let group = bench.group();
+    let ttl_ms = 3_000;
+    let alice = bench.player("alice", LONG_MS).await?;
+    let absent = bench.player("absent", ttl_ms).await?;
+    let carol = bench.player("carol", LONG_MS).await?;
+    let term = alice.win(&group).await?;
+    absent.stand(&group).await?;
+    carol.stand(&group).await?;
+    let resigned_at = bench.now();
+    alice.resign(&group, term).await?;
+    let promoted = bench.leader(&group).await?;
+    ensure!(
+        promoted.leader == Some(node("absent")) && promoted.state == OfficeState::Elected,
+        "the first in line was not promoted: {promoted:?}"
+    );
+    let next = bench
+        .until("carol is promoted", || async {
+            let office = bench.leader(&group).await?;
+            Ok((office.leader == Some(node("carol"))).then_some(office))
+        })
+        .await?;
+    let waited_for = bench.now().since(resigned_at);
+    ensure!(
+        waited_for >= bench.at_least(ttl_ms / 3),
+        "passed over after {waited_for:?}, a third of {ttl_ms} ms was its time"
+    );
+    ensure!(Some(next.term) == promoted.term.next(), "{} follows {}", next.term, promoted.term);
+    let late = absent.store.accept(&group, absent.session, promoted.term, None).await;
+    refused("acceptance after being passed over", late, |refusal| {
+        matches!(refusal, Refusal::NotLeader { .. })
+    })?;
+    carol.store.accept(&group, carol.session, next.term, None).await?;
+    carol.leads(&bench, &group, next.term).await
+}
+
+pub(super) async fn an_office_nobody_audible_stood_for_is_filled_when_one_is_heard(
+    bench: Bench,
+) -> Result<(), Fault> {
+    needs_promotion(&bench)?;
+    let group = bench.group();
+    let quiet_ms = 4_000;
+    let alice = bench.player("alice", LONG_MS).await?;
+    let quiet = bench.player("quiet", quiet_ms).await?;
+    let term = alice.win(&group).await?;
+    quiet.stand(&group).await?;
+    bench.sleep_ms(quiet_ms / 2 + 150).await;
+    let view = bench.view(&group).await?;
+    ensure!(view.standbys.iter().all(|standby| standby.silent), "it is not silent: {view:?}");
+    alice.resign(&group, term).await?;
+    let office = bench.leader(&group).await?;
+    ensure!(office.state == OfficeState::Vacant, "a silent standby was promoted: {office:?}");
+    quiet.heartbeat().await?;
+    let office = bench
+        .until("the standby is promoted once it is heard", || async {
+            let office = bench.leader(&group).await?;
+            Ok((office.state == OfficeState::Elected).then_some(office))
+        })
+        .await?;
+    ensure!(office.leader == Some(node("quiet")), "somebody else was promoted: {office:?}");
+    quiet.store.accept(&group, quiet.session, office.term, None).await?;
+    quiet.leads(&bench, &group, office.term).await
+}
+
+fn needs_promotion(bench: &Bench) -> Result<(), Fault> {
+    if bench.abilities().promotes_in_one_commit {
+        return Ok(());
+    }
+    Err(Fault::Skipped("this store's candidates take an office by themselves".into()))
 }

@@ -185,7 +185,9 @@ pub fn cases() -> Vec<Case> {
             a_transfer_goes_to_the_standby_it_names,
             a_transfer_that_cannot_be_leaves_the_leader_in_office,
             an_offer_warms_a_standby_while_the_leader_leads_on,
-            withdrawing_leaves_the_line_or_the_office;
+            withdrawing_leaves_the_line_or_the_office,
+            a_promoted_standby_that_does_not_accept_is_passed_over,
+            an_office_nobody_audible_stood_for_is_filled_when_one_is_heard;
         ending:
             a_step_down_grants_nobody_until_the_holder_confirms,
             an_ending_that_nobody_confirms_lasts_a_whole_ttl,

@@ -142,3 +142,43 @@ impl Ticket {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_takes_ends_as_long_as_its_reserve_lasts_and_nothing_else() {
+        let mut log = Log::new(Revision(0), Some(RESERVE_BYTES));
+        assert!(log.admit(false).is_ok());
+        log.note_space(RESERVE_BYTES, true);
+        assert!(log.admit(false).is_ok());
+        log.append(&[0; 100], Revision(1), Vec::new());
+        let error = log.admit(false).unwrap_err().to_string();
+        assert!(error.contains("the disk is full; nothing happened"), "{error}");
+        assert!(log.admit(true).is_ok());
+        log.note_space(RESERVE_BYTES * 4, false);
+        assert!(log.admit(false).is_ok(), "there is space again");
+    }
+
+    #[test]
+    fn a_disk_that_does_not_keep_up_turns_callers_away() {
+        let mut log = Log::new(Revision(0), Some(0));
+        log.append(&vec![0; PENDING_BYTES_MAX], Revision(1), Vec::new());
+        let error = log.admit(true).unwrap_err().to_string();
+        assert!(error.contains("does not keep up"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_ticket_is_good_when_its_revision_is_durable_and_not_before() {
+        let mut log = Log::new(Revision(3), Some(0));
+        log.ticket(Revision(3)).redeem().await.unwrap();
+        let (fourth, fifth) = (log.ticket(Revision(4)), log.ticket(Revision(5)));
+        log.settle(Revision(4));
+        fourth.redeem().await.unwrap();
+        assert_eq!(log.waiters.len(), 1);
+        drop(log);
+        let lost = fifth.redeem().await;
+        assert!(matches!(lost, Err(StoreError::Uncertain { .. })), "{lost:?}");
+    }
+}
