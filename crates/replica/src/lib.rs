@@ -5,6 +5,7 @@ pub mod io;
 pub mod limits;
 pub mod log;
 pub mod member;
+pub mod peers;
 pub mod raft_codec;
 pub mod replicated;
 pub mod timing;

@@ -1,0 +1,234 @@
+//! The link to one peer: a queue, a connection while there is one, and the dialling of the next.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::io::{AsyncWriteExt, BufReader};
+use tokio::net::TcpStream;
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio::time::{interval, sleep};
+
+use super::frame::{Kind, Purpose, put_frame, take_frame};
+use super::{Shared, dial};
+use crate::io::{Input, PeerMessage};
+use crate::member::ReplicaId;
+
+/// Pauses between two attempts to dial.
+const DIAL_AGAIN_AFTER: Duration = Duration::from_millis(50);
+const DIAL_AGAIN_AFTER_MAX: Duration = Duration::from_secs(1);
+/// How often a round trip is measured.
+const PING_EVERY: Duration = Duration::from_secs(1);
+/// Bytes gathered before they are written: one system call for many messages.
+const GATHER_BYTES: usize = 256 << 10;
+
+/// A connection on which greetings were exchanged.
+#[derive(Debug)]
+pub(super) struct Connected {
+    pub(super) stream: TcpStream,
+    pub(super) incarnation: u64,
+}
+
+/// The way to one peer.
+pub(super) struct Link {
+    pub(super) queue: mpsc::Sender<PeerMessage>,
+    pub(super) connected: mpsc::Sender<Connected>,
+    pub(super) task: JoinHandle<()>,
+    round_trip_ns: Arc<AtomicU64>,
+}
+
+impl Link {
+    pub(super) fn start(shared: Arc<Shared>, to: ReplicaId, queue_max: usize) -> Self {
+        let (queue, messages) = mpsc::channel(queue_max);
+        let (connected, connections) = mpsc::channel(4);
+        let round_trip_ns = Arc::new(AtomicU64::new(0));
+        let keeper = Keeper {
+            shared,
+            to,
+            messages,
+            connections,
+            round_trip_ns: Arc::clone(&round_trip_ns),
+            incarnation: None,
+        };
+        let task = tokio::spawn(keeper.keep());
+        Self { queue, connected, task, round_trip_ns }
+    }
+
+    pub(super) fn round_trip(&self) -> Option<Duration> {
+        let ns = self.round_trip_ns.load(Ordering::Relaxed);
+        (ns > 0).then(|| Duration::from_nanos(ns))
+    }
+}
+
+/// Keeps one link alive.
+struct Keeper {
+    shared: Arc<Shared>,
+    to: ReplicaId,
+    messages: mpsc::Receiver<PeerMessage>,
+    connections: mpsc::Receiver<Connected>,
+    round_trip_ns: Arc<AtomicU64>,
+    /// The life of the peer's disk that was seen first. Another one is another replica.
+    incarnation: Option<u64>,
+}
+
+impl Keeper {
+    async fn keep(mut self) {
+        let mut next = None;
+        loop {
+            let connected = match next.take() {
+                Some(connected) => connected,
+                None => match self.connect().await {
+                    Some(connected) => connected,
+                    None => return,
+                },
+            };
+            if !self.is_the_same(connected.incarnation) {
+                sleep(DIAL_AGAIN_AFTER_MAX).await;
+                continue;
+            }
+            tracing::info!(replica = %self.to, "connected");
+            match self.serve(connected.stream).await {
+                Ok(connected) => next = Some(connected),
+                Err(error) => {
+                    tracing::info!(replica = %self.to, %error, "disconnected");
+                    self.report_unreachable();
+                }
+            }
+        }
+    }
+
+    /// The next connection: dialled until it is there, or awaited. None when the link is closed.
+    async fn connect(&mut self) -> Option<Connected> {
+        if self.shared.identity.id > self.to {
+            return self.connections.recv().await;
+        }
+        let mut changes = self.shared.changes();
+        let mut pause = DIAL_AGAIN_AFTER;
+        loop {
+            match dial(&self.shared, self.to, Purpose::Messages).await {
+                Ok((stream, greeting)) => {
+                    return Some(Connected { stream, incarnation: greeting.incarnation });
+                }
+                Err(error) => {
+                    tracing::debug!(replica = %self.to, %error, "a peer cannot be reached");
+                }
+            }
+            self.report_unreachable();
+            tokio::select! {
+                () = sleep(pause) => {}
+                changed = changes.changed() => changed.ok()?,
+            }
+            pause = (pause * 2).min(DIAL_AGAIN_AFTER_MAX);
+        }
+    }
+
+    /// What waited for a connection that is gone is old news to Raft.
+    fn report_unreachable(&mut self) {
+        while self.messages.try_recv().is_ok() {}
+        (self.shared.deliver)(Input::Unreachable { replica: self.to });
+    }
+
+    fn is_the_same(&mut self, incarnation: u64) -> bool {
+        let known = *self.incarnation.get_or_insert(incarnation);
+        if known != incarnation {
+            tracing::error!(
+                replica = %self.to,
+                "this replica came back with another disk and is not listened to: a replica whose disk was lost must be removed and added again under a new number"
+            );
+        }
+        known == incarnation
+    }
+
+    /// Serves a connection until it ends, or until the peer has opened another, which is returned.
+    async fn serve(&mut self, stream: TcpStream) -> io::Result<Connected> {
+        let (reader, writer) = stream.into_split();
+        let (pongs, to_write) = mpsc::channel(8);
+        let reading = read(
+            BufReader::with_capacity(256 << 10, reader),
+            Arc::clone(&self.shared),
+            self.to,
+            pongs,
+            Arc::clone(&self.round_trip_ns),
+        );
+        let writing = write(writer, &mut self.messages, to_write);
+        tokio::select! {
+            error = reading => Err(error),
+            error = writing => Err(error),
+            next = self.connections.recv() => {
+                next.ok_or_else(|| io::Error::other("the link was closed"))
+            }
+        }
+    }
+}
+
+async fn read(
+    mut reader: BufReader<OwnedReadHalf>,
+    shared: Arc<Shared>,
+    from: ReplicaId,
+    pongs: mpsc::Sender<Vec<u8>>,
+    round_trip_ns: Arc<AtomicU64>,
+) -> io::Error {
+    let mut buffer = Vec::new();
+    loop {
+        let kind = match take_frame(&mut reader, &mut buffer).await {
+            Ok(kind) => kind,
+            Err(error) => return error,
+        };
+        match kind {
+            Kind::Message => match PeerMessage::decode(&buffer) {
+                Ok(message) => (shared.deliver)(Input::Message { from, message }),
+                Err(error) => return io::Error::other(error),
+            },
+            Kind::Ping => {
+                let _ = pongs.try_send(buffer.clone());
+            }
+            Kind::Pong => {
+                if let Ok(sent) = <[u8; 8]>::try_from(buffer.as_slice()) {
+                    let now = regent_clock::now().as_nanos();
+                    let trip = now.saturating_sub(u64::from_le_bytes(sent)).max(1);
+                    round_trip_ns.store(trip, Ordering::Relaxed);
+                }
+            }
+            Kind::Announcement | Kind::Chunk | Kind::End => {
+                return io::Error::other("a snapshot does not travel here");
+            }
+        }
+    }
+}
+
+async fn write(
+    mut writer: OwnedWriteHalf,
+    messages: &mut mpsc::Receiver<PeerMessage>,
+    mut pongs: mpsc::Receiver<Vec<u8>>,
+) -> io::Error {
+    let mut out = Vec::with_capacity(GATHER_BYTES);
+    let mut ping = interval(PING_EVERY);
+    loop {
+        out.clear();
+        tokio::select! {
+            message = messages.recv() => match message {
+                Some(message) => put_frame(Kind::Message, &mut out, |out| message.put(out)),
+                None => return io::Error::other("the link was closed"),
+            },
+            pong = pongs.recv() => match pong {
+                Some(sent) => put_frame(Kind::Pong, &mut out, |out| out.extend(sent)),
+                None => return io::Error::other("the connection is over"),
+            },
+            _ = ping.tick() => {
+                let now = regent_clock::now().as_nanos();
+                put_frame(Kind::Ping, &mut out, |out| out.extend(now.to_le_bytes()));
+            }
+        }
+        while out.len() < GATHER_BYTES
+            && let Ok(message) = messages.try_recv()
+        {
+            put_frame(Kind::Message, &mut out, |out| message.put(out));
+        }
+        if let Err(error) = writer.write_all(&out).await {
+            return error;
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! A snapshot on a connection of its own: announced, sent in chunks at the receiver's pace, confirmed.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use raft::eraftpb::MessageType;
+use tokio::io::{AsyncWriteExt, BufReader};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use super::frame::{CHUNK_BYTES, Kind, Purpose, put_frame, take_frame};
+use super::{Shared, dial};
+use crate::io::{Input, PeerMessage};
+use crate::member::ReplicaId;
+use crate::replicated::Replicated;
+
+/// Most bytes of a snapshot: a million groups take a tenth of it.
+const SNAPSHOT_BYTES_MAX: usize = 1 << 30;
+/// A receiver or sender that does nothing for this long is gone.
+const CHUNK_WITHIN: Duration = Duration::from_secs(10);
+
+fn stalled<E>(_: E) -> io::Error {
+    io::ErrorKind::TimedOut.into()
+}
+
+pub(super) async fn send(
+    shared: &Shared,
+    to: ReplicaId,
+    announcement: &PeerMessage,
+    bytes: &[u8],
+) -> io::Result<()> {
+    let (mut stream, _) = dial(shared, to, Purpose::Snapshot).await?;
+    let mut out = Vec::new();
+    put_frame(Kind::Announcement, &mut out, |out| announcement.put(out));
+    for chunk in bytes.chunks(CHUNK_BYTES) {
+        put_frame(Kind::Chunk, &mut out, |out| out.extend(chunk));
+        timeout(CHUNK_WITHIN, stream.write_all(&out)).await.map_err(stalled)??;
+        out.clear();
+    }
+    put_frame(Kind::End, &mut out, |out| out.extend(crc32fast::hash(bytes).to_le_bytes()));
+    timeout(CHUNK_WITHIN, stream.write_all(&out)).await.map_err(stalled)??;
+    // The receiver reads and checks the whole before it confirms.
+    let mut buffer = Vec::new();
+    let confirmed = timeout(CHUNK_WITHIN * 6, take_frame(&mut stream, &mut buffer)).await;
+    match confirmed.map_err(stalled)?? {
+        Kind::End => Ok(()),
+        Kind::Message | Kind::Ping | Kind::Pong | Kind::Announcement | Kind::Chunk => {
+            Err(io::Error::other("the receiver did not confirm"))
+        }
+    }
+}
+
+pub(super) async fn receive(shared: &Shared, from: ReplicaId, stream: TcpStream) -> io::Result<()> {
+    let mut stream = BufReader::new(stream);
+    let mut buffer = Vec::new();
+    let mut bytes = Vec::new();
+    let mut announced = None;
+    loop {
+        let kind = timeout(CHUNK_WITHIN, take_frame(&mut stream, &mut buffer)).await;
+        match kind.map_err(stalled)?? {
+            Kind::Announcement if announced.is_none() => {
+                announced = Some(announcement(&buffer)?);
+            }
+            Kind::Chunk if announced.is_some() => {
+                if bytes.len() + buffer.len() > SNAPSHOT_BYTES_MAX {
+                    return Err(io::Error::other("the snapshot is larger than a snapshot can be"));
+                }
+                bytes.extend_from_slice(&buffer);
+            }
+            Kind::End => break,
+            Kind::Announcement | Kind::Chunk | Kind::Message | Kind::Ping | Kind::Pong => {
+                return Err(io::Error::other("this does not belong to a snapshot"));
+            }
+        }
+    }
+    let message = announced.ok_or_else(|| io::Error::other("nothing was announced"))?;
+    if buffer != crc32fast::hash(&bytes).to_le_bytes() {
+        return Err(io::Error::other("the snapshot is damaged"));
+    }
+    let bytes: Arc<[u8]> = bytes.into();
+    let reading = Arc::clone(&bytes);
+    let whole = tokio::task::spawn_blocking(move || Replicated::decode(&reading))
+        .await
+        .map_err(io::Error::other)?
+        .map_err(io::Error::other)?;
+    (shared.deliver)(Input::Snapshot { from, message, bytes, whole: Box::new(whole) });
+    let mut out = Vec::new();
+    put_frame(Kind::End, &mut out, |_| {});
+    stream.write_all(&out).await
+}
+
+fn announcement(bytes: &[u8]) -> io::Result<Box<raft::eraftpb::Message>> {
+    match PeerMessage::decode(bytes).map_err(io::Error::other)? {
+        PeerMessage::Raft(message) if message.msg_type == MessageType::MsgSnapshot => Ok(message),
+        PeerMessage::Raft(_)
+        | PeerMessage::Propose { .. }
+        | PeerMessage::Declined { .. }
+        | PeerMessage::Heartbeat { .. }
+        | PeerMessage::Heard { .. } => Err(io::Error::other("another message was announced")),
+    }
+}
