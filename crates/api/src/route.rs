@@ -174,7 +174,6 @@ impl Route {
                 Code::StoreCorrupt,
                 Code::Unsupported,
                 Code::StoreUnavailable,
-                Code::ShuttingDown,
             ]);
             if self.method != Method::Get {
                 codes.push(Code::Uncertain);

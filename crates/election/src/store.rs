@@ -299,7 +299,8 @@ pub enum WatchItem {
 #[async_trait]
 pub trait Watch: Send + fmt::Debug {
     /// The next item, in order, none missing, none twice. `None` means that the store is shutting
-    /// down: resume elsewhere from [`Watch::cursor`].
+    /// down: resume elsewhere from [`Watch::cursor`]. Dropping the future before it is ready loses
+    /// nothing.
     async fn next(&mut self) -> Option<WatchItem>;
 
     /// The place up to which everything has been delivered.

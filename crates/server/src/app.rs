@@ -17,6 +17,7 @@ use crate::config::ServerConfig;
 use crate::count::Entered;
 use crate::crowd::Crowd;
 use crate::metrics::Metrics;
+use crate::socket::Talk;
 
 /// How far the server is on its way out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -73,6 +74,8 @@ pub(crate) fn fresh_session() -> Result<SessionId, Problem> {
 pub(crate) struct Call {
     pub(crate) app: Arc<App>,
     pub(crate) route: &'static Route,
+    /// The connection it came by.
+    pub(crate) talk: Arc<Talk>,
     pub(crate) headers: HeaderMap,
     /// The decoded `{group}` of the path.
     pub(crate) group: Option<String>,
@@ -150,5 +153,58 @@ impl Call {
                 ),
             )),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+
+    use regent_api::Operation;
+    use regent_stores::LocalStore;
+
+    use super::*;
+
+    /// A call of a server whose store may take a millisecond.
+    fn call() -> Call {
+        let config =
+            ServerConfig { request_timeout: Duration::from_millis(1), ..ServerConfig::default() };
+        let app = Arc::new(App {
+            store: Arc::new(LocalStore::memory().unwrap()),
+            admission: Admission::new(1, 1),
+            crowd: Crowd::new(1, 1),
+            metrics: Metrics::new(&config),
+            phase: watch::channel(Phase::Serving).1,
+            config,
+        });
+        Call {
+            app,
+            route: Operation::Healthz.route(),
+            talk: Arc::new(Talk::begin()),
+            headers: HeaderMap::new(),
+            group: None,
+            query: String::new(),
+            body: Bytes::new(),
+            place: None,
+        }
+    }
+
+    #[tokio::test]
+    async fn a_change_that_is_not_answered_in_time_may_have_happened() {
+        let problem = call().change(pending::<StoreResult<()>>()).await.unwrap_err();
+        assert_eq!(problem.code, Code::Uncertain);
+        assert!(!problem.code.nothing_happened());
+    }
+
+    #[tokio::test]
+    async fn a_read_that_is_not_answered_in_time_can_be_asked_again() {
+        let problem = call().read(pending::<StoreResult<()>>()).await.unwrap_err();
+        assert_eq!(problem.code, Code::StoreUnavailable);
+        assert!(problem.retry_after_ms.is_some());
+    }
+
+    #[test]
+    fn two_fresh_sessions_are_never_the_same() {
+        assert_ne!(fresh_session().unwrap(), fresh_session().unwrap());
     }
 }

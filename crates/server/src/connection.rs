@@ -18,7 +18,7 @@ use tower::Service;
 
 use crate::app::{App, Phase};
 use crate::config::ServerConfig;
-use crate::router::LocalAddress;
+use crate::router::Peer;
 use crate::socket::{Exchange, Socket, Talk};
 
 /// Most bytes of a request's head.
@@ -65,13 +65,14 @@ pub(crate) async fn serve(
     let socket = Socket::new(stream, Arc::clone(&talk), config.head_timeout, config.write_timeout);
     let service = service_fn(|mut request: Request<Incoming>| {
         let exchange = talk.head_arrived(request.version() == Version::HTTP_2);
-        request.extensions_mut().insert(LocalAddress(local));
+        request.extensions_mut().insert(Peer { local, talk: Arc::clone(&talk) });
         let response = router.clone().call(request);
         async move { Ok::<_, Infallible>(hold(response.await, exchange)) }
     });
     let mut connection = pin!(protocol.serve_connection(TokioIo::new(socket), service));
     tokio::select! {
         ended = connection.as_mut() => return log_end(ended),
+        () = talk.given_up() => return,
         () = talk.idle_for(config.idle_timeout) => {}
         () = app.reached(Phase::Closing) => {}
     }
@@ -79,6 +80,7 @@ pub(crate) async fn serve(
     connection.as_mut().graceful_shutdown();
     tokio::select! {
         ended = connection.as_mut() => log_end(ended),
+        () = talk.given_up() => {}
         () = talk.idle_for(config.head_timeout) => {}
         () = app.reached(Phase::Over) => {}
     }

@@ -25,14 +25,19 @@ use regent_api::{Code, Method, Operation, Problem, ROUTES, Route};
 use crate::admission::Class;
 use crate::app::{App, Call};
 use crate::reply::{self, Reply};
+use crate::socket::Talk;
 use crate::{
     accept, body, campaign, groups, history, leader, offer, origin, process, renew, resign,
     sessions, step_down, transfer, warm, watch, withdraw,
 };
 
-/// The address at which a connection reached this server.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct LocalAddress(pub(crate) SocketAddr);
+/// What a request knows of the connection it came by.
+#[derive(Clone, Debug)]
+pub(crate) struct Peer {
+    /// The address at which it reached this server.
+    pub(crate) local: SocketAddr,
+    pub(crate) talk: Arc<Talk>,
+}
 
 /// All routes of the table, and problems for everything else.
 pub(crate) fn router(app: &Arc<App>) -> Router {
@@ -79,7 +84,10 @@ async fn serve(app: Arc<App>, route: &'static Route, request: Request) -> Respon
 /// From a request's head to its answer.
 async fn walk(app: &Arc<App>, route: &'static Route, request: Request) -> Reply {
     let (mut parts, body) = request.into_parts();
-    check_origin(app, &parts)?;
+    let peer = parts.extensions.remove::<Peer>();
+    let Peer { local, talk } = peer.expect("the connection put itself into every request");
+    let hosts = &app.config.hosts_allowed;
+    origin::check(&parts.method, &parts.uri, &parts.headers, local, hosts)?;
     let group = group(route, &mut parts).await?;
     let body = match route.request {
         Some(_) => body::read(&parts.headers, body, app.config.body_timeout).await?,
@@ -92,14 +100,7 @@ async fn walk(app: &Arc<App>, route: &'static Route, request: Request) -> Reply 
     };
     let query = parts.uri.query().unwrap_or_default().to_owned();
     let headers = parts.headers;
-    verb(Call { app: Arc::clone(app), route, headers, group, query, body, place }).await
-}
-
-fn check_origin(app: &App, parts: &Parts) -> Result<(), Problem> {
-    let local = parts.extensions.get::<LocalAddress>();
-    let LocalAddress(local) =
-        local.expect("the connection put its own address into every request's extensions");
-    origin::check(&parts.method, &parts.uri, &parts.headers, *local, &app.config.hosts_allowed)
+    verb(Call { app: Arc::clone(app), route, talk, headers, group, query, body, place }).await
 }
 
 async fn group(route: &Route, parts: &mut Parts) -> Result<Option<String>, Problem> {

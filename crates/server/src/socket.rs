@@ -19,6 +19,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
+use tokio::sync::Notify;
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
 /// How long a closed connection still listens, so that the peer can read the last answer: closing
@@ -34,6 +35,7 @@ pub(crate) struct Talk {
     heads: AtomicUsize,
     is_http2: AtomicBool,
     idle_since: Mutex<Instant>,
+    given_up: Notify,
 }
 
 /// One request of a connection, until its answer has been sent.
@@ -47,6 +49,7 @@ impl Talk {
             heads: AtomicUsize::new(0),
             is_http2: AtomicBool::new(false),
             idle_since: Mutex::new(Instant::now()),
+            given_up: Notify::new(),
         }
     }
 
@@ -62,6 +65,17 @@ impl Talk {
     fn idle_since(&self) -> Option<Instant> {
         let since = *self.idle_since.lock().unwrap_or_else(PoisonError::into_inner);
         (self.under_way.load(Ordering::Acquire) == 0).then_some(since)
+    }
+
+    /// The peer takes nothing of what it asked for: its connection shall end. Over HTTP/2 a peer can
+    /// stall one stream and keep the socket flowing, which this file cannot see.
+    pub(crate) fn give_up(&self) {
+        self.given_up.notify_one();
+    }
+
+    /// Returns once somebody gave up on the peer.
+    pub(crate) async fn given_up(&self) {
+        self.given_up.notified().await;
     }
 
     /// Returns once no request has been under way for `timeout`.

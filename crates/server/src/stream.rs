@@ -1,8 +1,9 @@
 //! A watch as a stream of server-sent events.
 //!
 //! One task per stream takes items from the store's watch and hands frames to the connection
-//! through a short queue. A reader that takes none for `write_timeout` is left: the store keeps the
-//! events, and the reader resumes from its last cursor.
+//! through a short queue. A reader that takes none for `write_timeout` is left, connection and all,
+//! so that what waits for it holds no memory: the store keeps the events, and the reader resumes
+//! from its last cursor.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -168,7 +169,11 @@ impl Stream {
         let patience = self.call.app.config.write_timeout;
         match timeout(patience, self.frames.send(frame)).await {
             Ok(Ok(())) => Next::GoOn,
-            Ok(Err(_)) | Err(_) => Next::End,
+            Ok(Err(_)) => Next::End,
+            Err(_) => {
+                self.call.talk.give_up();
+                Next::End
+            }
         }
     }
 }

@@ -2,20 +2,47 @@
 
 use std::time::Duration;
 
+use http_body_util::Full;
+use hyper::Request;
+use hyper::body::Bytes;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use regent_api::Code;
 use regent_server::ServerConfig;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::support::{Server, patiently, problem_of, until_closed};
+use tokio::task::JoinHandle;
+
+use crate::support::{Server, patiently, problem_of, request, until_closed};
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const EMPTY_SETTINGS: &[u8] = b"\0\0\0\x04\0\0\0\0\0";
+
+const HEALTHZ: &[u8] = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n";
+
+type Sender = hyper::client::conn::http2::SendRequest<Full<Bytes>>;
+
+/// An HTTP/2 client that lets the server send `window` bytes ahead on each stream, and its running
+/// connection.
+async fn http2(server: &Server, window: u32) -> (Sender, JoinHandle<hyper::Result<()>>) {
+    let stream = TokioIo::new(server.connect().await);
+    let (sender, connection) = hyper::client::conn::http2::Builder::new(TokioExecutor::new())
+        .initial_stream_window_size(window)
+        .handshake(stream)
+        .await
+        .unwrap();
+    (sender, tokio::spawn(connection))
+}
+
+fn asks(path: &str, server: &Server) -> Request<Full<Bytes>> {
+    let mut request = request("GET", path, None);
+    *request.uri_mut() = format!("http://{}{path}", server.address).parse().unwrap();
+    request
+}
 
 async fn impatient() -> Server {
     Server::with(ServerConfig {
         head_timeout: Duration::from_millis(150),
         body_timeout: Duration::from_millis(150),
-        idle_timeout: Duration::from_millis(300),
         write_timeout: Duration::from_millis(300),
         ..ServerConfig::default()
     })
@@ -100,11 +127,62 @@ async fn a_slow_body_is_refused_and_nothing_happens() {
 #[tokio::test]
 async fn a_second_request_must_come_as_quickly_as_the_first() {
     let server = impatient().await;
-    let asks = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n";
-    let idle = left(&server, asks).await;
-    assert!(idle.starts_with("HTTP/1.1 200"), "{idle}");
-    let half = left(&server, &[&asks[..], b"GET /hea"].concat()).await;
-    assert!(half.starts_with("HTTP/1.1 200"), "{half}");
+    let mut stream = server.connect().await;
+    stream.write_all(HEALTHZ).await.unwrap();
+    let mut first = [0; 12];
+    stream.read_exact(&mut first).await.unwrap();
+    assert_eq!(&first, b"HTTP/1.1 200");
+    stream.write_all(b"GET /hea").await.unwrap();
+    until_closed(&mut stream).await;
+    server.serves().await;
+}
+
+#[tokio::test]
+async fn a_connection_that_lies_idle_is_closed() {
+    let idle_timeout = Duration::from_millis(150);
+    let server = Server::with(ServerConfig { idle_timeout, ..ServerConfig::default() }).await;
+    let answer = left(&server, HEALTHZ).await;
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+}
+
+#[tokio::test]
+async fn an_http2_connection_that_lies_idle_is_closed() {
+    let idle_timeout = Duration::from_millis(150);
+    let server = Server::with(ServerConfig { idle_timeout, ..ServerConfig::default() }).await;
+    let (mut sender, connection) = http2(&server, 1 << 16).await;
+    let response = sender.send_request(asks("/healthz", &server)).await.unwrap();
+    assert_eq!(response.status(), 200);
+    drop(response);
+    let ended = patiently("the server hanging up", connection).await;
+    assert!(ended.is_ok(), "{ended:?}");
+    drop(sender);
+}
+
+#[tokio::test]
+async fn a_peer_that_asks_and_asks_and_reads_nothing_is_left() {
+    let server = impatient().await;
+    let mut stream = server.connect().await;
+    let asks = b"GET /openapi.json HTTP/1.1\r\nhost: localhost\r\n\r\n".repeat(64);
+    patiently("the server hanging up", async { while stream.write_all(&asks).await.is_ok() {} })
+        .await;
+    server.serves().await;
+}
+
+#[tokio::test]
+async fn a_watcher_that_stalls_one_http2_stream_is_left() {
+    let server = impatient().await;
+    let (mut sender, connection) = http2(&server, 1).await;
+    let mut request = asks("/v1/groups/g/watch", &server);
+    request.headers_mut().insert("accept", "text/event-stream".parse().unwrap());
+    let stalled = sender.send_request(request).await.unwrap();
+    assert_eq!(stalled.status(), 200);
+    // Enough events to fill the queue; the socket itself flows, as the pings on it show.
+    for _ in 0..40 {
+        server.lead("g", "a").await.resign(&server).await;
+    }
+    let _ = patiently("the server hanging up", connection).await;
+    drop(stalled);
+    server.serves().await;
 }
 
 #[tokio::test]
