@@ -43,7 +43,7 @@ pub enum CodecError {
     },
 }
 
-fn malformed<E: ToString>(what: &'static str) -> impl Fn(E) -> CodecError {
+pub(crate) fn malformed<E: ToString>(what: &'static str) -> impl Fn(E) -> CodecError {
     move |why| CodecError::Malformed { what, why: why.to_string() }
 }
 
@@ -344,7 +344,12 @@ impl Wire for Metadata {
         for _ in 0..count {
             entries.push((input.text("a metadata key")?, input.text("a metadata value")?));
         }
-        Self::new(entries).map_err(malformed("metadata"))
+        // One way to write it: keys rise and none comes twice.
+        let metadata = Self::new(entries.iter().copied()).map_err(malformed("metadata"))?;
+        if metadata.iter().ne(entries) {
+            return Err(malformed("metadata")("its keys are out of order"));
+        }
+        Ok(metadata)
     }
 }
 

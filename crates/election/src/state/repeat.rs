@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use super::group::Office;
 use super::{Rest, State, Turn, Verdict};
-use crate::codec::{Wire, wire_struct};
+use crate::codec::{CodecError, Wire, malformed, wire_struct};
 use crate::command::Command;
 use crate::limits::{REQUESTS_PER_SESSION, REQUESTS_WITHOUT_SESSION};
 use crate::name::{RequestId, SessionNo};
@@ -83,12 +83,20 @@ impl Requests {
         (self.order.iter().filter_map(|id| self.known.get(id).copied()).collect(), self.forgotten)
     }
 
-    /// From a snapshot.
-    pub(super) fn restore(&mut self, parts: (Vec<Remembered>, Option<Revision>)) {
-        for request in parts.0 {
+    /// This empty window, filled from a snapshot.
+    pub(super) fn restored(
+        mut self,
+        (remembered, forgotten): (Vec<Remembered>, Option<Revision>),
+    ) -> Result<Self, CodecError> {
+        let count = remembered.len();
+        for request in remembered {
             self.remember(request);
         }
-        self.forgotten = parts.1;
+        if self.known.len() != count {
+            return Err(malformed("request ids")("too many of them, or one is named twice"));
+        }
+        self.forgotten = forgotten;
+        Ok(self)
     }
 }
 

@@ -11,13 +11,15 @@
 //! ended          list of 64-bit prints of ended session ids, oldest first
 //! ```
 //! Who leads and stands where is written once, in the groups; a session's own lists and the index
-//! are computed when the bytes are read, so they cannot disagree.
+//! are computed when the bytes are read, so they cannot disagree. Lists are in order and name nothing
+//! twice, so that equal states have equal bytes; others are refused, as is a state that breaks what
+//! must be true of every group and session.
 
 use super::group::{GroupState, Marks, Office, Standby};
 use super::repeat::Requests;
 use super::session::Session;
 use super::{Index, State};
-use crate::codec::{CodecError, Input, Wire};
+use crate::codec::{CodecError, Input, Wire, malformed};
 use crate::name::{Group, SessionNo};
 use crate::policy::Settings;
 use crate::term::{Revision, Term};
@@ -56,25 +58,38 @@ impl State {
         if version != STATE_VERSION {
             return Err(CodecError::Unknown { what: "state version", tag: version.into() });
         }
-        let mut state = Self::new(Settings::take(&mut input)?);
+        let settings = Settings::take(&mut input)?;
+        let mut state = Self::new(settings.check().map_err(malformed("settings"))?);
         state.revision = Revision::take(&mut input)?;
         state.term_floor = Term::take(&mut input)?;
         for _ in 0..u64::take(&mut input)? {
             let no = SessionNo::take(&mut input)?;
             let session = take_session(&mut input)?;
             state.by_secret.insert(session.id, no);
+            in_order("sessions", state.sessions.last_key_value(), &no)?;
             state.sessions.insert(no, session);
         }
         for _ in 0..u64::take(&mut input)? {
             let name = Group::take(&mut input)?;
             let group = take_group(&mut input)?;
+            in_order("groups", state.groups.last_key_value(), &name)?;
             state.adopt(name, group)?;
         }
-        state.requests.restore(Wire::take(&mut input)?);
-        for print in Vec::<u64>::take(&mut input)? {
-            state.ended.push(print);
+        state.requests = Requests::without_session().restored(Wire::take(&mut input)?)?;
+        let prints = Vec::<u64>::take(&mut input)?;
+        for print in &prints {
+            state.ended.push(*print);
+        }
+        if state.ended.prints().len() != prints.len() {
+            return Err(malformed("ended sessions")("too many of them, or one is named twice"));
         }
         input.end()?;
+        for (no, session) in &state.sessions {
+            state.check_session(*no, session).map_err(malformed("a session"))?;
+        }
+        for (name, group) in &state.groups {
+            state.check_group(name, group).map_err(malformed("a group"))?;
+        }
         Ok(state)
     }
 
@@ -92,12 +107,27 @@ impl State {
         for standby in &group.line {
             let session = standby.session;
             let record = self.sessions.get_mut(&session).ok_or_else(|| no_such(session))?;
-            record.stands.insert(name.clone());
+            if !record.stands.insert(name.clone()) {
+                let why = format!("{session} stands twice in {name}");
+                return Err(CodecError::Malformed { what: "a group", why });
+            }
         }
         self.groups.insert(name.clone(), group);
         self.reindex(&name);
         Ok(())
     }
+}
+
+/// Whether a key comes after all that were read before it.
+fn in_order<K: Ord, V>(
+    what: &'static str,
+    last: Option<(&K, &V)>,
+    next: &K,
+) -> Result<(), CodecError> {
+    if last.is_none_or(|(last, _)| last < next) {
+        return Ok(());
+    }
+    Err(malformed(what)("they are out of order, or one is named twice"))
 }
 
 fn put_session(session: &Session, out: &mut Vec<u8>) {
@@ -111,7 +141,7 @@ fn put_session(session: &Session, out: &mut Vec<u8>) {
 }
 
 fn take_session(input: &mut Input<'_>) -> Result<Session, CodecError> {
-    let mut session = Session {
+    Ok(Session {
         id: Wire::take(input)?,
         node: Wire::take(input)?,
         ttl_ms: Wire::take(input)?,
@@ -121,10 +151,8 @@ fn take_session(input: &mut Input<'_>) -> Result<Session, CodecError> {
         gone: false,
         leads: Default::default(),
         stands: Default::default(),
-        requests: Requests::of_session(),
-    };
-    session.requests.restore(Wire::take(input)?);
-    Ok(session)
+        requests: Requests::of_session().restored(Wire::take(input)?)?,
+    })
 }
 
 fn put_group(group: &GroupState, out: &mut Vec<u8>) {
