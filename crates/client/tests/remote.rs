@@ -240,3 +240,10 @@ async fn a_watch_of_a_server_that_is_away_says_so_and_waits() {
     assert!(why.contains("no connection"), "{why}");
     assert!(retry_in > Duration::ZERO);
 }
+
+#[tokio::test]
+async fn a_request_may_be_sent_from_any_thread() {
+    let remote = Remote::new(&nobody().await).unwrap();
+    let sent = tokio::spawn(async move { remote.campaign(&billing(), &campaign()).await });
+    assert!(matches!(sent.await.unwrap(), Err(RemoteError::Unavailable { .. })));
+}

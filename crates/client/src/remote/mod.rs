@@ -29,6 +29,7 @@ mod groups;
 mod history;
 mod leader;
 mod offer;
+mod port;
 mod process;
 mod renew;
 mod resign;

@@ -26,7 +26,7 @@ pub(super) struct Call {
     operation: Operation,
     path_and_query: String,
     body: Bytes,
-    accept: &'static str,
+    for_events: bool,
     headers: Vec<(HeaderName, String)>,
 }
 
@@ -36,8 +36,14 @@ enum Failed {
     Unsent(String),
     /// It may have arrived.
     Lost(String),
-    /// It was answered with something else than an answer.
-    Foreign(String),
+}
+
+/// What a server answered.
+enum Answer {
+    /// All of it.
+    Whole(Bytes),
+    /// The beginning of a stream of events.
+    Stream(Incoming),
 }
 
 impl Call {
@@ -47,7 +53,7 @@ impl Call {
             operation,
             path_and_query: path,
             body: Bytes::new(),
-            accept: "application/json",
+            for_events: false,
             headers: Vec::new(),
         }
     }
@@ -69,9 +75,8 @@ impl Call {
         self
     }
 
-    /// The same, for a stream of events.
-    pub(super) fn for_events(self) -> Self {
-        Self { accept: "text/event-stream", ..self }
+    fn for_events(self) -> Self {
+        Self { for_events: true, ..self }
     }
 
     /// The same, with one more header.
@@ -125,39 +130,21 @@ impl Remote {
         waits: Duration,
     ) -> RemoteResult<A> {
         let deadline = pin!(sleep(self.request_timeout.saturating_add(waits)));
-        let reads = call.reads();
-        let answered = |status: u16, body: &[u8]| {
-            if (200..300).contains(&status) {
-                serde_json::from_slice(body).map_err(|error| unreadable(&error, body))
-            } else {
-                Err(judge(reads, status, body))
+        match self.try_each(&call, deadline).await? {
+            Answer::Whole(body) => {
+                serde_json::from_slice(&body).map_err(|error| unreadable(&error, &body))
             }
-        };
-        self.try_each(&call, deadline, async |response: Response<Incoming>| {
-            let status = response.status().as_u16();
-            let body = whole_body(response).await?;
-            Ok(answered(status, &body))
-        })
-        .await
+            Answer::Stream(_) => unreachable!("only a call for events is answered by a stream"),
+        }
     }
 
     /// Opens a stream; the answer is its body.
     pub(super) async fn open_stream(&self, call: Call) -> RemoteResult<Incoming> {
         let deadline = pin!(sleep(self.request_timeout));
-        self.try_each(&call, deadline, async |response: Response<Incoming>| {
-            let status = response.status().as_u16();
-            if !(200..300).contains(&status) {
-                let body = whole_body(response).await?;
-                return Ok(Err(judge(true, status, &body)));
-            }
-            let label = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
-            if !label.is_some_and(|label| label.starts_with("text/event-stream")) {
-                let why = format!("asked for a stream of events and got {label:?}");
-                return Ok(Err(RemoteError::Protocol { why }));
-            }
-            Ok(Ok(response.into_body()))
-        })
-        .await
+        match self.try_each(&call.for_events(), deadline).await? {
+            Answer::Stream(body) => Ok(body),
+            Answer::Whole(_) => unreachable!("a call for events is answered by nothing else"),
+        }
     }
 
     /// Turns away from the address that is preferred: it does not serve.
@@ -166,22 +153,16 @@ impl Remote {
     }
 
     /// Tries the addresses in turn, from the preferred one, for as long as that is safe.
-    async fn try_each<A>(
-        &self,
-        call: &Call,
-        mut deadline: Pin<&mut Sleep>,
-        finish: impl AsyncFn(Response<Incoming>) -> Result<RemoteResult<A>, Failed>,
-    ) -> RemoteResult<A> {
+    async fn try_each(&self, call: &Call, mut deadline: Pin<&mut Sleep>) -> RemoteResult<Answer> {
         let count = self.shared.addresses.len();
         let first = self.shared.preferred.load(Ordering::Relaxed);
         let mut last = None;
         for turn in 0..count {
             let index = first.wrapping_add(turn) % count;
             let address = &self.shared.addresses[index];
-            let attempt = async { finish(self.exchange(index, call).await?).await };
             let ended = tokio::select! {
                 biased;
-                ended = attempt => Some(ended),
+                ended = self.attempt(index, call) => Some(ended),
                 () = &mut deadline => None,
             };
             let (error, may_go_on) = match ended {
@@ -203,7 +184,6 @@ impl Remote {
                     let why = format!("the connection to {address} was lost: {why}");
                     (not_answered(call.reads(), why), call.reads())
                 }
-                Some(Err(Failed::Foreign(why))) => return Err(RemoteError::Protocol { why }),
                 None => {
                     let why = format!("{address} did not answer in time");
                     (not_answered(call.reads(), why), false)
@@ -219,15 +199,39 @@ impl Remote {
         Err(last.unwrap_or_else(|| RemoteError::unreachable("there is no address".into())))
     }
 
+    /// One address, once: how it failed, or what it answered.
+    async fn attempt(&self, index: usize, call: &Call) -> Result<RemoteResult<Answer>, Failed> {
+        let response = self.exchange(index, call).await?;
+        let status = response.status().as_u16();
+        let is_success = (200..300).contains(&status);
+        if is_success && call.for_events {
+            let label = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+            if label.is_some_and(|label| label.starts_with("text/event-stream")) {
+                return Ok(Ok(Answer::Stream(response.into_body())));
+            }
+            let why = format!("asked for a stream of events and got {label:?}");
+            return Ok(Err(RemoteError::Protocol { why }));
+        }
+        Ok(match whole_body(response).await? {
+            Some(body) if is_success => Ok(Answer::Whole(body)),
+            Some(body) => Err(judge(call.reads(), status, &body)),
+            None => {
+                let why = format!("an answer of more than {ANSWER_BYTES_MAX} bytes");
+                Err(RemoteError::Protocol { why })
+            }
+        })
+    }
+
     async fn exchange(&self, index: usize, call: &Call) -> Result<Response<Incoming>, Failed> {
         let unsent = |error: &dyn std::error::Error| Failed::Unsent(error.to_string());
         let uri = self.shared.addresses[index]
             .of(&call.path_and_query)
             .map_err(|error| unsent(&error))?;
+        let accept = if call.for_events { "text/event-stream" } else { "application/json" };
         let mut request = Request::builder()
             .method(call.operation.route().method.word())
             .uri(uri)
-            .header(ACCEPT, call.accept)
+            .header(ACCEPT, accept)
             .header(USER_AGENT, concat!("regent/", env!("CARGO_PKG_VERSION")));
         if !call.body.is_empty() {
             request = request.header(CONTENT_TYPE, "application/json");
@@ -243,12 +247,11 @@ impl Remote {
     }
 }
 
-async fn whole_body(response: Response<Incoming>) -> Result<Bytes, Failed> {
+/// The body of an answer; none if it is larger than any honest one.
+async fn whole_body(response: Response<Incoming>) -> Result<Option<Bytes>, Failed> {
     match Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await {
-        Ok(body) => Ok(body.to_bytes()),
-        Err(error) if error.is::<LengthLimitError>() => {
-            Err(Failed::Foreign(format!("an answer of more than {ANSWER_BYTES_MAX} bytes")))
-        }
+        Ok(body) => Ok(Some(body.to_bytes())),
+        Err(error) if error.is::<LengthLimitError>() => Ok(None),
         Err(error) => Err(Failed::Lost(innermost(&*error))),
     }
 }

@@ -171,7 +171,6 @@ impl Watching {
                 many(&WatchManyQuery { prefix: Some(prefix.clone()), ..Default::default() })
             }
         };
-        let call = call.for_events();
         match self.cursor {
             Some(cursor) => {
                 call.header(HeaderName::from_static("last-event-id"), cursor.to_string())
