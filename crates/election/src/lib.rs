@@ -8,7 +8,8 @@
 //! - The store's side: [`Command`]s go into the state machine, [`Answer`]s, [`Event`]s and
 //!   [`Effect`]s come out; [`deadlines`] says which sessions are due; [`store`] is the port that every
 //!   engine implements.
-//! - The holder's side: [`timing`] derives every timer from one ttl, [`fence`] refuses what is stale.
+//! - The holder's side: [`participant`] decides when to bid, renew, warn and stop; [`timing`] derives
+//!   every timer from one ttl; [`fence`] refuses what is stale.
 
 pub mod codec;
 pub mod command;
@@ -19,6 +20,7 @@ pub mod limits;
 pub mod moment;
 pub mod name;
 pub mod outcome;
+pub mod participant;
 pub mod policy;
 pub mod state;
 pub mod store;
@@ -32,6 +34,7 @@ pub use fence::{Fence, FenceError};
 pub use moment::Moment;
 pub use name::{Group, Metadata, NameError, Node, Reason, RequestId, SessionId, SessionNo};
 pub use outcome::{Answer, Applied, Cause, Change, Effect, Event, Refusal};
+pub use participant::Participant;
 pub use policy::{NodePattern, Policy, PolicyError, Priority, Settings};
 pub use state::State;
 pub use term::{Cursor, CursorError, Incarnation, Revision, Term};

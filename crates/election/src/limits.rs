@@ -83,8 +83,9 @@ pub const DRIFT_PPM_MAX: u32 = 400_000;
 pub const RENEW_MS_MIN: u64 = 10;
 /// Longest pause before a failed heartbeat is tried again.
 pub const HEARTBEAT_RETRY_MS_MAX: u64 = 1000;
-/// Most requests about groups that one participant has under way; heartbeats are not counted.
-pub const REQUESTS_IN_FLIGHT_MAX: usize = 256;
+/// Most requests about groups that one participant has under way, heartbeats not counted: few enough
+/// that the store still remembers the id of the slowest one when the others are answered.
+pub const REQUESTS_IN_FLIGHT_MAX: usize = 32;
 /// Tries of one request whose answers are still recognised.
 pub const TRIES_REMEMBERED: usize = 4;
 /// Heartbeats whose answers are still awaited.
@@ -106,5 +107,6 @@ const _: () = {
     assert!(EVENT_RING_COUNT_MIN >= 2 * GROUPS_PER_SESSION_MAX);
     assert!(STANDBYS_MAX_DEFAULT <= STANDBYS_MAX);
     assert!(3 * RENEW_MS_MIN < TTL_MS_FLOOR / 4);
+    assert!(2 * REQUESTS_IN_FLIGHT_MAX <= REQUESTS_PER_SESSION);
     assert!(LOOP_GAP_MS_MAX <= TTL_MS_FLOOR && DRIFT_PPM_MAX < 1_000_000);
 };

@@ -1,0 +1,204 @@
+//! What a participant remembers of one group.
+
+use super::request::Verb;
+use super::words::{Attempt, Phase};
+use crate::moment::Moment;
+use crate::name::{Metadata, Node, RequestId};
+use crate::policy::Priority;
+use crate::term::{Revision, Term};
+
+/// One group's record.
+#[derive(Clone, Debug)]
+pub(super) struct Candidacy {
+    pub(super) priority: Priority,
+    pub(super) metadata: Metadata,
+    /// Whether the application wants to stand. If not, the record goes once all is settled.
+    pub(super) wants: bool,
+    pub(super) seat: Seat,
+    /// The highest term that is over here for good: nothing revives it (semantics 4).
+    pub(super) over: Term,
+    /// The revision at which the store last said that the seat is what it is. Lists that are older
+    /// prove nothing.
+    pub(super) known_at: Revision,
+    /// The application's work, from the moment it may begin until the word that it has ended.
+    pub(super) work: Option<Work>,
+    /// The one request about this group that is under way. Its outcome is always learnt before the
+    /// next one begins, so that two never race.
+    pub(super) errand: Option<Errand>,
+    /// A hand-over that was asked for and not yet offered.
+    pub(super) offer_to: Option<Node>,
+    /// Campaigns lost in a row.
+    pub(super) tries: u32,
+    /// Its place in the agenda.
+    pub(super) due_at: Option<Moment>,
+}
+
+/// The phase of a group with what belongs to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Seat {
+    Standby(Line),
+    Leading {
+        term: Term,
+    },
+    Jeopardy {
+        term: Term,
+    },
+    /// Validity ends at `by`, whatever is renewed.
+    Stopping {
+        term: Term,
+        by: Moment,
+        then: Then,
+    },
+    Stopped {
+        term: Term,
+        then: Then,
+    },
+    Lost {
+        term: Term,
+    },
+}
+
+/// What the store knows of a standby.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Line {
+    /// Nothing, as far as known. The next campaign is not before this moment.
+    Out { campaign_at: Moment },
+    /// It stands in line.
+    Standing,
+    /// It holds this term, but has no lease that is worth beginning on, or does not want it.
+    Won { term: Term },
+}
+
+/// How a stopped leader gives its term up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Then {
+    Resign,
+    Transfer(Node),
+}
+
+/// The application's work under one term.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Work {
+    pub(super) term: Term,
+    /// When it must have ended, if it has been told.
+    pub(super) stop_by: Option<Moment>,
+    /// Whether the last resort has been called.
+    pub(super) overran: bool,
+}
+
+/// One request about a group, through all its tries.
+#[derive(Clone, Debug)]
+pub(super) struct Errand {
+    pub(super) what: What,
+    /// The same for every try, so that it takes effect once.
+    pub(super) request: RequestId,
+    pub(super) tries: u32,
+    /// The last few tries that were sent, the newest last.
+    pub(super) attempts: Vec<Attempt>,
+    pub(super) status: Status,
+}
+
+/// What an errand asks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum What {
+    /// With what was claimed when it began: a repeat must be the same request.
+    Campaign {
+        priority: Priority,
+        metadata: Metadata,
+    },
+    Verb(Verb),
+}
+
+/// Where an errand is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Status {
+    /// To be sent as soon as there is room.
+    Ready,
+    /// Sent; not answered by `until` means not answered.
+    InFlight { until: Moment },
+    /// To be sent at `until`.
+    Waiting { until: Moment },
+}
+
+impl Seat {
+    pub(super) const fn phase(&self) -> Phase {
+        match self {
+            Self::Standby(_) => Phase::Standby,
+            Self::Leading { .. } => Phase::Leading,
+            Self::Jeopardy { .. } => Phase::Jeopardy,
+            Self::Stopping { .. } => Phase::Stopping,
+            Self::Stopped { .. } => Phase::Stopped,
+            Self::Lost { .. } => Phase::Lost,
+        }
+    }
+
+    /// The term under which a check may pass.
+    pub(super) const fn held(&self) -> Option<Term> {
+        match self {
+            Self::Leading { term } | Self::Jeopardy { term } | Self::Stopping { term, .. } => {
+                Some(*term)
+            }
+            Self::Standby(_) | Self::Stopped { .. } | Self::Lost { .. } => None,
+        }
+    }
+
+    /// The term it leads under, not yet told to stop.
+    pub(super) const fn led(&self) -> Option<Term> {
+        match self {
+            Self::Leading { term } | Self::Jeopardy { term } => Some(*term),
+            Self::Standby(_) | Self::Stopping { .. } | Self::Stopped { .. } | Self::Lost { .. } => {
+                None
+            }
+        }
+    }
+
+    /// The term that a list or an event may be about.
+    pub(super) const fn term(&self) -> Term {
+        match self {
+            Self::Leading { term }
+            | Self::Jeopardy { term }
+            | Self::Stopping { term, .. }
+            | Self::Stopped { term, .. }
+            | Self::Lost { term }
+            | Self::Standby(Line::Won { term }) => *term,
+            Self::Standby(Line::Out { .. } | Line::Standing) => Term::NONE,
+        }
+    }
+}
+
+impl Candidacy {
+    pub(super) fn new(priority: Priority, metadata: Metadata, now: Moment) -> Self {
+        Self {
+            priority,
+            metadata,
+            wants: true,
+            seat: Seat::Standby(Line::Out { campaign_at: now }),
+            over: Term::NONE,
+            known_at: Revision::default(),
+            work: None,
+            errand: None,
+            offer_to: None,
+            tries: 0,
+            due_at: None,
+        }
+    }
+
+    /// When it next needs attention without being asked. `may_campaign` says whether a campaign
+    /// could begin at all.
+    pub(super) fn next_at(&self, may_campaign: bool) -> Option<Moment> {
+        let stop_at = match (&self.seat, self.work) {
+            (Seat::Stopping { by, .. }, _) => Some(*by),
+            (_, Some(Work { stop_by: Some(by), overran: false, .. })) => Some(by),
+            (_, Some(_) | None) => None,
+        };
+        let errand_at = match (self.errand.as_ref().map(|errand| errand.status), &self.seat) {
+            (Some(Status::InFlight { until } | Status::Waiting { until }), _) => Some(until),
+            (Some(Status::Ready), _) => None,
+            (None, Seat::Standby(Line::Out { campaign_at })) if may_campaign && self.wants => {
+                Some(*campaign_at)
+            }
+            (None, _) => None,
+        };
+        [stop_at, errand_at].into_iter().flatten().min()
+    }
+}

@@ -1,0 +1,264 @@
+//! What a participant is told, and what it says.
+
+use std::fmt;
+use std::time::Duration;
+
+use super::request::{Reply, Request};
+use crate::limits::GROUPS_PER_SESSION_MAX;
+use crate::moment::Moment;
+use crate::name::{Group, Metadata, Node, SessionId};
+use crate::policy::Priority;
+use crate::store::{StoreError, StoreResult};
+use crate::term::Term;
+
+/// Numbers one sending of a request; its answer comes back under the same number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Attempt(pub u64);
+
+/// Where a candidate stands in one group. The header of this module draws the ways between them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Phase {
+    /// It wants to lead, or is on its way out, and no work runs.
+    Standby,
+    /// It leads; the work runs.
+    Leading,
+    /// It leads, but renewals are failing. How long the lease still runs is known.
+    Jeopardy,
+    /// It leads for the last moments: the work has been told to stop.
+    Stopping,
+    /// The work has ended and the term is given up; the store is being told.
+    Stopped,
+    /// The term is gone, whatever anybody says later.
+    Lost,
+}
+
+impl Phase {
+    /// The word for logs and people.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Standby => "standby",
+            Self::Leading => "leading",
+            Self::Jeopardy => "jeopardy",
+            Self::Stopping => "stopping",
+            Self::Stopped => "stopped",
+            Self::Lost => "lost",
+        }
+    }
+}
+
+impl fmt::Display for Phase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.word())
+    }
+}
+
+/// Why a candidate's phase changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Why {
+    /// It won the office, or its acceptance was acknowledged.
+    Elected,
+    /// A renewal that was due was not acknowledged within its time-out.
+    RenewalsFail,
+    /// A renewal was acknowledged after all.
+    Renewed,
+    /// The lease ends within the stop grace.
+    LeaseNearlyOver,
+    /// The lease is over.
+    LeaseOver,
+    /// The application asked.
+    Asked,
+    /// The application leaves the group.
+    Withdrawn,
+    /// The office is handed to a named standby.
+    HandOver,
+    /// The store says that the tenure is ending.
+    Ending,
+    /// The process cannot do its job.
+    Unhealthy,
+    /// The work has ended.
+    WorkEnded,
+    /// The work did not end in time.
+    StopOverrun,
+    /// The store does not know the session any more.
+    SessionGone,
+    /// Another process uses the same session.
+    SessionShared,
+    /// The store's list does not show the tenure any more.
+    TenureGone,
+    /// Somebody leads with a higher term.
+    Superseded,
+    /// A resource has admitted a higher term.
+    FenceRefused,
+    /// The last term is settled with the store; the next campaign may begin.
+    Settled,
+}
+
+/// One change of phase in one group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Transition {
+    /// Where.
+    pub group: Group,
+    /// The phase before.
+    pub from: Phase,
+    /// The phase after.
+    pub to: Phase,
+    /// The term it is about; zero between standby and stopped.
+    pub term: Term,
+    /// Why.
+    pub why: Why,
+    /// How long the lease still runs; zero if there is none to speak of.
+    pub remaining: Duration,
+}
+
+/// A proof of leadership at one moment, good for as long as it says and no longer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// The fencing token.
+    pub term: Term,
+    /// How long the lease still runs, if nothing is renewed.
+    pub remaining: Duration,
+}
+
+/// What a participant is told.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// The application wants to lead this group. Told again, it changes priority and metadata for
+    /// the next campaign.
+    Stand {
+        /// Where.
+        group: Group,
+        /// Its claim in the line.
+        priority: Priority,
+        /// What it tells the world as leader.
+        metadata: Metadata,
+    },
+    /// The application wants out of this group: its work stops, then the office is given up.
+    Withdraw {
+        /// Where.
+        group: Group,
+    },
+    /// The application wants out of every group, and its session closed.
+    Leave,
+    /// The application gives this term up and stays a candidate: the work stops first.
+    Resign {
+        /// Where.
+        group: Group,
+    },
+    /// The application hands the office to a named standby: offer, drain, transfer.
+    Transfer {
+        /// Where.
+        group: Group,
+        /// To whom.
+        to: Node,
+    },
+    /// The application is warm for an office that was offered to it.
+    Warm {
+        /// Where.
+        group: Group,
+        /// The term of the leader that offered.
+        term: Term,
+    },
+    /// The work of this group has ended, asked or not. Nothing of it runs any more.
+    Stopped {
+        /// Where.
+        group: Group,
+    },
+    /// A resource refused this term because it has admitted a higher one.
+    FenceRefused {
+        /// Where.
+        group: Group,
+        /// The term that was refused.
+        term: Term,
+    },
+    /// The process can do its job.
+    Healthy,
+    /// The process cannot do its job: it must not lead.
+    Unhealthy,
+    /// A watch saw this. It is a hint: it may make the participant stop or ask, never lead.
+    Watched {
+        /// Where.
+        group: Group,
+        /// The group's term.
+        term: Term,
+        /// Who leads, by name.
+        leader: Option<Node>,
+    },
+    /// A fresh secret, as asked for by [`Action::NeedSession`].
+    Session(SessionId),
+    /// The answer to an attempt. A driver that gave up waiting says [`StoreError::Uncertain`].
+    Answered {
+        /// Which.
+        attempt: Attempt,
+        /// What the store said.
+        answer: StoreResult<Reply>,
+    },
+    /// Time has passed.
+    Tick,
+}
+
+/// What must be done, in this order.
+#[derive(Clone, Debug)]
+pub enum Action {
+    /// Send this; the validity that may come of it counts from the `now` of this very call.
+    Send {
+        /// The number of its answer.
+        attempt: Attempt,
+        /// What to ask.
+        request: Request,
+    },
+    /// Tell the application. Never to be dropped or reordered.
+    Transition(Transition),
+    /// Tell the work to stop; whatever runs of it at `by` runs without a lease. Told again if the
+    /// moment has moved closer.
+    StopWork {
+        /// Where.
+        group: Group,
+        /// The term it worked under.
+        term: Term,
+        /// When it must have ended.
+        by: Moment,
+    },
+    /// The work did not stop in time: end it by force, the process with it if need be.
+    LastResort {
+        /// Where.
+        group: Group,
+        /// The term it worked under.
+        term: Term,
+    },
+    /// Draw 128 random bits and tell them as [`Event::Session`].
+    NeedSession,
+    /// Tell a person. The participant goes on by itself.
+    Trouble {
+        /// Where, if it is about one group.
+        group: Option<Group>,
+        /// What.
+        trouble: Trouble,
+    },
+    /// Call again at this moment, or earlier; always the last action.
+    WakeAt(Moment),
+}
+
+/// What a person should know although the participant goes on.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Trouble {
+    /// Asked to give up or hand over what it does not hold.
+    #[error("this process does not lead there, so there is nothing to give up")]
+    NotLeading,
+    /// One group too many.
+    #[error("one session stands in at most {GROUPS_PER_SESSION_MAX} groups; use another process")]
+    TooManyGroups,
+    /// Another process uses the same session id.
+    #[error(
+        "heartbeat {last} was seen before our {given} was sent: another process uses the same session; its image was cloned or its id copied"
+    )]
+    SessionShared {
+        /// The number we sent.
+        given: u64,
+        /// The number the store had seen.
+        last: u64,
+    },
+    /// The store said no, or something worse.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}

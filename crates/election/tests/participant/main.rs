@@ -1,0 +1,10 @@
+//! The participant's machine: its rules one by one, by hand; then all of them at once, against a
+//! reference store, with bad networks, bad clocks and pauses.
+
+mod bench;
+mod offices;
+mod rules;
+mod sessions;
+mod simulation;
+mod store;
+mod world;

@@ -1,0 +1,262 @@
+//! Leaving office: resignation, hand-over, ill health, withdrawal; and what a watch may hint at.
+
+use regent_election::participant::{Event, Phase, Reply, Request, Trouble, Verb, Why};
+use regent_election::store::OfficeState;
+use regent_election::{Metadata, Refusal};
+
+use crate::bench::{Bench, at, group, node, tenure, term, uncertain};
+
+/// Semantics 14: validity ends the moment the resignation is sent, whatever the answer.
+#[test]
+fn a_resignation_ends_validity_when_it_is_sent() {
+    let mut bench = Bench::leading(&["a"]);
+    bench.tell(Event::Resign { group: group("a") });
+    assert!(bench.check("a").is_some(), "the work is still stopping");
+    assert_eq!(bench.stops, [(group("a"), term(1), at(1000 + 9801))]);
+    assert!(bench.sent.is_empty(), "nothing is given up before the work has ended");
+    bench.tell(Event::Stopped { group: group("a") });
+    let resign = bench.take_verb(&Verb::Resign(term(1)));
+    assert_eq!(bench.check("a"), None);
+    bench.answer(resign, Err(uncertain()));
+    assert_eq!(bench.check("a"), None);
+    bench.run_to(1300);
+    let resign = bench.take_verb(&Verb::Resign(term(1)));
+    bench.answer(resign, Ok(Reply::Done));
+    assert_eq!(bench.path("a"), [Phase::Stopping, Phase::Stopped, Phase::Standby]);
+    bench.run_to(6400);
+    bench.take_campaign(&group("a"));
+}
+
+#[test]
+fn renewals_do_not_prolong_a_stop() {
+    let mut bench = Bench::leading(&["a", "b"]);
+    bench.tell(Event::Resign { group: group("a") });
+    bench.run_to(4333);
+    let (beat, _) = bench.take_beat();
+    bench.acknowledge(beat);
+    bench.run_to(10_801);
+    assert_eq!(bench.path("a"), [Phase::Stopping, Phase::Lost]);
+    assert_eq!(bench.last_resorts, [(group("a"), term(1))]);
+    assert!(bench.check("b").is_some(), "the session lives on");
+    bench.take_verb(&Verb::Resign(term(1)));
+}
+
+#[test]
+fn work_that_ends_by_itself_gives_the_office_up() {
+    let mut bench = Bench::leading(&["a"]);
+    bench.tell(Event::Stopped { group: group("a") });
+    assert_eq!(bench.transitions[0].why, Why::WorkEnded);
+    bench.take_verb(&Verb::Resign(term(1)));
+    assert_eq!(bench.stops, []);
+}
+
+#[test]
+fn giving_up_what_one_does_not_hold_is_said_so() {
+    let mut bench = Bench::standing(&["a"]);
+    bench.tell(Event::Resign { group: group("a") });
+    bench.tell(Event::Transfer { group: group("a"), to: node("you") });
+    bench.tell(Event::Resign { group: group("nowhere") });
+    assert_eq!(bench.troubles, vec![Trouble::NotLeading; 3]);
+}
+
+/// Semantics 15: offer while leading, then drain, then transfer.
+#[test]
+fn a_hand_over_is_offered_then_drained_then_transferred() {
+    let mut bench = Bench::leading(&["a"]);
+    bench.tell(Event::Transfer { group: group("a"), to: node("you") });
+    let offer = bench.take_verb(&Verb::Offer(term(1), node("you")));
+    assert_eq!(bench.phase("a"), Some(Phase::Leading));
+    bench.answer(offer, Ok(Reply::Done));
+    assert_eq!(bench.phase("a"), Some(Phase::Stopping));
+    bench.tell(Event::Stopped { group: group("a") });
+    assert_eq!(bench.check("a"), None);
+    let transfer = bench.take_verb(&Verb::Transfer(term(1), node("you")));
+    bench.run_to(4333);
+    let (_, heartbeat) = bench.take_beat();
+    assert_eq!(heartbeat.disowned, [], "disowning would let the line choose another");
+    bench.answer(transfer, Ok(Reply::Done));
+    assert_eq!(bench.phase("a"), Some(Phase::Standby));
+}
+
+#[test]
+fn a_refused_offer_changes_nothing_and_a_refused_transfer_becomes_a_resignation() {
+    let mut bench = Bench::leading(&["a"]);
+    let (to, silent) =
+        (node("you"), Refusal::SuccessorSilent { group: group("a"), to: node("you") });
+    bench.tell(Event::Transfer { group: group("a"), to: to.clone() });
+    let offer = bench.take_verb(&Verb::Offer(term(1), to.clone()));
+    bench.refuse(offer, silent.clone());
+    assert_eq!((bench.phase("a"), bench.troubles.len()), (Some(Phase::Leading), 1));
+    assert!(bench.sent.is_empty(), "nor is it offered again by itself");
+    bench.tell(Event::Transfer { group: group("a"), to: to.clone() });
+    let offer = bench.take_verb(&Verb::Offer(term(1), to.clone()));
+    bench.answer(offer, Ok(Reply::Done));
+    bench.tell(Event::Stopped { group: group("a") });
+    let transfer = bench.take_verb(&Verb::Transfer(term(1), to));
+    bench.refuse(transfer, silent);
+    bench.take_verb(&Verb::Resign(term(1)));
+}
+
+/// Semantics 16: a better candidate is offered the office by the store; nobody is deposed.
+#[test]
+fn an_offer_made_by_the_store_is_carried_out() {
+    let mut bench = Bench::leading(&["a"]);
+    bench.run_to(4333);
+    let (beat, _) = bench.take_beat();
+    bench.epoch = 1;
+    bench.acknowledge(beat);
+    let list = bench.take_list();
+    let mut offered = tenure("a", 1, OfficeState::Leading);
+    offered.offered_to = Some(node("better"));
+    let view = bench.view(vec![offered], &[]);
+    bench.answer(list, Ok(Reply::Session(view)));
+    assert_eq!(bench.transitions[0].why, Why::HandOver);
+    bench.tell(Event::Stopped { group: group("a") });
+    bench.take_verb(&Verb::Transfer(term(1), node("better")));
+}
+
+#[test]
+fn a_standby_that_is_warm_says_so() {
+    let mut bench = Bench::standing(&["a"]);
+    let campaign = bench.take_campaign(&group("a"));
+    bench.stand_in_line(campaign, &group("a"));
+    bench.tell(Event::Warm { group: group("a"), term: term(9) });
+    let warm = bench.take_verb(&Verb::Warm(term(9)));
+    bench.answer(warm, Ok(Reply::Done));
+    assert_eq!(bench.phase("a"), Some(Phase::Standby));
+}
+
+#[test]
+fn an_unhealthy_leader_stops_then_resigns_and_stands_again_when_well() {
+    let mut bench = Bench::leading(&["a"]);
+    bench.stand("b");
+    let campaign = bench.take_campaign(&group("b"));
+    bench.stand_in_line(campaign, &group("b"));
+    bench.tell(Event::Unhealthy);
+    assert_eq!(bench.transitions[0].why, Why::Unhealthy);
+    let withdraw = bench.take_verb(&Verb::Withdraw);
+    bench.answer(withdraw, Ok(Reply::Done));
+    bench.tell(Event::Stopped { group: group("a") });
+    let resign = bench.take_verb(&Verb::Resign(term(1)));
+    bench.answer(resign, Ok(Reply::Done));
+    bench.run_to(60_000);
+    assert!(!bench.has_sent(|request| matches!(request, Request::Campaign(_))));
+    bench.tell(Event::Healthy);
+    bench.take_campaign(&group("a"));
+    bench.take_campaign(&group("b"));
+}
+
+#[test]
+fn an_unhealthy_process_declines_what_it_wins() {
+    let mut bench = Bench::standing(&["a"]);
+    let campaign = bench.take_campaign(&group("a"));
+    bench.tell(Event::Unhealthy);
+    bench.elect(campaign, &group("a"), term(4));
+    assert_eq!(bench.check("a"), None);
+    bench.take_verb(&Verb::Resign(term(4)));
+}
+
+/// A campaign and a withdrawal that overtake each other would leave an office held by nobody: the
+/// campaign's outcome is learnt first.
+#[test]
+fn a_withdrawal_waits_for_the_outcome_of_the_campaign_before_it() {
+    let mut bench = Bench::standing(&["a"]);
+    let campaign = bench.take_campaign(&group("a"));
+    bench.tell(Event::Withdraw { group: group("a") });
+    bench.answer(campaign, Err(uncertain()));
+    assert!(bench.sent.is_empty());
+    bench.run_to(1300);
+    let campaign = bench.take_campaign(&group("a"));
+    bench.stand_in_line(campaign, &group("a"));
+    let withdraw = bench.take_verb(&Verb::Withdraw);
+    bench.answer(withdraw, Ok(Reply::Done));
+    assert_eq!(bench.phase("a"), None);
+}
+
+#[test]
+fn a_withdrawal_before_anything_was_sent_sends_nothing() {
+    let mut bench = Bench::new();
+    bench.stand("a");
+    bench.tell(Event::Withdraw { group: group("a") });
+    assert_eq!(bench.path("a"), [Phase::Stopped]);
+    bench.needs_session = false;
+    bench.run_to(60_000);
+    assert!(bench.sent.is_empty() && bench.machine.is_done());
+}
+
+#[test]
+fn standing_again_with_another_priority_campaigns_again() {
+    let mut bench = Bench::standing(&["a"]);
+    let campaign = bench.take_campaign(&group("a"));
+    bench.stand_in_line(campaign, &group("a"));
+    bench.tell(Event::Stand { group: group("a"), priority: 5, metadata: Metadata::NONE });
+    let (_, request) = bench.take_campaign_request(&group("a"));
+    assert_eq!(request.priority, 5);
+}
+
+#[test]
+fn a_higher_term_seen_by_a_watch_is_believed() {
+    let mut bench = Bench::leading(&["a"]);
+    let seen = |number, leader| Event::Watched { group: group("a"), term: term(number), leader };
+    bench.tell(seen(1, Some(node("me"))));
+    assert!(bench.check("a").is_some());
+    bench.tell(seen(2, Some(node("you"))));
+    assert_eq!(bench.check("a"), None);
+    assert_eq!(bench.transitions[0].why, Why::Superseded);
+}
+
+#[test]
+fn a_vacancy_of_its_own_term_seen_by_a_watch_is_believed() {
+    let mut bench = Bench::leading(&["a", "b"]);
+    bench.tell(Event::Watched { group: group("b"), term: term(1), leader: None });
+    assert!(bench.check("b").is_some(), "an older vacancy is history");
+    bench.tell(Event::Watched { group: group("b"), term: term(2), leader: None });
+    assert_eq!(bench.check("b"), None);
+}
+
+/// A node name is a label: the acceptance proves whose promotion it was.
+#[test]
+fn a_promotion_seen_by_a_watch_is_asked_for_and_not_acted_on() {
+    let mut bench = Bench::standing(&["a"]);
+    let campaign = bench.take_campaign(&group("a"));
+    bench.stand_in_line(campaign, &group("a"));
+    let promoted = Event::Watched { group: group("a"), term: term(3), leader: Some(node("me")) };
+    bench.tell(promoted);
+    assert_eq!(bench.check("a"), None);
+    let accept = bench.take_verb(&Verb::Accept(term(3)));
+    let (group_a, leader) = (group("a"), Some(node("me")));
+    bench.refuse(
+        accept,
+        Refusal::NotLeader { group: group_a, given: term(3), term: term(3), leader },
+    );
+    assert_eq!(bench.check("a"), None);
+    bench.run_to(1300);
+    bench.take_campaign(&group("a"));
+}
+
+#[test]
+fn a_vacancy_seen_by_a_watch_brings_the_next_campaign_forward() {
+    let mut bench = Bench::standing(&["a"]);
+    let lost = bench.take_campaign(&group("a"));
+    let seat = crate::bench::office(&group("a"), OfficeState::Leading, term(3), 20);
+    bench.campaigned(lost, seat, None, false, Some(60_000));
+    bench.tell(Event::Watched { group: group("a"), term: term(3), leader: None });
+    bench.run_to(1101);
+    bench.take_campaign(&group("a"));
+}
+
+/// An office under our session in a group we know nothing of: nobody would fill it.
+#[test]
+fn an_office_nobody_here_asked_for_is_disowned() {
+    let mut bench = Bench::leading(&["a"]);
+    bench.run_to(4333);
+    let (beat, _) = bench.take_beat();
+    bench.epoch = 1;
+    bench.acknowledge(beat);
+    let list = bench.take_list();
+    let ghost = tenure("ghost", 6, OfficeState::Leading);
+    let view = bench.view(vec![tenure("a", 1, OfficeState::Leading), ghost], &[]);
+    bench.answer(list, Ok(Reply::Session(view)));
+    bench.run_to(8000);
+    assert_eq!(bench.take_beat().1.disowned, [(group("ghost"), term(6))]);
+}
