@@ -7,10 +7,11 @@ use std::fmt;
 use std::time::Duration;
 
 use super::State;
-use crate::name::{Group, SessionId, SessionNo};
-use crate::outcome::{Change, Refusal};
+use crate::name::{Group, Metadata, SessionId, SessionNo};
+use crate::outcome::{Change, Event, Refusal};
 use crate::store::{Census, GroupView, GroupsPage, LeaderView, SessionView};
-use crate::term::Incarnation;
+use crate::term::{Cursor, Incarnation};
+use crate::watch::Replay;
 
 /// A question.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,6 +33,8 @@ pub enum Query {
     },
     /// What happened to a group lately?
     History(Group),
+    /// What does a group itself remember after a place, for a watch from there?
+    Replay(Group, Cursor),
     /// How many of everything?
     Census,
 }
@@ -49,6 +52,8 @@ pub enum View {
     Groups(GroupsPage),
     /// To [`Query::History`].
     History(Vec<Change>),
+    /// To [`Query::Replay`]; none if the group does not remember enough.
+    Replay(Option<Replay>),
     /// To [`Query::Census`].
     Census(Census),
 }
@@ -92,7 +97,51 @@ impl State {
                 View::Groups(page)
             }
             Query::History(group) => View::History(self.history(group).to_vec()),
+            Query::Replay(group, cursor) => {
+                View::Replay(self.replay(group, *cursor, lens.incarnation))
+            }
             Query::Census => View::Census(self.census()),
         })
     }
+
+    /// What a group itself remembers, for a watch from `cursor`.
+    ///
+    /// A group's history names revisions but not ordinals, so it serves a cursor only if none of its
+    /// changes shares the cursor's revision, or the cursor stands after all of that revision. A group
+    /// changes at most once in an entry, so what is replayed may call itself the last of its
+    /// revision. Of leaders that have gone, the metadata is not remembered.
+    #[must_use]
+    pub fn replay(
+        &self,
+        group: &Group,
+        cursor: Cursor,
+        incarnation: Incarnation,
+    ) -> Option<Replay> {
+        let history = self.history(group);
+        let oldest = history.first()?;
+        let is_exact = cursor.ordinal >= REPLAYED
+            || history.iter().all(|change| change.revision != cursor.revision);
+        if !is_exact || cursor.revision < oldest.revision {
+            return None;
+        }
+        let office = self.leader_view(group, incarnation);
+        let later = history.iter().filter(|change| change.revision > cursor.revision);
+        let events = later.map(|change| {
+            let is_in_office = change.term == office.term && change.leader.is_some();
+            Event {
+                group: group.clone(),
+                revision: change.revision,
+                ordinal: REPLAYED,
+                term: change.term,
+                leader: change.leader.clone(),
+                metadata: if is_in_office { office.metadata.clone() } else { Metadata::NONE },
+                cause: change.cause,
+            }
+        });
+        let after = Cursor { incarnation, revision: oldest.revision, ordinal: REPLAYED };
+        Some(Replay { after, up_to: self.revision(), events: events.collect() })
+    }
 }
+
+/// The ordinal of events that come from a group's own history.
+const REPLAYED: u32 = Cursor::WHOLE - 1;

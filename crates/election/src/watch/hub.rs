@@ -78,6 +78,26 @@ impl Hub {
         }
     }
 
+    /// The store stands at `revision` without having applied everything before it, as after it was
+    /// given a snapshot: what happened in between is not known here, and watchers are told so.
+    pub fn leap(&self, revision: Revision) {
+        let mut inner = lock(&self.0);
+        let newest = inner.ring.newest();
+        if newest.revision >= revision {
+            return;
+        }
+        inner.ring = EventRing::new(newest.incarnation, revision, inner.ring.bounds());
+        let mut wakers = Vec::new();
+        for watcher in inner.watchers.values_mut() {
+            watcher.fall_behind(newest);
+            wakers.extend(watcher.waker.take());
+        }
+        drop(inner);
+        for waker in wakers {
+            waker.wake();
+        }
+    }
+
     /// Watches from just after `cursor`, or from what is published next.
     ///
     /// `replay` is used if the ring has left `cursor` behind, and only for a scope of one group.
@@ -246,4 +266,58 @@ fn forget<K: Ord>(index: &mut BTreeMap<K, BTreeSet<u64>>, key: &K, id: u64) {
 
 fn lock(inner: &Mutex<Inner>) -> MutexGuard<'_, Inner> {
     inner.lock().expect("the hub never panics while it is locked, unless its store broke its order")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::name::{Metadata, Node};
+    use crate::outcome::Cause;
+    use crate::term::Term;
+
+    fn event(revision: u64) -> Event {
+        Event {
+            group: Group::new("billing").unwrap(),
+            revision: Revision(revision),
+            ordinal: 0,
+            term: Term::new(revision).unwrap(),
+            leader: Some(Node::new("a").unwrap()),
+            metadata: Metadata::NONE,
+            cause: Cause::Elected,
+        }
+    }
+
+    fn poll(watch: &mut HubWatch) -> Option<WatchItem> {
+        match watch.poll_next(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(item) => item,
+            Poll::Pending => None,
+        }
+    }
+
+    #[test]
+    fn a_leap_is_told_as_a_gap_after_what_was_known_before_it() {
+        let hub = Hub::new(Incarnation(1), Revision(0), Bounds::default());
+        let mut watch = hub.subscribe(Scope::Prefix(String::new()), None, None);
+        assert_eq!(poll(&mut watch), None);
+        hub.publish(Revision(1), &[event(1)]);
+        hub.leap(Revision(9));
+        hub.publish(Revision(10), &[event(10)]);
+        assert_eq!(poll(&mut watch), Some(WatchItem::Changed(event(1))));
+        assert!(matches!(poll(&mut watch), Some(WatchItem::Gap { at, .. }) if at.revision.0 == 10));
+        hub.publish(Revision(11), &[event(11)]);
+        assert_eq!(poll(&mut watch), Some(WatchItem::Changed(event(11))));
+        assert_eq!(poll(&mut watch), None);
+    }
+
+    #[test]
+    fn a_cursor_from_before_a_leap_finds_a_gap_and_one_from_after_it_does_not() {
+        let hub = Hub::new(Incarnation(1), Revision(0), Bounds::default());
+        hub.leap(Revision(9));
+        hub.publish(Revision(10), &[event(10)]);
+        let after = |revision| Some(Cursor::after(Incarnation(1), Revision(revision)));
+        let mut old = hub.subscribe(Scope::Prefix(String::new()), after(5), None);
+        assert!(matches!(poll(&mut old), Some(WatchItem::Gap { .. })));
+        let mut fresh = hub.subscribe(Scope::Prefix(String::new()), after(9), None);
+        assert_eq!(poll(&mut fresh), Some(WatchItem::Changed(event(10))));
+    }
 }

@@ -79,6 +79,15 @@ impl Watcher {
         self.is_live
     }
 
+    /// What is published next does not follow what was published last, at `newest`: the ring decides
+    /// how to go on.
+    pub(super) fn fall_behind(&mut self, newest: Cursor) {
+        if self.is_live {
+            self.reached = self.reached.max(newest);
+            self.is_live = false;
+        }
+    }
+
     /// Takes one published event, or leaves it to the ring.
     pub(super) fn offer(&mut self, event: &Event, place: Cursor, queue_max: usize) {
         if !self.is_live || place <= self.reached {
