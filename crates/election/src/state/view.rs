@@ -134,6 +134,11 @@ impl State {
         !self.index.stranded.is_empty()
     }
 
+    /// The offices that are vacant although somebody stands for them.
+    pub fn stranded(&self) -> impl Iterator<Item = &Group> {
+        self.index.stranded.iter()
+    }
+
     /// Everything that is being waited for, in full: for a driver that starts to count.
     pub fn waits(&self) -> impl Iterator<Item = Wait> {
         self.index.waiting.iter().filter_map(|group| self.wait_of(group))

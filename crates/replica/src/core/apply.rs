@@ -1,7 +1,7 @@
 //! Committed entries become state, in slices that leave room for messages and heartbeats.
 
 use raft::eraftpb::{Entry as LogEntry, SnapshotMetadata};
-use regent_election::{Applied, SessionNo};
+use regent_election::Applied;
 
 use super::{Core, Role, unavailable};
 use crate::io::{Response, SnapshotTask, Token};
@@ -67,10 +67,7 @@ impl Core {
         self.applied_to(index);
         let Applied { revision, answer, events, effects } = applied;
         self.time(effects);
-        self.expiring.retain(|session: &SessionNo| self.whole.state.ttl_ms(*session).is_some());
-        if !events.is_empty() {
-            self.out.events.push((revision, events));
-        }
+        self.out.events.push((revision, events));
         let is_ours = origin.replica == self.config.id && origin.boot == self.config.boot;
         if is_ours && let Some(pending) = self.pending.remove(&origin.number) {
             let view = pending.query.as_ref().map(|query| self.read(query));

@@ -4,12 +4,20 @@
 //! a walk over a million of them. Only the leader judges, and only after it has applied its first
 //! own entry: from that moment everybody has a full ttl.
 
+use std::collections::BTreeSet;
+use std::time::Duration;
+
 use regent_election::deadlines::Turn;
-use regent_election::{Command, Effect};
+use regent_election::{Command, Effect, SessionNo};
 
 use super::requests::Waiter;
 use super::{Core, Role};
 use crate::limits::CHECKS_PER_TURN;
+
+/// How often stranded offices are looked at.
+const REFILL_EVERY: Duration = Duration::from_millis(50);
+/// How many of them are looked at.
+const STRANDED_PER_LOOK: usize = 256;
 
 impl Core {
     /// Counts every open session, as after a start or an installed snapshot.
@@ -33,9 +41,10 @@ impl Core {
                 }
                 Effect::SessionEnded { session } => {
                     self.deadlines.close(session);
+                    self.expiring.remove(&session);
                     // Whoever waited for the outcome of this expiry is answered from applied state.
                     for waiter in self.held.remove(&session).unwrap_or_default() {
-                        self.rounds.confirm_one(self.applied, waiter);
+                        self.confirm_one(self.applied, waiter);
                     }
                 }
                 Effect::Wait { group, kind, since, for_ms } => {
@@ -132,11 +141,24 @@ impl Core {
         }
     }
 
+    /// Fills offices that stayed vacant because all who stand were silent, once one of them is heard.
+    ///
+    /// Who became audible is looked up from the state rather than remembered: a session may be heard
+    /// between the proposal that passed it over and its apply.
     fn fill_for_audible(&mut self) {
-        let audible = self.deadlines.audible();
-        if !self.whole.state.has_stranded() {
+        let _ = self.deadlines.audible();
+        let is_early = self.refilled_at.is_some_and(|at| self.now.since(at) < REFILL_EVERY);
+        if !self.whole.state.has_stranded() || is_early {
             return;
         }
+        self.refilled_at = Some(self.now);
+        let silent = self.deadlines.silent();
+        let state = &self.whole.state;
+        let audible: BTreeSet<SessionNo> = state
+            .stranded()
+            .take(STRANDED_PER_LOOK)
+            .filter_map(|group| state.standbys(group).find(|session| !silent.contains(session)))
+            .collect();
         for session in audible {
             self.propose_own(Command::Refill { session });
         }

@@ -27,7 +27,7 @@ mod rounds;
 mod status;
 mod timer;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -121,7 +121,9 @@ pub struct Core {
     is_serving: bool,
     /// No expiry before a round above this number is confirmed (semantics 8).
     expiry_gate: Option<u64>,
-    expiring: Vec<SessionNo>,
+    expiring: BTreeSet<SessionNo>,
+    /// When offices that nobody audible stood for were last looked at.
+    refilled_at: Option<Moment>,
     /// Heartbeats that met a proposed expiry and wait for its outcome.
     held: BTreeMap<SessionNo, Vec<Waiter>>,
     wants_waits: bool,
@@ -201,7 +203,8 @@ impl Core {
             applying: None,
             is_serving: false,
             expiry_gate: None,
-            expiring: Vec::new(),
+            expiring: BTreeSet::new(),
+            refilled_at: None,
             held: BTreeMap::new(),
             wants_waits: false,
             numbers: 0,

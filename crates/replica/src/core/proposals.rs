@@ -70,6 +70,7 @@ impl Core {
                         self.refuse(token, self.why_not(&command));
                         continue;
                     }
+                    self.hear_of(&command);
                     self.numbers += 1;
                     let number = self.numbers;
                     self.pending.insert(number, Pending { token, query, since });
@@ -86,6 +87,7 @@ impl Core {
                         self.decline(replica, boot, number);
                         continue;
                     }
+                    self.hear_of(&command);
                     remotes.push((replica, boot, number));
                     let origin = Origin { replica, boot, number };
                     entries.push(self.log_entry(origin, command, request));
@@ -102,6 +104,15 @@ impl Core {
         }
         for (replica, boot, number) in remotes {
             self.decline(replica, boot, number);
+        }
+    }
+
+    /// Whatever a session asks for is a sign of life: it must not be passed over as silent by its
+    /// own campaign.
+    fn hear_of(&mut self, command: &Command) {
+        let session = command.session().and_then(|id| self.whole.state.find_session(id));
+        if let Some(session) = session {
+            let _ = self.deadlines.heard(session, None, self.now);
         }
     }
 

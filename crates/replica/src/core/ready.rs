@@ -72,6 +72,17 @@ impl Core {
         }
     }
 
+    /// Somebody's outcome is known as of `index`, without a round of its own.
+    pub(super) fn confirm_one(&mut self, index: u64, waiter: Waiter) {
+        match remote_of(&waiter) {
+            Some((replica, boot, number)) => {
+                let hearing = Hearing::Confirmed { index };
+                self.out.sends.push((replica, PeerMessage::Heard { boot, number, hearing }));
+            }
+            None => self.rounds.confirm_one(index, waiter),
+        }
+    }
+
     /// Takes the state of a snapshot that Raft has accepted.
     fn install(
         &mut self,

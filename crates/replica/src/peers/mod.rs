@@ -120,6 +120,11 @@ impl Peers {
         tasks.push(task);
     }
 
+    /// Tells the core that a snapshot could not even be begun.
+    pub fn failed_snapshot(&self, to: ReplicaId) {
+        (self.shared.deliver)(Input::SnapshotSent { to, arrived: false });
+    }
+
     /// The last measured round trip to each peer that answers.
     #[must_use]
     pub fn round_trips(&self) -> BTreeMap<ReplicaId, Duration> {
