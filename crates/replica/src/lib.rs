@@ -1,6 +1,7 @@
 //! Our own replicated store: Raft driven without I/O, and the thin drivers beside it.
 
 pub mod core;
+pub mod disk;
 pub mod io;
 pub mod limits;
 pub mod log;

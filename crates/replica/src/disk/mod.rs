@@ -1,0 +1,3 @@
+//! The replica's disk: what the core says to keep, kept.
+
+pub mod files;
