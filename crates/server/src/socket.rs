@@ -245,3 +245,25 @@ impl AsyncWrite for Socket {
         Poll::Ready(Ok(()))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncWriteExt;
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_closing_socket_swallows_what_its_peer_still_sent() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut peer = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (stream, _) = listener.accept().await.unwrap();
+        let sent = 32 << 10;
+        peer.write_all(&vec![0; sent]).await.unwrap();
+        peer.shutdown().await.unwrap();
+        let patience = Duration::from_secs(60);
+        let mut socket = Socket::new(stream, Arc::new(Talk::begin()), patience, patience);
+        socket.shutdown().await.unwrap();
+        assert_eq!(socket.linger.unwrap().bytes_left, LINGER_BYTES_MAX - sent);
+    }
+}

@@ -123,6 +123,32 @@ async fn a_stream_resumes_after_the_last_event_it_told() {
     assert_eq!(third.changed().await.cause.word(), "resigned");
 }
 
+/// S5: what the state holds already is not told again, and what it does not hold is not left out.
+#[tokio::test]
+async fn the_first_change_told_is_the_one_after_the_state() {
+    let server = Server::start().await;
+    let churn = async {
+        loop {
+            server.lead("billing", "a").await.resign(&server).await;
+        }
+    };
+    let watch = async {
+        for _ in 0..40 {
+            let mut events = Events::open(&server, "/v1/groups/billing/watch", None).await;
+            let state = events.state().await.offices.remove(0);
+            let next = events.changed().await;
+            assert!(next.cursor > state.cursor, "{state:?} then {next:?}");
+            // Elections and resignations alternate, and each is one revision of this store.
+            assert_eq!(next.revision.0, state.revision.0 + 1, "{state:?} then {next:?}");
+            assert_ne!(next.leader, state.leader);
+        }
+    };
+    tokio::select! {
+        () = churn => {}
+        () = watch => {}
+    }
+}
+
 #[tokio::test]
 async fn a_silent_stream_shows_that_it_lives() {
     let config =
