@@ -51,7 +51,9 @@ impl Core {
             Input::Persisted { batch } => self.on_persisted(batch),
             Input::SnapshotKept { place } => {
                 self.snapshot_task = None;
-                let keep_after = place.index.saturating_sub(LOG_ENTRIES_KEPT);
+                // Where snapshots are frequent, so little is kept that they are also used.
+                let kept = LOG_ENTRIES_KEPT.min(self.config.snapshot_every / 10);
+                let keep_after = place.index.saturating_sub(kept);
                 self.node.mut_store().compact(place, keep_after);
             }
             Input::Room { is_there } => self.has_room = is_there,

@@ -88,6 +88,36 @@ impl Core {
         }
     }
 
+    /// What it is at the moment.
+    #[must_use]
+    pub const fn role(&self) -> Role {
+        self.role
+    }
+
+    /// Whether it leads and may judge sessions.
+    #[must_use]
+    pub const fn is_serving(&self) -> bool {
+        self.is_serving
+    }
+
+    /// Raft's own term.
+    #[must_use]
+    pub fn raft_term(&self) -> u64 {
+        self.node.raft.term
+    }
+
+    /// The last entry applied.
+    #[must_use]
+    pub const fn applied(&self) -> u64 {
+        self.applied
+    }
+
+    /// Whether an entry is half applied: [`Core::whole`] is then between two revisions.
+    #[must_use]
+    pub const fn is_between(&self) -> bool {
+        self.applying.is_some()
+    }
+
     /// What the replica has applied, for checks and stale reads.
     #[must_use]
     pub const fn whole(&self) -> &crate::Replicated {
