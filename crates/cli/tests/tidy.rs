@@ -1,5 +1,7 @@
 //! Holds what the compiler cannot: who may import whom, and how files are kept.
 
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,9 +24,11 @@ const BANNED: &[&str] = &["ring", "openssl-sys", "native-tls", "bincode", "chron
 
 /// The only places that may read a clock other than `regent_clock`, each for its reason.
 const CLOCK_READERS: &[(&str, &str)] = &[
-    ("crates/clock/src/lib.rs", "it is the clock"),
+    ("crates/clock/src/", "it is the clock"),
     ("crates/stores/src/local/", "the wall clock note of an entry, for people"),
     ("crates/server/src/", "request latencies, which no rule reads"),
+    ("crates/replica/src/node.rs", "the wall clock note, and waiting for a successor"),
+    ("crates/replica/src/store.rs", "how long a request waits, which no rule reads"),
 ];
 
 /// Files of more lines than this are hard to hold in the head.
@@ -206,7 +210,7 @@ fn promises_name_tests_that_exist() {
         named += 1;
         let exists = all.contains(&format!("fn {word}("))
             || all.contains(&format!("\"{word}\""))
-            || scripts.iter().any(|script| script.file_stem().is_some_and(|stem| *stem == **word));
+            || scripts.iter().any(|script| script.file_stem().is_some_and(|stem| *stem == *word));
         if !exists {
             wrong.push(word.to_owned());
         }
