@@ -9,7 +9,7 @@ use raft::eraftpb::{ConfState, Entry, HardState, Snapshot, SnapshotMetadata};
 use raft::{GetEntriesContext, RaftState, Storage, StorageError};
 
 /// Entries after the last snapshot's place, the hard state, and that place.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Log {
     hard_state: HardState,
     /// Index and Raft term of the entry just before the first one kept.
@@ -22,6 +22,14 @@ pub struct Log {
     members: ConfState,
     /// Somebody needs a snapshot later than the newest one.
     is_wanted: Cell<bool>,
+    /// A witness has no state to send.
+    has_state: bool,
+}
+
+impl Default for Log {
+    fn default() -> Self {
+        Self::new(HardState::default(), SnapshotMetadata::default(), Vec::new())
+    }
 }
 
 impl Log {
@@ -31,7 +39,7 @@ impl Log {
         let bytes = entries.iter().map(weight).sum();
         let before = (snapshot.index, snapshot.term);
         let members = snapshot.get_conf_state().clone();
-        Self { hard_state, before, entries, bytes, snapshot, members, is_wanted: Cell::new(false) }
+        Self { hard_state, before, entries, bytes, snapshot, members, is_wanted: Cell::new(false), has_state: true }
     }
 
     /// The first entry kept.
@@ -123,6 +131,11 @@ impl Log {
         self.before = (keep_after, term);
     }
 
+    /// What this log's snapshots hold is no state: nobody may be sent one.
+    pub const fn never_send_snapshots(&mut self) {
+        self.has_state = false;
+    }
+
     /// Whether somebody has asked for a later snapshot than the newest one; asked once.
     pub fn take_wanted(&self) -> bool {
         self.is_wanted.take()
@@ -202,6 +215,9 @@ impl Storage for Log {
 
     /// A replica refuses a snapshot taken before it was a member, so such a one is as good as none.
     fn snapshot(&self, request_index: u64, to: u64) -> raft::Result<Snapshot> {
+        if !self.has_state {
+            return Err(StorageError::SnapshotTemporarilyUnavailable.into());
+        }
         let members = self.snapshot.get_conf_state();
         let knows = members.voters.contains(&to)
             || members.learners.contains(&to)

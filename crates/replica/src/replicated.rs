@@ -89,6 +89,13 @@ impl Replicated {
         Self { state: State::new(settings), members, applied: BTreeMap::new() }
     }
 
+    /// What a witness keeps of it: the members, and no state.
+    #[must_use]
+    pub fn without_state(self) -> Self {
+        let settings = self.state.settings().clone();
+        Self { state: State::new(settings), ..self }
+    }
+
     /// Whether this proposal is to be applied, and notes that it is. False for a duplicate.
     pub fn admit(&mut self, origin: Origin) -> bool {
         let last = self.applied.entry(origin.replica).or_insert((0, 0));

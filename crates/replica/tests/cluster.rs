@@ -55,9 +55,17 @@ fn member(number: u64) -> Member {
     }
 }
 
+fn witness(number: u64) -> Member {
+    Member { is_witness: true, ..member(number) }
+}
+
 impl Cluster {
     fn new(voters: u64) -> Self {
-        let members: Members = (1..=voters).map(|n| (id(n), member(n))).collect();
+        Self::of((1..=voters).map(|n| (id(n), member(n))).collect())
+    }
+
+    fn of(members: Members) -> Self {
+        let voters = members.len() as u64;
         let mut cluster = Self {
             now: Moment::from_millis(1000),
             cores: BTreeMap::new(),
@@ -86,6 +94,8 @@ impl Cluster {
         };
         let mut config = CoreConfig::new(replica, disk.boot, replica.get() * 7919 + disk.boot);
         config.snapshot_every = self.snapshot_every;
+        config.is_witness =
+            recovered.whole.members.get(&replica).is_some_and(|member| member.is_witness);
         self.cores.insert(replica, Core::new(config, recovered, self.now).unwrap());
     }
 
@@ -440,4 +450,41 @@ fn members_come_and_go() {
     assert_eq!(cluster.cores[&id(4)].status().voters.len(), 3);
     cluster.stop(leader);
     assert!(cluster.submit(id(4), campaign(1, "after")).is_ok());
+}
+
+fn two_and_a_witness() -> Cluster {
+    Cluster::of(Members::from([(id(1), member(1)), (id(2), member(2)), (id(3), witness(3))]))
+}
+
+#[test]
+fn two_replicas_and_a_witness_survive_the_loss_of_one() {
+    let mut cluster = two_and_a_witness();
+    let leader = cluster.await_leader();
+    cluster.submit(leader, open(1, 10_000)).unwrap();
+    cluster.submit(leader, campaign(1, "billing")).unwrap();
+    cluster.stop(leader);
+    let next = cluster.await_leader();
+    assert!(next != leader && next != id(3), "the other full replica leads");
+    assert_eq!(cluster.leader_of(next, "billing").1, 1);
+    cluster.submit(next, campaign(1, "ledger")).unwrap();
+    assert_eq!(cluster.cores[&id(3)].whole().state.census().groups, 0, "a witness keeps no state");
+}
+
+#[test]
+fn a_witness_leads_only_to_bring_a_replica_up_to_date_and_hand_over() {
+    let mut cluster = two_and_a_witness();
+    let leader = cluster.await_leader();
+    let behind = if leader == id(1) { id(2) } else { id(1) };
+    // One full replica is away while the other and the witness commit; then that other one dies.
+    cluster.stop(behind);
+    cluster.submit(leader, open(1, 10_000)).unwrap();
+    for round in 0..20 {
+        cluster.submit(leader, campaign(1, &format!("group-{round}"))).unwrap();
+    }
+    cluster.stop(leader);
+    cluster.start(behind);
+    let next = cluster.await_leader();
+    assert_eq!(next, behind, "the witness knew what was committed and handed it over");
+    assert_eq!(cluster.leader_of(behind, "group-19").1, 1, "nothing committed is lost");
+    assert!(cluster.submit(behind, campaign(1, "after")).is_ok());
 }

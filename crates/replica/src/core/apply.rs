@@ -1,6 +1,6 @@
 //! Committed entries become state, in slices that leave room for messages and heartbeats.
 
-use raft::eraftpb::{Entry as LogEntry, SnapshotMetadata};
+use raft::eraftpb::{Entry as LogEntry, EntryType, SnapshotMetadata};
 use regent_election::Applied;
 
 use super::{Core, Role, unavailable};
@@ -36,7 +36,7 @@ impl Core {
         match payload {
             Payload::Empty => self.applied_to(index),
             Payload::Proposal(origin, proposal) => {
-                if self.whole.admit(origin) {
+                if self.whole.admit(origin) && !self.config.is_witness {
                     self.whole.state.begin(proposal);
                     self.applying = Some((index, origin));
                 } else {
@@ -173,17 +173,11 @@ impl Core {
             return;
         }
         let own = self.config.id.get();
-        let voters = &self.node.store().members().voters;
-        let progress = self.node.raft.prs();
         let target = match to {
-            Some(to) => voters.contains(&to.get()).then_some(to.get()),
-            None => voters
-                .iter()
-                .filter(|id| **id != own)
-                .filter_map(|id| Some((progress.get(*id)?, *id)))
-                .filter(|(progress, _)| progress.recent_active)
-                .max_by_key(|(progress, id)| (progress.matched, *id))
-                .map(|(_, id)| id),
+            Some(to) => {
+                self.node.store().members().voters.contains(&to.get()).then_some(to.get())
+            }
+            None => self.best_successor(),
         };
         match target {
             Some(target) if target != own => {
@@ -192,6 +186,34 @@ impl Core {
             }
             Some(_) => self.answer(token, Response::Done),
             None => self.refuse(token, unavailable("there is no other voter to hand over to")),
+        }
+    }
+
+    /// The most advanced voter beside this one that was heard lately and may serve.
+    fn best_successor(&self) -> Option<u64> {
+        let own = self.config.id.get();
+        let progress = self.node.raft.prs();
+        let is_witness = |id: u64| {
+            let member = ReplicaId::new(id).and_then(|id| self.whole.members.get(&id));
+            member.is_some_and(|member| member.is_witness)
+        };
+        let voters = self.node.store().members().voters.iter().copied();
+        voters
+            .filter(|id| *id != own && !is_witness(*id))
+            .filter_map(|id| Some((progress.get(id)?, id)))
+            .filter(|(progress, _)| progress.recent_active)
+            .max_by_key(|(progress, id)| (progress.matched, *id))
+            .map(|(_, id)| id)
+    }
+
+    /// A witness that leads does one thing: it brings the best full voter up to date and hands over.
+    pub(super) fn hand_over_if_witness(&mut self) {
+        let is_due = self.config.is_witness
+            && self.role == Role::Leader
+            && self.node.raft.commit_to_current_term()
+            && self.node.raft.lead_transferee.is_none();
+        if is_due && let Some(target) = self.best_successor() {
+            self.node.transfer_leader(target);
         }
     }
 
@@ -210,7 +232,12 @@ impl Core {
         place.index = self.applied;
         place.term = term;
         place.set_conf_state(log.members().clone());
-        let entries = log.slice(last + 1, self.applied + 1).to_vec();
+        let entries = log.slice(last + 1, self.applied + 1);
+        let counts = |entry: &&LogEntry| {
+            // A witness keeps no state: of what it saw, only changes of members are remembered.
+            !self.config.is_witness || entry.entry_type != EntryType::EntryNormal
+        };
+        let entries = entries.iter().filter(counts).cloned().collect();
         self.snapshot_task = Some(self.applied);
         self.out.snapshot = Some(SnapshotTask { place, entries });
     }

@@ -69,6 +69,8 @@ pub struct CoreConfig {
     pub incarnation: Incarnation,
     /// Entries between two snapshots.
     pub snapshot_every: u64,
+    /// Whether it votes and keeps the log, but no state.
+    pub is_witness: bool,
 }
 
 impl CoreConfig {
@@ -82,6 +84,7 @@ impl CoreConfig {
             seed,
             incarnation: Incarnation(1),
             snapshot_every: LOG_ENTRIES_BETWEEN_SNAPSHOTS,
+            is_witness: false,
         }
     }
 }
@@ -186,7 +189,11 @@ impl Core {
             max_committed_size_per_ready: COMMITTED_BYTES_PER_TURN,
         };
         let logger = slog::Logger::root(slog::Discard, slog::o!());
-        let node = RawNode::new(&raft_config, Log::new(hard_state, place, entries), &logger)?;
+        let mut log = Log::new(hard_state, place, entries);
+        if config.is_witness {
+            log.never_send_snapshots();
+        }
+        let node = RawNode::new(&raft_config, log, &logger)?;
         let patience = Duration::from_millis(config.timing.election_ms_max());
         let mut core = Self {
             timer: ElectionTimer::new(config.timing, config.seed),
@@ -229,6 +236,7 @@ impl Core {
         self.now = self.now.max(now);
         self.tick();
         self.notice_role();
+        self.hand_over_if_witness();
         self.do_duties();
         self.propose();
         self.begin_round();
@@ -273,12 +281,17 @@ impl Core {
             Some(_) => {}
         }
         let may_campaign = self.node.raft.state != StateRole::Leader && self.node.raft.promotable();
-        if may_campaign && self.timer.is_over(self.silent_ms()) {
+        if may_campaign && self.timer.is_over(self.silent_ms() / self.patience()) {
             self.node.raft.election_elapsed = 0;
             self.timer.campaigned();
             // The only error is "there is a change of members to apply first": the timer goes on.
             let _ = self.node.campaign();
         }
+    }
+
+    /// A witness leads only if nobody else can: it waits three times as long.
+    const fn patience(&self) -> u64 {
+        if self.config.is_witness { 3 } else { 1 }
     }
 
     /// Follows the library's role, and ends what depended on the old one.
@@ -296,7 +309,8 @@ impl Core {
             self.stop_serving();
         }
         self.role = role;
-        if role == Role::Leader && !self.is_serving && self.node.raft.apply_to_current_term() {
+        let may_serve = role == Role::Leader && !self.config.is_witness;
+        if may_serve && !self.is_serving && self.node.raft.apply_to_current_term() {
             self.start_serving();
         }
     }

@@ -52,6 +52,8 @@ impl Core {
             return;
         }
         match (self.role, self.leader()) {
+            // A witness leads to hand over, and takes nothing.
+            (Role::Leader, _) if self.config.is_witness => self.decline_remote(),
             (Role::Leader, _) => self.append_submissions(),
             (Role::Follower | Role::Candidate, Some(leader)) => self.forward_submissions(leader),
             // Nobody leads: what came from others is declined, what is our own waits its time.

@@ -96,7 +96,14 @@ impl Core {
             self.arriving.take().expect("Raft accepts a snapshot only in the step that brought it");
         assert_eq!(index, place.index, "Raft accepted another snapshot than the one that came");
         self.node.mut_store().restore(place.clone());
-        self.whole = *whole;
+        let (whole, bytes) = if self.config.is_witness {
+            let bare = whole.without_state();
+            let bytes = bare.encode().into();
+            (bare, bytes)
+        } else {
+            (*whole, bytes)
+        };
+        self.whole = whole;
         self.committed.clear();
         self.applying = None;
         self.applied = index;

@@ -150,7 +150,7 @@ impl Core {
     /// A heartbeat has arrived at the Raft leader. Arrival alone extends the session; the answer
     /// waits for a round that begins after it (semantics 5, 6).
     fn hear(&mut self, waiter: Waiter, session: SessionId, sequence: Option<u64>) {
-        if self.role != Role::Leader {
+        if self.role != Role::Leader || self.config.is_witness {
             self.give_up(waiter);
             return;
         }
