@@ -1,1 +1,210 @@
-fn main() {}
+//! The command `regent`: a table of contents. Every verb is a file of the same name.
+
+mod campaign;
+mod client;
+mod completions;
+mod config;
+mod confirm;
+mod duration;
+mod exit;
+mod failure;
+mod groups;
+mod history;
+mod keep;
+mod leader;
+mod logs;
+mod output;
+mod policy;
+mod renew;
+mod resign;
+mod secret;
+mod serve;
+mod sessions;
+mod settings;
+mod show;
+mod signals;
+mod step_down;
+mod term;
+mod transfer;
+mod watch;
+mod withdraw;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser, Subcommand};
+
+use exit::Exit;
+use failure::{Failure, Outcome};
+use logs::LogArgs;
+use output::{Output, Screen, json, remark};
+
+/// Elects exactly one leader in a group of processes, and tells everyone who it is.
+#[derive(Clone, Debug, Parser)]
+#[command(
+    name = "regent",
+    version,
+    arg_required_else_help = true,
+    after_help = "\
+Examples:
+  regent serve
+  regent campaign billing --node web-1 --session-file web-1.session
+  regent leader billing
+  regent watch billing
+
+`regent help VERB` says more about a verb, `regent help exit-codes` what a script may conclude."
+)]
+struct Cli {
+    #[command(flatten)]
+    log: LogArgs,
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Clone, Debug, Subcommand)]
+enum Verb {
+    /// Run the service
+    Serve(Box<serve::ServeArgs>),
+    /// Win the leadership of a group, or hear who has it
+    Campaign(campaign::CampaignArgs),
+    /// Keep a leadership alive and prove it
+    Renew(renew::RenewArgs),
+    /// Give a leadership up
+    Resign(resign::ResignArgs),
+    /// Hand a leadership to a named standby
+    Transfer(transfer::TransferArgs),
+    /// Leave the line, or the office
+    Withdraw(withdraw::WithdrawArgs),
+    /// Say who leads
+    Leader(leader::LeaderArgs),
+    /// Tell every change of who leads
+    Watch(watch::WatchArgs),
+    /// Groups and what is allowed in them
+    #[command(subcommand)]
+    Group(groups::GroupVerb),
+    /// End a leadership as an operator
+    StepDown(step_down::StepDownArgs),
+    /// Show the last changes of a group and why they came about
+    History(history::HistoryArgs),
+    /// Sessions by hand
+    #[command(subcommand)]
+    Session(sessions::SessionVerb),
+    /// Show the settings of the service
+    #[command(subcommand)]
+    Config(settings::ConfigVerb),
+    /// Print completions for a shell
+    Completions(completions::CompletionsArgs),
+    /// What a script may conclude from the exit code
+    #[command(after_help = exit_codes_help())]
+    ExitCodes,
+}
+
+fn exit_codes_help() -> String {
+    format!(
+        "{}\nExamples:\n  regent leader billing || echo \"exit code $?\"\n  regent exit-codes",
+        exit::table()
+    )
+}
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            let _ = error.print();
+            return if error.use_stderr() { Exit::Usage } else { Exit::Done }.into();
+        }
+    };
+    let output = cli.verb.output();
+    match run(cli) {
+        Ok(exit) => exit.into(),
+        Err(failure) => {
+            complain(&failure, output);
+            failure.exit.into()
+        }
+    }
+}
+
+fn run(cli: Cli) -> Outcome {
+    let is_service = matches!(cli.verb, Verb::Serve(_));
+    if !is_service {
+        cli.log.start();
+    }
+    let mut builder = if is_service {
+        tokio::runtime::Builder::new_multi_thread()
+    } else {
+        tokio::runtime::Builder::new_current_thread()
+    };
+    let runtime = builder
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::new(Exit::Unavailable, format!("no runtime: {error}")))?;
+    let outcome = runtime.block_on(cli.verb.run(&cli.log));
+    runtime.shutdown_background();
+    outcome
+}
+
+impl Verb {
+    async fn run(self, log: &LogArgs) -> Outcome {
+        match self {
+            Self::Serve(args) => serve::run(*args, log).await,
+            Self::Campaign(args) => campaign::run(args).await,
+            Self::Renew(args) => renew::run(args).await,
+            Self::Resign(args) => resign::run(args).await,
+            Self::Transfer(args) => transfer::run(args).await,
+            Self::Withdraw(args) => withdraw::run(args).await,
+            Self::Leader(args) => leader::run(args).await,
+            Self::Watch(args) => watch::run(args).await,
+            Self::Group(verb) => groups::run(verb).await,
+            Self::StepDown(args) => step_down::run(args).await,
+            Self::History(args) => history::run(args).await,
+            Self::Session(verb) => sessions::run(verb).await,
+            Self::Config(verb) => settings::run(&verb, log),
+            Self::Completions(args) => completions::run(&args),
+            Self::ExitCodes => {
+                Screen { output: Output::Text }.line(&exit::table())?;
+                Ok(Exit::Done)
+            }
+        }
+    }
+
+    /// For whom a failure is told.
+    fn output(&self) -> Output {
+        match self {
+            Self::Campaign(args) => args.client.output,
+            Self::Renew(args) => args.client.output,
+            Self::Resign(args) => args.client.output,
+            Self::Transfer(args) => args.client.output,
+            Self::Withdraw(args) => args.client.output,
+            Self::Leader(args) => args.client.output,
+            Self::Watch(args) => args.client.output,
+            Self::Group(verb) => verb.client().output,
+            Self::StepDown(args) => args.client.output,
+            Self::History(args) => args.client.output,
+            Self::Session(verb) => verb.client().output,
+            Self::Config(settings::ConfigVerb::Show(args)) => args.output,
+            Self::Serve(_)
+            | Self::Config(settings::ConfigVerb::Sample(_))
+            | Self::Completions(_)
+            | Self::ExitCodes => Output::Text,
+        }
+    }
+}
+
+/// One sentence for a person and, if asked for, the same as an object for a program.
+fn complain(failure: &Failure, output: Output) {
+    let Some(message) = &failure.message else { return };
+    remark(message);
+    if output == Output::Json {
+        let _ = std::io::Write::write_all(
+            &mut std::io::stderr().lock(),
+            format!("{}\n", json(&failure.to_json())).as_bytes(),
+        );
+    }
+}
+
+/// The command as clap knows it, for completions and tests.
+fn command() -> clap::Command {
+    Cli::command()
+}
+
+#[cfg(test)]
+mod tests;

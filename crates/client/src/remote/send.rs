@@ -177,7 +177,7 @@ impl Remote {
                     return Err(error);
                 }
                 Some(Err(Failed::Unsent(why))) => {
-                    let why = format!("no connection to {address}: {why}; nothing happened");
+                    let why = format!("no connection to {address}: {why}");
                     (RemoteError::unreachable(why), true)
                 }
                 Some(Err(Failed::Lost(why))) => {

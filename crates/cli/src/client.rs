@@ -1,0 +1,80 @@
+//! What all verbs that ask a server share: where it is, how long to wait, for whom to write.
+
+use std::time::Duration;
+
+use clap::Args;
+use regent::remote::{Remote, RemoteError, RemoteResult};
+use regent_api::Consistency;
+use regent_election::{Group, RequestId};
+
+use crate::duration;
+use crate::failure::Failure;
+use crate::output::{Output, Screen};
+
+/// Where a server is if nobody says.
+pub(crate) const SERVER_DEFAULT: &str = "http://127.0.0.1:7400";
+
+/// How often a request whose outcome is uncertain is repeated under the same id.
+const REPEATS_MAX: usize = 3;
+
+/// Flags of every verb that asks a server.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ClientArgs {
+    /// Address of the server, or of several with commas between
+    #[arg(long, env = "REGENT_SERVER", value_name = "URL", default_value = SERVER_DEFAULT,
+        help_heading = "Server and output")]
+    server: String,
+    /// How long to wait for an answer
+    #[arg(long, env = "REGENT_TIMEOUT", value_name = "DURATION", default_value = "5s",
+        value_parser = duration::parse, help_heading = "Server and output")]
+    timeout: Duration,
+    /// For people or for programs
+    #[arg(
+        long,
+        short,
+        env = "REGENT_OUTPUT",
+        value_enum,
+        default_value_t,
+        help_heading = "Server and output"
+    )]
+    pub(crate) output: Output,
+}
+
+impl ClientArgs {
+    /// The server.
+    pub(crate) fn remote(&self) -> Result<Remote, Failure> {
+        if self.timeout.is_zero() {
+            return Err(Failure::usage("--timeout 0s would wait for no answer; give it some time"));
+        }
+        Ok(Remote::new(&self.server)?.with_timeout(self.timeout))
+    }
+
+    /// Standard output.
+    pub(crate) fn screen(&self) -> Screen {
+        Screen { output: self.output }
+    }
+}
+
+/// Does something of an administrator exactly once: it is named, and repeated under the same name
+/// while its outcome is uncertain.
+///
+/// A fresh process has seen no revision, and a store that has forgotten its oldest names refuses
+/// one that was made before them, so something is read first.
+pub(crate) async fn once<A>(
+    remote: &Remote,
+    group: &Group,
+    ask: impl AsyncFn(RequestId) -> RemoteResult<A>,
+) -> Result<A, Failure> {
+    remote.leader(group, Consistency::Linearizable).await?;
+    let request = remote.request_id()?;
+    let mut repeats = 0;
+    loop {
+        match ask(request.clone()).await {
+            Err(RemoteError::Uncertain { why, .. }) if repeats < REPEATS_MAX => {
+                tracing::debug!(%why, "repeating under the same request id");
+                repeats += 1;
+            }
+            ended => return Ok(ended?),
+        }
+    }
+}

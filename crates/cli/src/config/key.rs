@@ -1,0 +1,199 @@
+//! The table of settings: every name, kind, meaning and default, once.
+//!
+//! The flag, the environment variable and the key in a file are the same word: `--request-timeout`,
+//! `REGENT_REQUEST_TIMEOUT`, `request_timeout`. Defaults come from the parts they configure, so that
+//! a library and the command never disagree.
+
+use std::fmt;
+use std::time::Duration;
+
+use regent_election::Settings as StoreSettings;
+use regent_server::ServerConfig;
+
+use super::value::{Kind, Value};
+
+/// Where the service listens if nobody says: on loopback, where nobody else can reach it.
+pub(crate) const LISTEN_DEFAULT: &str = "127.0.0.1:7400";
+/// The store if nobody says: the embedded one, in `data_dir`.
+pub(crate) const STORE_DEFAULT: &str = "local:";
+/// Words for how much is logged, least first.
+pub(crate) const LOG_LEVELS: &[&str] = &["off", "error", "warn", "info", "debug", "trace"];
+/// Words for how a line of the log looks.
+pub(crate) const LOG_FORMATS: &[&str] = &["text", "json"];
+
+macro_rules! keys {
+    ($($variant:ident = $name:literal, $kind:expr, $about:literal;)+) => {
+        /// One setting.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub(crate) enum Key {
+            $(#[doc = $about] $variant,)+
+        }
+
+        impl Key {
+            /// All of them, in the order in which they are shown.
+            pub(crate) const ALL: &[Self] = &[$(Self::$variant),+];
+
+            /// The word in a file.
+            pub(crate) const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)+ }
+            }
+
+            /// What it may hold.
+            pub(crate) const fn kind(self) -> Kind {
+                match self { $(Self::$variant => $kind,)+ }
+            }
+
+            /// What it means, in a sentence.
+            pub(crate) const fn about(self) -> &'static str {
+                match self { $(Self::$variant => $about,)+ }
+            }
+        }
+    };
+}
+
+keys! {
+    Listen = "listen", Kind::Address,
+        "where the service listens; there is no authentication yet, so keep it on loopback or on a network you trust";
+    DataDir = "data_dir", Kind::Directory,
+        "where the embedded store keeps its data; empty means $XDG_DATA_HOME/regent, ~/.local/share/regent or ./regent-data";
+    Store = "store", Kind::Text,
+        "which store: local: (embedded, durable, in data_dir), local:DIR, or memory: (nothing survives a restart)";
+    AutoCreate = "auto_create", Kind::Bool,
+        "whether the first campaign in a group creates it";
+    GroupsMax = "groups_max", Kind::Count,
+        "most groups, whoever created them";
+    TtlMin = "ttl_min", Kind::Duration,
+        "shortest ttl in groups without a policy of their own";
+    TtlMax = "ttl_max", Kind::Duration,
+        "longest ttl any session may have; no policy may exceed it";
+    Cluster = "cluster", Kind::Text,
+        "the value of the cluster label in metrics";
+    HostsAllowed = "hosts_allowed", Kind::Words,
+        "host names under which browsers may use this server, beside addresses and localhost";
+    LogLevel = "log_level", Kind::OneOf(LOG_LEVELS),
+        "how much is logged on stderr: off, error, warn, info, debug or trace";
+    LogFormat = "log_format", Kind::OneOf(LOG_FORMATS),
+        "how a line of the log looks: text or json";
+    ConnectionsMax = "connections_max", Kind::Count,
+        "most connections at once";
+    ConnectionsPerAddressMax = "connections_per_address_max", Kind::Count,
+        "most connections from one address; behind a proxy all clients share one";
+    RequestsMax = "requests_max", Kind::Count,
+        "most requests that ask the store at once; renewals are the last to be shed";
+    WaitingMax = "waiting_max", Kind::Count,
+        "most requests that wait: watches, and campaigns with a wait";
+    HeadTimeout = "head_timeout", Kind::Duration,
+        "how long a peer may take to send the head of a request";
+    BodyTimeout = "body_timeout", Kind::Duration,
+        "how long a peer may take to send the body of a request";
+    IdleTimeout = "idle_timeout", Kind::Duration,
+        "how long a connection may lie idle between two requests";
+    WriteTimeout = "write_timeout", Kind::Duration,
+        "how long a peer may read nothing while there is something for it to read";
+    RequestTimeout = "request_timeout", Kind::Duration,
+        "how long the store may take for an answer, beside the time a request asked to wait";
+    WatchBookmarkEvery = "watch_bookmark_every", Kind::Duration,
+        "how often a silent watch shows that it lives; clients give up after 45 s of silence";
+    Http2StreamsMax = "http2_streams_max", Kind::Count,
+        "most requests at once on one HTTP/2 connection";
+    Http2PingEvery = "http2_ping_every", Kind::Duration,
+        "how often an HTTP/2 peer is asked whether it lives";
+    Http2PingTimeout = "http2_ping_timeout", Kind::Duration,
+        "how long an HTTP/2 peer may take to say so";
+    ShutdownGrace = "shutdown_grace", Kind::Duration,
+        "how long requests under way may take when the server shuts down";
+    MetricsGroupsMax = "metrics_groups_max", Kind::Count,
+        "most groups with a label of their own in metrics; the others share _other";
+}
+
+impl Key {
+    /// The setting of this name.
+    pub(crate) fn find(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|key| key.name() == name)
+    }
+
+    /// The setting whose name is nearest to this one, if any is near.
+    pub(crate) fn nearest(name: &str) -> Option<Self> {
+        let likeness = |key: &Self| strsim::jaro_winkler(&name.replace('-', "_"), key.name());
+        let best = Self::ALL.iter().copied().max_by(|a, b| likeness(a).total_cmp(&likeness(b)))?;
+        (likeness(&best) > 0.8).then_some(best)
+    }
+
+    /// The environment variable.
+    pub(crate) fn variable(self) -> String {
+        format!("REGENT_{}", self.name().to_ascii_uppercase())
+    }
+
+    /// The flag.
+    pub(crate) fn flag(self) -> String {
+        format!("--{}", self.name().replace('_', "-"))
+    }
+
+    /// What it holds if nobody says.
+    pub(crate) fn default(self) -> Value {
+        let text = |text: &str| {
+            self.kind().parse_text(text).expect("a default is a value of its own kind")
+        };
+        let count = |count: usize| Value::Count(u32::try_from(count).unwrap_or(u32::MAX));
+        let server = ServerConfig::default();
+        let store = StoreSettings::default();
+        let time = |ms| Value::Duration(Duration::from_millis(ms));
+        match self {
+            Self::Listen => text(LISTEN_DEFAULT),
+            Self::DataDir => text(""),
+            Self::Store => text(STORE_DEFAULT),
+            Self::AutoCreate => Value::Bool(store.auto_create),
+            Self::GroupsMax => count(usize::try_from(store.groups_max).unwrap_or(usize::MAX)),
+            Self::TtlMin => time(store.default_policy.ttl_ms_min),
+            Self::TtlMax => time(store.ttl_ms_ceiling),
+            Self::Cluster => Value::Text(server.cluster),
+            Self::HostsAllowed => Value::Words(server.hosts_allowed),
+            Self::LogLevel => text("info"),
+            Self::LogFormat => text("text"),
+            Self::ConnectionsMax => count(server.connections_max),
+            Self::ConnectionsPerAddressMax => count(server.connections_per_address_max),
+            Self::RequestsMax => count(server.requests_max),
+            Self::WaitingMax => count(server.waiting_max),
+            Self::HeadTimeout => Value::Duration(server.head_timeout),
+            Self::BodyTimeout => Value::Duration(server.body_timeout),
+            Self::IdleTimeout => Value::Duration(server.idle_timeout),
+            Self::WriteTimeout => Value::Duration(server.write_timeout),
+            Self::RequestTimeout => Value::Duration(server.request_timeout),
+            Self::WatchBookmarkEvery => Value::Duration(server.watch_bookmark_every),
+            Self::Http2StreamsMax => Value::Count(server.http2_streams_max),
+            Self::Http2PingEvery => Value::Duration(server.http2_ping_every),
+            Self::Http2PingTimeout => Value::Duration(server.http2_ping_timeout),
+            Self::ShutdownGrace => Value::Duration(server.shutdown_grace),
+            Self::MetricsGroupsMax => count(server.metrics_groups_max),
+        }
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_setting_has_a_default_of_its_own_kind() {
+        for key in Key::ALL {
+            let shown = key.default().to_string();
+            let parsed = toml::de::DeValue::parse(&shown).unwrap();
+            assert_eq!(key.kind().parse_toml(parsed.get_ref()), Ok(key.default()), "{key}");
+            assert!(!key.about().is_empty() && !key.about().ends_with('.'), "{key}");
+        }
+    }
+
+    #[test]
+    fn a_misspelt_name_finds_its_neighbour_and_nonsense_finds_none() {
+        assert_eq!(Key::nearest("listn"), Some(Key::Listen));
+        assert_eq!(Key::nearest("data-dir"), Some(Key::DataDir));
+        assert_eq!(Key::nearest("request_time_out"), Some(Key::RequestTimeout));
+        assert_eq!(Key::nearest("zzzz"), None);
+    }
+}

@@ -1,0 +1,187 @@
+//! Why a command did not do what it was asked: one sentence, one exit code.
+
+use std::io;
+use std::path::Path;
+
+use regent::fresh::NoRandomness;
+use regent::remote::{AddressError, RemoteError};
+use regent_api::{Code, Problem};
+use regent_election::NameError;
+
+use crate::config::ConfigError;
+use crate::exit::Exit;
+
+/// A sentence for a person, a code for a script, and what the server said, for a program.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    /// The code.
+    pub(crate) exit: Exit,
+    /// The sentence; none if there is nobody left to read it.
+    pub(crate) message: Option<String>,
+    /// What the server said.
+    pub(crate) problem: Option<Box<Problem>>,
+}
+
+/// What every verb returns: how it ended, or why it failed.
+pub(crate) type Outcome = Result<Exit, Failure>;
+
+impl Failure {
+    /// A failure with this sentence.
+    pub(crate) fn new(exit: Exit, message: impl Into<String>) -> Self {
+        Self { exit, message: Some(message.into()), problem: None }
+    }
+
+    /// The command line is wrong.
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
+        Self::new(Exit::Usage, message)
+    }
+
+    /// A file could not be read or written.
+    pub(crate) fn file(path: &Path, error: &io::Error) -> Self {
+        Self::new(Exit::Files, format!("{}: {}", path.display(), plain(error)))
+    }
+
+    /// Writing to standard output failed. A reader that has seen enough (`| head -1`) is no
+    /// failure, and there is nobody left to tell.
+    pub(crate) fn stdout(error: &io::Error) -> Self {
+        if error.kind() == io::ErrorKind::BrokenPipe {
+            return Self { exit: Exit::Done, message: None, problem: None };
+        }
+        Self::new(Exit::Files, format!("standard output: {}", plain(error)))
+    }
+
+    /// The failure as an object for programs: the server's own words if it said anything.
+    pub(crate) fn to_json(&self) -> serde_json::Value {
+        match &self.problem {
+            Some(problem) => serde_json::to_value(problem)
+                .unwrap_or_else(|_| serde_json::Value::String(problem.detail.clone())),
+            None => serde_json::json!({
+                "type": format!("urn:regent:problem:{}", self.exit.word().to_ascii_lowercase()),
+                "title": self.exit.meaning(),
+                "code": self.exit.word(),
+                "detail": self.message,
+            }),
+        }
+    }
+}
+
+/// The system's words without its number.
+pub(crate) fn plain(error: &io::Error) -> String {
+    let text = error.to_string();
+    match text.find(" (os error ") {
+        Some(end) => text[..end].to_lowercase(),
+        None => text,
+    }
+}
+
+/// What a refusal means for a script.
+fn exit_of(code: Code) -> Exit {
+    match code {
+        Code::NotLeader | Code::TenureEnding | Code::SessionExpired | Code::HeartbeatNotNewer => {
+            Exit::Lost
+        }
+        Code::NobodyLeads => Exit::No,
+        Code::RateLimited | Code::RequestTimeout | Code::GroupEnding => Exit::TryAgain,
+        Code::StoreUnavailable | Code::ShuttingDown => Exit::Unavailable,
+        Code::Uncertain | Code::Internal | Code::StoreCorrupt | Code::Unrecognised => {
+            Exit::Uncertain
+        }
+        Code::BadRequest
+        | Code::CrossOrigin
+        | Code::NotAllowed
+        | Code::NotFound
+        | Code::GroupUnknown
+        | Code::MethodNotAllowed
+        | Code::SessionMismatch
+        | Code::Full
+        | Code::SuccessorUnknown
+        | Code::SuccessorAmbiguous
+        | Code::SuccessorSilent
+        | Code::NoOffer
+        | Code::RequestTooOld
+        | Code::RequestAhead
+        | Code::RequestReused
+        | Code::TermsExhausted
+        | Code::PayloadTooLarge
+        | Code::UnsupportedMediaType
+        | Code::TtlOutOfBounds
+        | Code::PolicyRefused
+        | Code::Unsupported => Exit::Refused,
+    }
+}
+
+impl From<RemoteError> for Failure {
+    fn from(error: RemoteError) -> Self {
+        let message = error.to_string();
+        let (exit, message) = match &error {
+            RemoteError::Refused(problem) => (exit_of(problem.code), message),
+            RemoteError::Unavailable { problem: Some(problem), .. } => {
+                (exit_of(problem.code), message)
+            }
+            RemoteError::Unavailable { problem: None, .. } => (
+                Exit::Unavailable,
+                format!(
+                    "{message}; nothing happened: start a server with `regent serve`, or name one with --server"
+                ),
+            ),
+            RemoteError::Uncertain { .. } | RemoteError::Protocol { .. } => {
+                (Exit::Uncertain, message)
+            }
+        };
+        let problem = error.problem().cloned().map(Box::new);
+        Self { exit, message: Some(message), problem }
+    }
+}
+
+impl From<ConfigError> for Failure {
+    fn from(error: ConfigError) -> Self {
+        Self::new(Exit::Config, error.to_string())
+    }
+}
+
+impl From<NoRandomness> for Failure {
+    fn from(error: NoRandomness) -> Self {
+        Self::new(Exit::Unavailable, error.to_string())
+    }
+}
+
+impl From<AddressError> for Failure {
+    fn from(error: AddressError) -> Self {
+        Self::usage(format!("--server: {error}"))
+    }
+}
+
+impl From<NameError> for Failure {
+    fn from(error: NameError) -> Self {
+        Self::usage(error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_may_have_happened_never_ends_like_what_did_not() {
+        for code in Code::ALL {
+            let is_uncertain = exit_of(*code) == Exit::Uncertain;
+            assert_eq!(is_uncertain, !code.nothing_happened(), "{code}");
+        }
+    }
+
+    #[test]
+    fn a_program_gets_the_servers_problem_whole_or_one_of_our_own() {
+        let problem = Problem::new(Code::NotLeader, "stop").retry_after(5);
+        let failure = Failure::from(RemoteError::Refused(Box::new(problem.clone())));
+        assert_eq!(failure.exit, Exit::Lost);
+        assert_eq!(failure.to_json(), serde_json::to_value(problem).unwrap());
+        let own = Failure::usage("no such thing").to_json();
+        assert_eq!((&own["code"], &own["detail"]), (&"USAGE".into(), &"no such thing".into()));
+    }
+
+    #[test]
+    fn a_reader_that_has_seen_enough_is_no_failure() {
+        let failure = Failure::stdout(&io::Error::from(io::ErrorKind::BrokenPipe));
+        assert_eq!((failure.exit, failure.message), (Exit::Done, None));
+    }
+}

@@ -1,0 +1,51 @@
+//! `regent leader`: who leads, and nothing else.
+
+use clap::Args;
+use regent_api::Consistency;
+use regent_election::Group;
+
+use crate::client::ClientArgs;
+use crate::exit::Exit;
+use crate::failure::Outcome;
+use crate::output::facts;
+use crate::show::office_facts;
+
+const EXAMPLES: &str = "\
+Examples:
+  regent leader billing
+  regent leader billing --verbose
+  if [ \"$(regent leader billing)\" = \"$(hostname)\" ]; then echo we lead; fi";
+
+/// Flags of `regent leader`.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct LeaderArgs {
+    /// The group
+    group: Group,
+    /// Show the term, the state and the leader's metadata too
+    #[arg(long, short)]
+    verbose: bool,
+    /// Take whatever the server knows, which may be old
+    #[arg(long)]
+    stale: bool,
+    #[command(flatten)]
+    pub(crate) client: ClientArgs,
+}
+
+/// Prints the leader. Nobody is an answer too: nothing is printed and the exit code is 1.
+pub(crate) async fn run(args: LeaderArgs) -> Outcome {
+    let consistency = if args.stale { Consistency::Stale } else { Consistency::Linearizable };
+    let answer = args.client.remote()?.leader(&args.group, consistency).await?;
+    let leader = answer.office.leader.as_ref();
+    match (args.verbose, leader) {
+        (true, _) => {
+            args.client.screen().answer(&answer, || facts(office_facts(&answer.office)))?;
+        }
+        (false, Some(leader)) => args.client.screen().answer(&answer, || leader.to_string())?,
+        (false, None) if args.client.output == crate::output::Output::Json => {
+            args.client.screen().line(&crate::output::json(&answer))?;
+        }
+        (false, None) => {}
+    }
+    Ok(if leader.is_some() { Exit::Done } else { Exit::No })
+}

@@ -1,0 +1,46 @@
+//! `regent resign`: give a leadership up.
+
+use clap::Args;
+use regent_api::ResignRequest;
+use regent_election::{Group, Term};
+
+use crate::client::ClientArgs;
+use crate::exit::Exit;
+use crate::failure::Outcome;
+use crate::secret::SessionArgs;
+use crate::term::parse_term;
+
+const EXAMPLES: &str = "\
+Examples:
+  regent resign billing --session-file web-1.session
+  REGENT_SESSION=… regent resign billing --term 7
+
+Stop the work first: the next leader starts the moment this is answered.";
+
+/// Flags of `regent resign`.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct ResignArgs {
+    /// The group
+    group: Group,
+    /// The term that is held; a session file knows it
+    #[arg(long, value_parser = parse_term)]
+    term: Option<Term>,
+    #[command(flatten)]
+    session: SessionArgs,
+    #[command(flatten)]
+    pub(crate) client: ClientArgs,
+}
+
+/// Resigns. The term leaves the session file before it is sent: from then on nobody may act on it,
+/// whatever the answer.
+pub(crate) async fn run(args: ResignArgs) -> Outcome {
+    let (mut known, term) = args.session.require_term(&args.group, args.term)?;
+    let remote = args.client.remote()?;
+    known.forget(&args.group)?;
+    let request = ResignRequest { session_id: known.session, term, request_id: None };
+    remote.resign(&args.group, &request).await?;
+    let done = regent_api::Done::YES;
+    args.client.screen().answer(&done, || format!("resigned {}, term {term}", args.group))?;
+    Ok(Exit::Done)
+}

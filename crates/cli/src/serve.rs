@@ -1,0 +1,217 @@
+//! `regent serve`: the service on a store, until it is told to end.
+//!
+//! The only place that chooses concrete things: which store, where it listens, what is logged.
+
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use clap::Args;
+use regent_election::store::{Description, Store};
+use regent_stores::{LocalError, OpenError, Options, open_url_with};
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+
+use crate::client::SERVER_DEFAULT;
+use crate::config::{Effective, Key, Origin, STORE_DEFAULT, Settings, misspelt};
+use crate::exit::Exit;
+use crate::failure::{Failure, Outcome, plain};
+use crate::logs::{self, LogArgs};
+use crate::output::remark;
+use crate::settings::SettingsArgs;
+use crate::signals::Signals;
+
+const EXAMPLES: &str = "\
+Examples:
+  regent serve                                        # durable, on loopback
+  regent serve --store memory:                        # to try things; nothing survives
+  regent serve --listen 127.0.0.1:7500 --data-dir ./data
+  regent serve --config regent.toml
+  REGENT_LOG_FORMAT=json regent serve
+
+Every flag is also an environment variable (REGENT_LISTEN) and a setting in a file (listen); a flag beats
+the environment, which beats the file. `regent config show --origin` says what holds and why.
+The first SIGINT or SIGTERM ends the server in order, a second one at once.";
+
+/// Flags of `regent serve`.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct ServeArgs {
+    #[command(flatten)]
+    settings: SettingsArgs,
+}
+
+/// Serves until a signal.
+pub(crate) async fn run(args: ServeArgs, log: &LogArgs) -> Outcome {
+    let effective = args.settings.resolve(log)?;
+    let settings = effective.settings()?;
+    logs::start(&settings.log_level, &settings.log_format);
+    tell_origins(&effective);
+    let mut signals = Signals::listen()
+        .map_err(|error| Failure::new(Exit::Unavailable, format!("signals: {error}")))?;
+    let (listener, address) = listen(settings.listen).await?;
+    let store = open(&settings)?;
+    warn(&settings, address, &store.describe());
+    greet(address, &store.describe());
+
+    let (tell, told) = oneshot::channel();
+    let ending = async {
+        let _ = told.await;
+    };
+    let mut service =
+        Box::pin(regent_server::serve(vec![listener], store, settings.server, ending));
+    tokio::select! {
+        ended = &mut service => return finished(ended),
+        name = signals.next() => tracing::info!(signal = name, "told to end; once more ends at once"),
+    }
+    let _ = tell.send(());
+    tokio::select! {
+        ended = &mut service => finished(ended),
+        name = signals.next() => {
+            Err(Failure::new(Exit::Interrupted, format!("{name} again: ended at once")))
+        }
+    }
+}
+
+fn finished(ended: Result<(), regent_server::ServeError>) -> Outcome {
+    ended.map(|()| Exit::Done).map_err(|error| Failure::new(Exit::Config, error.to_string()))
+}
+
+async fn listen(wanted: SocketAddr) -> Result<(TcpListener, SocketAddr), Failure> {
+    let bound = async {
+        let listener = TcpListener::bind(wanted).await?;
+        let address = listener.local_addr()?;
+        io::Result::Ok((listener, address))
+    };
+    bound.await.map_err(|error| match error.kind() {
+        io::ErrorKind::AddrInUse => Failure::new(
+            Exit::Unavailable,
+            format!("{wanted} is in use; stop what listens there, or choose another with --listen"),
+        ),
+        io::ErrorKind::PermissionDenied => Failure::new(
+            Exit::Config,
+            format!(
+                "{wanted} may not be used by this user; choose a port above 1023 with --listen"
+            ),
+        ),
+        io::ErrorKind::AddrNotAvailable => Failure::new(
+            Exit::Config,
+            format!("{wanted} is no address of this machine; choose another with --listen"),
+        ),
+        _ => Failure::new(Exit::Unavailable, format!("{wanted}: {}", plain(&error))),
+    })
+}
+
+fn open(settings: &Settings) -> Result<Arc<dyn Store>, Failure> {
+    let url = if settings.store == STORE_DEFAULT {
+        let directory = settings.data_dir.to_str().ok_or_else(|| {
+            Failure::new(Exit::Config, "data_dir is not UTF-8; choose another with --data-dir")
+        })?;
+        format!("{STORE_DEFAULT}{directory}")
+    } else {
+        settings.store.clone()
+    };
+    let options = Options { settings: Some(settings.store_settings.clone()), ..Options::default() };
+    open_url_with(&url, options).map_err(|error| {
+        let message = error.to_string();
+        match error {
+            OpenError::Unknown { .. }
+            | OpenError::NoDirectory { .. }
+            | OpenError::PlaceInMemory { .. } => {
+                Failure::new(Exit::Config, format!("store: {message}"))
+            }
+            OpenError::Local(LocalError::Io { what, path, source }) => Failure::new(
+                Exit::Config,
+                format!(
+                    "cannot {what} {}: {}; make it writable, or choose another with --data-dir",
+                    path.display(),
+                    plain(&source)
+                ),
+            ),
+            OpenError::Local(LocalError::InUse { path }) => Failure::new(
+                Exit::Unavailable,
+                format!(
+                    "{} is in use by another process; stop that one, or choose another with --data-dir",
+                    path.display()
+                ),
+            ),
+            OpenError::Local(LocalError::Settings(_)) => Failure::new(Exit::Config, message),
+            OpenError::Local(
+                LocalError::Damaged { .. } | LocalError::Missing { .. } | LocalError::Newer { .. },
+            ) => Failure::new(Exit::Files, message),
+            OpenError::Local(LocalError::System { .. }) => Failure::new(Exit::Unavailable, message),
+        }
+    })
+}
+
+fn tell_origins(effective: &Effective) {
+    if let Some(file) = &effective.file {
+        tracing::info!(file = %file.display(), "settings read");
+    }
+    for (key, value, origin) in effective.iter() {
+        if *origin != Origin::Default {
+            tracing::debug!(%key, %value, %origin, "set");
+        }
+    }
+    let names: Vec<String> =
+        std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()).collect();
+    for (name, meant) in misspelt(names.iter().map(String::as_str)) {
+        remark(&format!("warning: ${name} is no setting; did you mean ${meant}?"));
+    }
+    let is_elsewhere = *effective.origin(Key::Store) != Origin::Default;
+    if is_elsewhere && *effective.origin(Key::DataDir) != Origin::Default {
+        remark("warning: data_dir is not used, because store names another place");
+    }
+}
+
+/// What an operator must not overlook.
+fn warn(settings: &Settings, address: SocketAddr, store: &Description) {
+    if !address.ip().is_loopback() {
+        remark(&format!(
+            "WARNING: {address} can be reached from other machines, and there is no authentication yet: \
+             whoever can connect can end any leadership; keep it on a network you trust"
+        ));
+    }
+    if store.name == "memory" {
+        remark(&format!(
+            "WARNING: store {} keeps everything in this process: nothing survives its end, not even terms",
+            settings.store
+        ));
+    }
+}
+
+/// A few lines for whoever started it. Nothing depends on their being read.
+fn greet(address: SocketAddr, store: &Description) {
+    let url = format!("http://{}", reachable(address));
+    let server = if url == SERVER_DEFAULT { String::new() } else { format!(" --server {url}") };
+    let version = env!("CARGO_PKG_VERSION");
+    let place = match store.name {
+        "memory" => "data is in memory".to_owned(),
+        _ => format!("data is in {}", store.place),
+    };
+    let caveat = store.caveat.as_ref().map(|caveat| format!("\n{caveat}")).unwrap_or_default();
+    let lines = format!(
+        "regent {version} listens on {url}\n\
+         {place} ({}, {}){caveat}\n\
+         try in another terminal:\n  \
+         regent campaign billing --node a{server}\n  \
+         regent leader billing{server}\n  \
+         regent watch{server}\n",
+        store.name, store.level,
+    );
+    let mut stdout = io::stdout().lock();
+    let _ = stdout.write_all(lines.as_bytes()).and_then(|()| stdout.flush());
+}
+
+/// An address that a client on this machine can use.
+fn reachable(address: SocketAddr) -> SocketAddr {
+    match address {
+        SocketAddr::V4(v4) if v4.ip().is_unspecified() => {
+            SocketAddr::from(([127, 0, 0, 1], v4.port()))
+        }
+        SocketAddr::V6(v6) if v6.ip().is_unspecified() => {
+            SocketAddr::from((std::net::Ipv6Addr::LOCALHOST, v6.port()))
+        }
+        other => other,
+    }
+}

@@ -1,0 +1,225 @@
+//! The flags of every setting of `regent serve`, and `regent config`.
+//!
+//! Flags are taken as text and checked with everything else, so that a bad value is told in the same
+//! words wherever it stands.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use crate::config::{Effective, Key, SAMPLE, Value, find_file};
+use crate::exit::Exit;
+use crate::failure::{Failure, Outcome};
+use crate::logs::LogArgs;
+use crate::output::{Output, Screen, json};
+
+/// One flag per setting; logging has flags of its own, since every verb may log.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct SettingsArgs {
+    /// Read settings from this file
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Where to listen [default: 127.0.0.1:7400]
+    #[arg(long, value_name = "ADDR:PORT")]
+    listen: Option<String>,
+    /// Where the embedded store keeps its data [default: $XDG_DATA_HOME/regent]
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<String>,
+    /// Which store: local:, local:DIR or memory: [default: local:]
+    #[arg(long, value_name = "URL")]
+    store: Option<String>,
+    /// Whether the first campaign in a group creates it [default: true]
+    #[arg(long, value_name = "BOOL", help_heading = "Store")]
+    auto_create: Option<String>,
+    /// Most groups, whoever created them
+    #[arg(long, value_name = "N", help_heading = "Store")]
+    groups_max: Option<String>,
+    /// Shortest ttl in groups without a policy of their own [default: 500ms]
+    #[arg(long, value_name = "DURATION", help_heading = "Store")]
+    ttl_min: Option<String>,
+    /// Longest ttl any session may have [default: 1h]
+    #[arg(long, value_name = "DURATION", help_heading = "Store")]
+    ttl_max: Option<String>,
+    /// The cluster label in metrics [default: regent]
+    #[arg(long, value_name = "NAME", help_heading = "Service")]
+    cluster: Option<String>,
+    /// Host names under which browsers may use this server
+    #[arg(long, value_name = "NAMES", help_heading = "Service")]
+    hosts_allowed: Option<String>,
+    /// How often a silent watch shows that it lives
+    #[arg(long, value_name = "DURATION", help_heading = "Service")]
+    watch_bookmark_every: Option<String>,
+    /// How long requests under way may take when the server shuts down
+    #[arg(long, value_name = "DURATION", help_heading = "Service")]
+    shutdown_grace: Option<String>,
+    /// Most groups with a label of their own in metrics
+    #[arg(long, value_name = "N", help_heading = "Service")]
+    metrics_groups_max: Option<String>,
+    /// Most connections at once
+    #[arg(long, value_name = "N", help_heading = "Limits")]
+    connections_max: Option<String>,
+    /// Most connections from one address
+    #[arg(long, value_name = "N", help_heading = "Limits")]
+    connections_per_address_max: Option<String>,
+    /// Most requests that ask the store at once
+    #[arg(long, value_name = "N", help_heading = "Limits")]
+    requests_max: Option<String>,
+    /// Most requests that wait
+    #[arg(long, value_name = "N", help_heading = "Limits")]
+    waiting_max: Option<String>,
+    /// Most requests at once on one HTTP/2 connection
+    #[arg(long, value_name = "N", help_heading = "Limits")]
+    http2_streams_max: Option<String>,
+    /// How long a peer may take to send the head of a request
+    #[arg(long, value_name = "DURATION", help_heading = "Limits")]
+    head_timeout: Option<String>,
+    /// How long a peer may take to send the body of a request
+    #[arg(long, value_name = "DURATION", help_heading = "Limits")]
+    body_timeout: Option<String>,
+    /// How long a connection may lie idle
+    #[arg(long, value_name = "DURATION", help_heading = "Limits")]
+    idle_timeout: Option<String>,
+    /// How long a peer may read nothing
+    #[arg(long, value_name = "DURATION", help_heading = "Limits")]
+    write_timeout: Option<String>,
+    /// How long the store may take for an answer
+    #[arg(long, value_name = "DURATION", help_heading = "Limits")]
+    request_timeout: Option<String>,
+    /// How often an HTTP/2 peer is asked whether it lives
+    #[arg(long, value_name = "DURATION", help_heading = "Limits")]
+    http2_ping_every: Option<String>,
+    /// How long an HTTP/2 peer may take to say so
+    #[arg(long, value_name = "DURATION", help_heading = "Limits")]
+    http2_ping_timeout: Option<String>,
+}
+
+impl SettingsArgs {
+    /// What holds, from these flags, the environment, the file and the defaults.
+    pub(crate) fn resolve(&self, log: &LogArgs) -> Result<Effective, Failure> {
+        let environment = |name: &str| -> Option<OsString> { std::env::var_os(name) };
+        let file = find_file(self.config.as_deref(), &environment)?;
+        Ok(Effective::resolve(&self.given(log), &environment, file.as_ref())?)
+    }
+
+    fn given(&self, log: &LogArgs) -> Vec<(Key, String)> {
+        let of = |key: Key| match key {
+            Key::Listen => &self.listen,
+            Key::DataDir => &self.data_dir,
+            Key::Store => &self.store,
+            Key::AutoCreate => &self.auto_create,
+            Key::GroupsMax => &self.groups_max,
+            Key::TtlMin => &self.ttl_min,
+            Key::TtlMax => &self.ttl_max,
+            Key::Cluster => &self.cluster,
+            Key::HostsAllowed => &self.hosts_allowed,
+            Key::LogLevel => &log.log_level,
+            Key::LogFormat => &log.log_format,
+            Key::ConnectionsMax => &self.connections_max,
+            Key::ConnectionsPerAddressMax => &self.connections_per_address_max,
+            Key::RequestsMax => &self.requests_max,
+            Key::WaitingMax => &self.waiting_max,
+            Key::HeadTimeout => &self.head_timeout,
+            Key::BodyTimeout => &self.body_timeout,
+            Key::IdleTimeout => &self.idle_timeout,
+            Key::WriteTimeout => &self.write_timeout,
+            Key::RequestTimeout => &self.request_timeout,
+            Key::WatchBookmarkEvery => &self.watch_bookmark_every,
+            Key::Http2StreamsMax => &self.http2_streams_max,
+            Key::Http2PingEvery => &self.http2_ping_every,
+            Key::Http2PingTimeout => &self.http2_ping_timeout,
+            Key::ShutdownGrace => &self.shutdown_grace,
+            Key::MetricsGroupsMax => &self.metrics_groups_max,
+        };
+        Key::ALL.iter().filter_map(|key| Some((*key, of(*key).clone()?))).collect()
+    }
+}
+
+/// Verbs of `regent config`.
+#[derive(Clone, Debug, Subcommand)]
+#[command(after_help = "\
+Examples:
+  regent config show --origin
+  regent config sample > regent.toml")]
+pub(crate) enum ConfigVerb {
+    /// Show the settings `regent serve` would run with
+    Show(Box<ShowArgs>),
+    /// Print a complete sample file
+    Sample(SampleArgs),
+}
+
+/// Flags of `regent config show`.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "\
+Examples:
+  regent config show --origin
+  regent config show --config regent.toml --listen 127.0.0.1:7500
+  regent config show --output json")]
+pub(crate) struct ShowArgs {
+    /// Say where each setting comes from
+    #[arg(long)]
+    origin: bool,
+    /// For people or for programs
+    #[arg(long, short, env = "REGENT_OUTPUT", value_enum, default_value_t)]
+    pub(crate) output: Output,
+    #[command(flatten)]
+    settings: SettingsArgs,
+}
+
+/// Flags of `regent config sample`.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "\
+Examples:
+  regent config sample > regent.toml")]
+pub(crate) struct SampleArgs {}
+
+/// Runs one of the verbs.
+pub(crate) fn run(verb: &ConfigVerb, log: &LogArgs) -> Outcome {
+    match verb {
+        ConfigVerb::Show(args) => show(args, log),
+        ConfigVerb::Sample(SampleArgs {}) => {
+            Screen { output: Output::Text }.line(SAMPLE)?;
+            Ok(Exit::Done)
+        }
+    }
+}
+
+/// As text it is a file that could be used; as JSON every setting has its origin and meaning.
+fn show(args: &ShowArgs, log: &LogArgs) -> Outcome {
+    let effective = args.settings.resolve(log)?;
+    effective.settings()?;
+    let screen = Screen { output: args.output };
+    match args.output {
+        Output::Json => {
+            let object: serde_json::Map<String, serde_json::Value> = effective
+                .iter()
+                .map(|(key, value, origin)| {
+                    let told = serde_json::json!({
+                        "value": value, "origin": origin.to_string(), "about": key.about(),
+                    });
+                    (key.name().to_owned(), told)
+                })
+                .collect();
+            screen.line(&json(&object))?;
+        }
+        Output::Text => {
+            let settings: Vec<(String, String)> = effective
+                .iter()
+                .map(|(key, value, origin)| (line(key, value), origin.to_string()))
+                .collect();
+            let width = settings.iter().map(|(line, _)| line.chars().count()).max().unwrap_or(0);
+            for (line, origin) in settings {
+                screen.line(&if args.origin {
+                    format!("{line:width$}  # {origin}")
+                } else {
+                    line
+                })?;
+            }
+        }
+    }
+    Ok(Exit::Done)
+}
+
+fn line(key: Key, value: &Value) -> String {
+    format!("{key} = {value}")
+}

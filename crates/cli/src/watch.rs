@@ -1,0 +1,113 @@
+//! `regent watch`: one line per change of who leads, through any number of broken connections.
+
+use clap::Args;
+use regent::remote::{Scope, Watched};
+use regent_api::{LeaderChanged, Office, Present, WatchEvent};
+use regent_election::{Cursor, Group, Node, Term};
+
+use crate::client::ClientArgs;
+use crate::duration::show;
+use crate::exit::Exit;
+use crate::failure::Outcome;
+use crate::output::{Output, json, remark};
+
+const EXAMPLES: &str = "\
+Examples:
+  regent watch billing
+  regent watch billing invoices
+  regent watch --prefix team-a/
+  regent watch                                      # every group
+  regent watch billing --output json | while read -r event; do …; done
+
+It resumes by itself after a broken connection: every change comes once and in order, or a gap says
+that some are forgotten.";
+
+/// Flags of `regent watch`.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct WatchArgs {
+    /// The groups; none means all
+    #[arg(conflicts_with = "prefix", value_name = "GROUP")]
+    groups: Vec<Group>,
+    /// Every group whose name opens with this
+    #[arg(long)]
+    prefix: Option<String>,
+    /// Begin after this place, taken from the `cursor` of an answer
+    #[arg(long)]
+    cursor: Option<Cursor>,
+    /// End after this many changes
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    count: Option<u64>,
+    #[command(flatten)]
+    pub(crate) client: ClientArgs,
+}
+
+/// Prints until it is interrupted, or until `--count` changes were seen.
+pub(crate) async fn run(args: WatchArgs) -> Outcome {
+    let scope = match (args.groups.as_slice(), args.prefix) {
+        ([], prefix) => Scope::Prefix(prefix.unwrap_or_default()),
+        ([group], _) => Scope::Group(group.clone()),
+        (groups, _) => Scope::Groups(groups.to_vec()),
+    };
+    let screen = args.client.screen();
+    let mut watch = args.client.remote()?.watch(scope, args.cursor);
+    let mut left = args.count;
+    while left != Some(0) {
+        match watch.next().await? {
+            Watched::Event(event) => {
+                match screen.output {
+                    Output::Json => screen.line(&json(&event))?,
+                    Output::Text => {
+                        for line in lines(&event) {
+                            screen.line(&line)?;
+                        }
+                    }
+                }
+                if matches!(*event, WatchEvent::LeaderChanged(_)) {
+                    left = left.map(|left| left - 1);
+                }
+            }
+            Watched::Interrupted { why, retry_in } => {
+                remark(&format!("{why}; watching again in {}", show(retry_in)));
+            }
+        }
+    }
+    Ok(Exit::Done)
+}
+
+/// An event for people. A sign of life is nothing to tell.
+fn lines(event: &WatchEvent) -> Vec<String> {
+    match event {
+        WatchEvent::State(present) => state(present),
+        WatchEvent::LeaderChanged(changed) => vec![change(changed)],
+        WatchEvent::Gap(gap) => {
+            let gap_line = format!("gap: changes before {} are forgotten; this holds:", gap.oldest);
+            std::iter::once(gap_line).chain(state(&gap.present)).collect()
+        }
+        WatchEvent::Bookmark(_) | WatchEvent::Closing(_) => Vec::new(),
+    }
+}
+
+fn change(changed: &LeaderChanged) -> String {
+    let leads = leads(&changed.group, changed.leader.as_ref(), changed.term);
+    format!("{leads} ({})", changed.cause)
+}
+
+fn state(present: &Present) -> Vec<String> {
+    let of = |office: &Office| {
+        let leads = leads(&office.group, office.leader.as_ref(), office.term);
+        format!("{leads} (present state: {})", office.state.word())
+    };
+    let more = present
+        .next
+        .as_ref()
+        .map(|next| format!("… and more groups after {next}: see `regent group list`"));
+    present.offices.iter().map(of).chain(more).collect()
+}
+
+fn leads(group: &Group, leader: Option<&Node>, term: Term) -> String {
+    match leader {
+        Some(leader) => format!("{group}: {leader} leads, term {term}"),
+        None => format!("{group}: nobody leads, last term {term}"),
+    }
+}

@@ -1,0 +1,40 @@
+//! `regent withdraw`: leave the line, or the office.
+
+use clap::Args;
+use regent_api::WithdrawRequest;
+use regent_election::Group;
+
+use crate::client::ClientArgs;
+use crate::exit::Exit;
+use crate::failure::Outcome;
+use crate::secret::SessionArgs;
+
+const EXAMPLES: &str = "\
+Examples:
+  regent withdraw billing --session-file web-1.session
+
+A leader stops its work first: the next one starts the moment this is answered.";
+
+/// Flags of `regent withdraw`.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct WithdrawArgs {
+    /// The group
+    group: Group,
+    #[command(flatten)]
+    session: SessionArgs,
+    #[command(flatten)]
+    pub(crate) client: ClientArgs,
+}
+
+/// Withdraws; done already if the session neither stands nor leads.
+pub(crate) async fn run(args: WithdrawArgs) -> Outcome {
+    let mut known = args.session.require()?;
+    let remote = args.client.remote()?;
+    known.forget(&args.group)?;
+    let request = WithdrawRequest { session_id: known.session, request_id: None };
+    remote.withdraw(&args.group, &request).await?;
+    let done = regent_api::Done::YES;
+    args.client.screen().answer(&done, || format!("withdrew from {}", args.group))?;
+    Ok(Exit::Done)
+}

@@ -1,0 +1,100 @@
+//! `regent campaign --keep` as a process among processes: paused, cut off, deposed, interrupted.
+
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
+mod process;
+
+use process::{Room, Running, Server, json, until};
+
+fn keep(server: &Server, room: &Room, node: &str) -> Running {
+    let arguments = ["campaign", "billing", "--node", node, "--ttl", "1s", "--keep"];
+    server.start(room, &arguments)
+}
+
+#[test]
+fn an_interrupted_leader_resigns_and_the_next_in_line_leads_at_once() {
+    let room = Room::new();
+    let server = room.server();
+    let mut a = keep(&server, &room, "a");
+    assert!(a.line().starts_with("billing: leading, term 1 (elected"));
+    let mut b = keep(&server, &room, "b");
+    until("b stands", || server.standbys(&room, "billing") == 1);
+    a.signal("INT");
+    assert_eq!(a.wait(), 0, "{}", a.errors());
+    assert!(b.line().starts_with("billing: leading, term 2 (elected"));
+    b.signal("TERM");
+    assert_eq!(b.wait(), 0, "{}", b.errors());
+    let history = server.yes(&room, &["history", "billing"]);
+    assert!(!history.contains("expired"), "{history}");
+    assert_eq!(server.ask(&room, &["leader", "billing"]).code, 1);
+}
+
+/// S13: after a pause of any length the first thing a leader says is that it leads no more.
+#[test]
+fn a_paused_leader_says_lost_on_waking() {
+    let room = Room::new();
+    let server = room.server();
+    let mut a = keep(&server, &room, "a");
+    a.line_with("leading");
+    let b = keep(&server, &room, "b");
+    a.signal("STOP");
+    assert!(b.line().starts_with("billing: leading, term 2 (elected"));
+    a.signal("CONT");
+    let said = a.line();
+    assert!(said.starts_with("billing: lost, term 1"), "{said}");
+    assert_eq!(a.wait(), 76, "{}", a.errors());
+    assert_eq!(server.yes(&room, &["leader", "billing"]), "b\n");
+}
+
+#[test]
+fn a_leader_that_is_cut_off_warns_stops_and_says_so_before_its_lease_is_over() {
+    let room = Room::new();
+    let server = room.server();
+    let mut a = keep(&server, &room, "a");
+    a.line_with("leading");
+    server.kill();
+    let said: Vec<String> = a.rest();
+    let phases: Vec<&str> =
+        said.iter().map(|line| line.split([' ', ',']).nth(1).unwrap()).collect();
+    assert_eq!(phases.first(), Some(&"jeopardy"), "{said:?}");
+    assert!(phases.contains(&"stopping") || phases.contains(&"lost"), "{said:?}");
+    assert_eq!(a.wait(), 76, "{}", a.errors());
+}
+
+#[test]
+fn a_leader_that_an_operator_ends_confirms_before_its_ttl_is_over() {
+    let room = Room::new();
+    let server = room.server();
+    let arguments =
+        ["campaign", "billing", "--node", "a", "--ttl", "3s", "--keep", "--output", "json"];
+    let mut a = server.start(&room, &arguments);
+    assert_eq!(json(&a.line())["phase"], "leading");
+    server.yes(&room, &["step-down", "billing", "--reason", "test"]);
+    let stopping = json(&a.line_with("stopping"));
+    assert_eq!(stopping["why"], "told to stop");
+    assert_eq!(a.wait(), 76, "{}", a.errors());
+    let history = server.yes(&room, &["history", "billing"]);
+    assert!(history.contains("stepped_down  test"), "{history}");
+}
+
+#[test]
+fn a_candidate_that_may_never_stand_is_told_at_once() {
+    let room = Room::new();
+    let server = room.server();
+    server.yes(&room, &["group", "create", "billing", "--allow", "web-*"]);
+    let arguments = ["campaign", "billing", "--node", "db-1", "--keep"];
+    let refused = server.ask(&room, &arguments);
+    assert_eq!(refused.code, 77, "{refused:?}");
+    assert!(refused.stderr.contains("db-1 may not campaign in billing"), "{refused:?}");
+}
+
+#[test]
+fn a_candidate_that_waits_in_vain_leaves_nothing_behind() {
+    let room = Room::new();
+    let server = room.server();
+    server.yes(&room, &["campaign", "billing", "--node", "a", "--ttl", "1m"]);
+    let arguments = ["campaign", "billing", "--node", "b", "--keep", "--wait", "500ms"];
+    let ended = server.ask(&room, &arguments);
+    assert_eq!(ended.code, 1, "{ended:?}");
+    assert_eq!(server.standbys(&room, "billing"), 0);
+}

@@ -1,0 +1,285 @@
+//! Real processes of the real binary: a server on a free port, commands that ask it, and lines of
+//! those that go on. Whatever was started is killed by its own id when it is dropped.
+
+#![allow(dead_code, reason = "not every test uses every helper")]
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+/// Longer than anything here takes on a machine that is busy with something else.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A place of its own for one test: a home, a data directory, session files.
+pub(crate) struct Room {
+    directory: TempDir,
+}
+
+/// How a command ended.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) code: i32,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+/// A server.
+pub(crate) struct Server {
+    child: Child,
+    pub(crate) url: String,
+    log: PathBuf,
+}
+
+/// A command that goes on, line by line.
+pub(crate) struct Running {
+    child: Child,
+    lines: Receiver<String>,
+    errors: PathBuf,
+}
+
+impl Room {
+    pub(crate) fn new() -> Self {
+        Self { directory: tempfile::tempdir().unwrap() }
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    pub(crate) fn text(&self, name: &str) -> String {
+        self.path(name).to_str().unwrap().to_owned()
+    }
+
+    /// The binary with an environment of its own.
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_regent"));
+        command.args(arguments).current_dir(self.directory.path()).env_clear();
+        command.env("HOME", self.directory.path()).env("PATH", "/usr/bin:/bin");
+        command.stdin(Stdio::null());
+        command
+    }
+
+    /// Runs a command to its end.
+    pub(crate) fn run(&self, arguments: &[&str]) -> Ended {
+        finish(self.command(arguments))
+    }
+
+    /// Starts a server on a free port, or on the port of `listen`, and waits until it listens.
+    pub(crate) fn serve(&self, listen: &str, more: &[&str]) -> Server {
+        let arguments = [&["serve", "--listen", listen], more].concat();
+        let log =
+            self.path(&format!("server-{}.log", fs::read_dir(self.path("")).unwrap().count()));
+        let mut command = self.command(&arguments);
+        command.stdout(Stdio::piped()).stderr(File::create(&log).unwrap());
+        let mut child = command.spawn().unwrap();
+        let mut greeting = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        greeting.read_line(&mut line).unwrap();
+        let Some((_, url)) = line.trim().split_once("listens on ") else {
+            let _ = child.kill();
+            panic!("no greeting: {line:?}, {}", fs::read_to_string(&log).unwrap());
+        };
+        let url = url.to_owned();
+        Server { child, url, log }
+    }
+
+    /// A server with its data in this room.
+    pub(crate) fn server(&self) -> Server {
+        self.serve("127.0.0.1:0", &["--data-dir", &self.text("data")])
+    }
+}
+
+impl Server {
+    /// Asks this server something.
+    pub(crate) fn ask(&self, room: &Room, arguments: &[&str]) -> Ended {
+        let mut command = room.command(arguments);
+        command.env("REGENT_SERVER", &self.url);
+        finish(command)
+    }
+
+    /// The same, which must succeed; gives what it printed.
+    pub(crate) fn yes(&self, room: &Room, arguments: &[&str]) -> String {
+        let ended = self.ask(room, arguments);
+        assert_eq!(ended.code, 0, "regent {}: {ended:?}", arguments.join(" "));
+        ended.stdout
+    }
+
+    /// How many stand in the line of a group.
+    pub(crate) fn standbys(&self, room: &Room, group: &str) -> u64 {
+        let shown = self.yes(room, &["group", "show", group, "--output", "json"]);
+        json(&shown)["standbys_count"].as_u64().unwrap()
+    }
+
+    /// Starts something that goes on.
+    pub(crate) fn start(&self, room: &Room, arguments: &[&str]) -> Running {
+        let mut command = room.command(arguments);
+        command.env("REGENT_SERVER", &self.url);
+        Running::start(room, command)
+    }
+
+    /// The address to listen on once more.
+    pub(crate) fn listen(&self) -> String {
+        self.url.trim_start_matches("http://").to_owned()
+    }
+
+    pub(crate) fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    pub(crate) fn signal(&self, name: &str) {
+        signal(&self.child, name);
+    }
+
+    pub(crate) fn wait(&mut self) -> i32 {
+        wait(&mut self.child)
+    }
+
+    pub(crate) fn log(&self) -> String {
+        fs::read_to_string(&self.log).unwrap()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Running {
+    fn start(room: &Room, mut command: Command) -> Self {
+        let count = fs::read_dir(room.path("")).unwrap().count();
+        let errors = room.path(&format!("errors-{count}.log"));
+        command.stdout(Stdio::piped()).stderr(File::create(&errors).unwrap());
+        let mut child = command.spawn().unwrap();
+        let stdout = BufReader::new(child.stdout.take().unwrap());
+        let (send, lines) = channel();
+        std::thread::spawn(move || {
+            for line in stdout.lines().map_while(Result::ok) {
+                if send.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        Self { child, lines, errors }
+    }
+
+    /// The next line; it must come.
+    pub(crate) fn line(&self) -> String {
+        self.lines.recv_timeout(PATIENCE).unwrap_or_else(|error| {
+            panic!("no line came ({error}); errors: {}", self.errors());
+        })
+    }
+
+    /// The next line that holds this.
+    pub(crate) fn line_with(&self, part: &str) -> String {
+        loop {
+            let line = self.line();
+            if line.contains(part) {
+                return line;
+            }
+        }
+    }
+
+    /// All lines until it ends.
+    pub(crate) fn rest(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        loop {
+            match self.lines.recv_timeout(PATIENCE) {
+                Ok(line) => lines.push(line),
+                Err(RecvTimeoutError::Disconnected) => return lines,
+                Err(RecvTimeoutError::Timeout) => panic!("it did not end: {lines:?}"),
+            }
+        }
+    }
+
+    pub(crate) fn signal(&self, name: &str) {
+        signal(&self.child, name);
+    }
+
+    pub(crate) fn wait(&mut self) -> i32 {
+        wait(&mut self.child)
+    }
+
+    pub(crate) fn errors(&self) -> String {
+        fs::read_to_string(&self.errors).unwrap()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Sends a signal by name, with the shell's own `kill`: no `unsafe` for a test.
+fn signal(child: &Child, name: &str) {
+    let line = format!("kill -{name} {}", child.id());
+    assert!(Command::new("sh").args(["-c", &line]).status().unwrap().success(), "{line}");
+}
+
+fn wait(child: &mut Child) -> i32 {
+    let since = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            return status.code().unwrap_or(-1);
+        }
+        if since.elapsed() > PATIENCE {
+            let _ = child.kill();
+            panic!("the process did not end");
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Runs to the end, reading both pipes so that neither can block it.
+fn finish(mut command: Command) -> Ended {
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let read = |pipe: Option<Box<dyn Read + Send>>| {
+        let mut pipe = pipe.unwrap();
+        std::thread::spawn(move || {
+            let mut text = String::new();
+            pipe.read_to_string(&mut text).unwrap();
+            text
+        })
+    };
+    let stdout = read(child.stdout.take().map(|pipe| Box::new(pipe) as _));
+    let stderr = read(child.stderr.take().map(|pipe| Box::new(pipe) as _));
+    let code = wait(&mut child);
+    Ended { code, stdout: stdout.join().unwrap(), stderr: stderr.join().unwrap() }
+}
+
+/// Waits until something is so; it must become so.
+pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let since = Instant::now();
+    while !is_so() {
+        assert!(since.elapsed() < PATIENCE, "it did not come about: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// The one JSON object that was printed.
+pub(crate) fn json(text: &str) -> serde_json::Value {
+    serde_json::from_str(text.trim()).unwrap_or_else(|error| panic!("{error}: {text:?}"))
+}
+
+/// A field of a printed table of facts.
+pub(crate) fn fact<'a>(text: &'a str, name: &str) -> &'a str {
+    text.lines()
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix("  ").map(str::trim))
+        .unwrap_or_else(|| panic!("no {name} in {text:?}"))
+}
+
+pub(crate) fn mode(path: &Path) -> u32 {
+    use std::os::unix::fs::PermissionsExt;
+    fs::metadata(path).unwrap().permissions().mode() & 0o777
+}
