@@ -42,7 +42,8 @@ enum From {
     },
     /// This many revisions ahead.
     Ahead(u64),
-    OtherLife,
+    /// In a life that sorts before or after this one.
+    OtherLife(u64),
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -51,7 +52,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         2 => Just(From::Now),
         4 => (0usize..20, any::<bool>()).prop_map(|(events, whole)| From::Back { events, whole }),
         1 => (1u64..4).prop_map(From::Ahead),
-        1 => Just(From::OtherLife),
+        1 => prop_oneof![Just(1), Just(u64::MAX)].prop_map(From::OtherLife),
     ];
     let step = prop_oneof![
         6 => prop::collection::vec(0..GROUPS.len(), 0..7).prop_map(Step::Publish),
@@ -149,7 +150,7 @@ impl World {
                 Some(if *whole { Cursor::after(LIFE, at.revision) } else { at })
             }
             From::Ahead(more) => Some(Cursor::after(LIFE, Revision(self.revision.0 + more))),
-            From::OtherLife => Some(Cursor::after(Incarnation(1), self.revision)),
+            From::OtherLife(life) => Some(Cursor::after(Incarnation(*life), self.revision)),
         }
     }
 

@@ -176,6 +176,7 @@ pub fn cases() -> Vec<Case> {
             a_silent_leader_is_succeeded_after_a_whole_ttl_and_not_a_moment_sooner,
             heartbeats_keep_a_leader_in_office,
             one_heartbeat_keeps_all_tenures_of_a_session,
+            a_campaign_is_a_sign_of_life,
             a_heartbeat_that_is_not_newer_is_refused,
             a_renewal_by_another_length_changes_the_ttl,
             a_disowned_term_is_resigned_by_the_heartbeat_that_lists_it;

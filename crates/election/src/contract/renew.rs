@@ -102,6 +102,18 @@ pub(super) async fn one_heartbeat_keeps_all_tenures_of_a_session(
     Ok(())
 }
 
+pub(super) async fn a_campaign_is_a_sign_of_life(bench: Bench) -> Result<(), Fault> {
+    let group = bench.group();
+    bench.player("alice", LONG_MS).await?.win(&group).await?;
+    let bob = bench.player("bob", 2 * SHORT_MS).await?;
+    for _ in 0..10 {
+        bob.stand(&group).await?;
+        bench.sleep_ms(SHORT_MS / 3).await;
+    }
+    bob.session().await?;
+    Ok(())
+}
+
 pub(super) async fn a_heartbeat_that_is_not_newer_is_refused(bench: Bench) -> Result<(), Fault> {
     let alice = bench.player("alice", LONG_MS).await?;
     let beat = async |sequence: u64| {

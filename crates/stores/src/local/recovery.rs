@@ -205,3 +205,137 @@ fn read_journal_header(directory: &Directory, number: u64) -> LocalResult<super:
 fn damaged(path: &Path, offset: usize, why: &str) -> LocalError {
     LocalError::Damaged { path: path.to_owned(), offset: offset as u64, why: why.into() }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs::OpenOptions;
+    use std::io::{Seek, SeekFrom, Write};
+
+    use regent_election::codec::encode_entry;
+    use regent_election::{Command, Entry, Group};
+
+    use super::super::frame::put_entry;
+    use super::super::journal::Journal;
+    use super::*;
+
+    const LIFE: Incarnation = Incarnation(5);
+
+    fn pending(name: &str) -> Vec<u8> {
+        let group = Group::new(name).unwrap();
+        let entry = Entry::bare(Command::PutPolicy { group, policy: None });
+        let mut bytes = Vec::new();
+        put_entry(&mut bytes, &encode_entry(&entry));
+        bytes
+    }
+
+    /// Journals 0 to 2 with one entry each; the first two are sealed.
+    fn three_journals() -> (tempfile::TempDir, Directory) {
+        let place = tempfile::tempdir().unwrap();
+        let directory = Directory::open(place.path()).unwrap();
+        for number in 0..3 {
+            let before = Revision(number);
+            let mut journal = Journal::create(&directory, number, LIFE, before).unwrap();
+            journal.append(before.next(), &pending(&format!("group-{number}"))).unwrap();
+            if number < 2 {
+                journal.seal().unwrap();
+            }
+        }
+        (place, directory)
+    }
+
+    fn open(directory: &Directory) -> LocalResult<Recovered> {
+        recover(directory, Bounds::default()).map(Option::unwrap)
+    }
+
+    fn path(directory: &Directory, number: u64) -> std::path::PathBuf {
+        directory.path_of(FileKind::Journal, number)
+    }
+
+    /// Where the last frame of a journal begins.
+    fn last_frame(bytes: &[u8]) -> usize {
+        let (mut at, mut last) = (HEADER_BYTES, HEADER_BYTES);
+        while let Found::Frame { next_at, .. } = look(bytes, at) {
+            (last, at) = (at, next_at);
+        }
+        last
+    }
+
+    /// Spoils the last frame of a journal, as a write that was cut short would.
+    fn tear(path: &Path) {
+        let at = last_frame(&fs::read(path).unwrap());
+        let mut file = OpenOptions::new().write(true).open(path).unwrap();
+        file.seek(SeekFrom::Start(at as u64 + 10)).unwrap();
+        file.write_all(&[0xff; 4]).unwrap();
+    }
+
+    #[test]
+    fn journals_follow_each_other() {
+        let (_place, directory) = three_journals();
+        let recovered = open(&directory).unwrap();
+        assert_eq!((recovered.state.revision(), recovered.journal), (Revision(3), 2));
+        assert_eq!(recovered.torn_bytes, 0);
+    }
+
+    #[test]
+    fn a_missing_journal_is_noticed_wherever_it_was() {
+        for number in 0..3 {
+            let (_place, directory) = three_journals();
+            fs::remove_file(path(&directory, number)).unwrap();
+            let missing = open(&directory).err().unwrap();
+            assert!(matches!(missing, LocalError::Missing { .. }), "{number}: {missing}");
+        }
+    }
+
+    #[test]
+    fn a_torn_seal_loses_nothing_and_a_torn_entry_before_another_journal_is_refused() {
+        let (_place, directory) = three_journals();
+        tear(&path(&directory, 1));
+        assert_eq!(open(&directory).unwrap().state.revision(), Revision(3));
+        // With its seal gone, the last frame of journal 1 is its entry.
+        let bytes = fs::read(path(&directory, 1)).unwrap();
+        let seal_at = last_frame(&bytes);
+        let Found::Frame { next_at, .. } = look(&bytes, seal_at) else { panic!("no frame") };
+        fs::write(path(&directory, 1), &bytes[..next_at]).unwrap();
+        tear(&path(&directory, 1));
+        let error = open(&directory).err().unwrap().to_string();
+        assert!(
+            error.contains("goes on from revision 2, but what precedes it ends at 1"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_torn_entry_at_the_very_end_is_cut() {
+        let (_place, directory) = three_journals();
+        tear(&path(&directory, 2));
+        let recovered = open(&directory).unwrap();
+        assert_eq!(recovered.state.revision(), Revision(2));
+        assert_eq!(recovered.end, HEADER_BYTES as u64);
+        assert!(recovered.torn_bytes > 0);
+    }
+
+    #[test]
+    fn an_entry_that_repeats_or_skips_a_revision_is_refused() {
+        for first in [1, 3] {
+            let place = tempfile::tempdir().unwrap();
+            let directory = Directory::open(place.path()).unwrap();
+            let mut journal = Journal::create(&directory, 0, LIFE, Revision(0)).unwrap();
+            journal.append(Revision(1), &pending("one")).unwrap();
+            journal.append(Revision(first), &pending("two")).unwrap();
+            let error = open(&directory).err().unwrap().to_string();
+            assert!(error.contains(&format!("revision {first} instead of 2")), "{error}");
+        }
+    }
+
+    #[test]
+    fn an_entry_of_a_newer_program_is_not_called_damage() {
+        let place = tempfile::tempdir().unwrap();
+        let directory = Directory::open(place.path()).unwrap();
+        let mut journal = Journal::create(&directory, 0, LIFE, Revision(0)).unwrap();
+        let mut bytes = Vec::new();
+        put_entry(&mut bytes, &[99, 1, 2, 3]);
+        journal.append(Revision(1), &bytes).unwrap();
+        let error = open(&directory).err().unwrap();
+        assert!(matches!(error, LocalError::Newer { .. }), "{error}");
+    }
+}
