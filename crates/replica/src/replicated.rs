@@ -36,7 +36,12 @@ pub enum Payload {
     Proposal(Origin, Entry),
     /// A change of members.
     Members(MemberChange),
+    /// The hold after a restore is over.
+    Release,
 }
+
+/// What marks the entry that ends the hold after a restore.
+pub const RELEASE: &[u8] = b"release";
 
 /// The bytes of a proposal.
 #[must_use]
@@ -52,6 +57,7 @@ pub fn encode_proposal(origin: Origin, entry: &Entry) -> Vec<u8> {
 /// What a log entry carries, or why its bytes make no sense.
 pub fn payload(entry: &LogEntry) -> Result<Payload, CodecError> {
     match entry.entry_type {
+        EntryType::EntryNormal if &*entry.context == RELEASE => Ok(Payload::Release),
         EntryType::EntryNormal if entry.data.is_empty() => Ok(Payload::Empty),
         EntryType::EntryNormal => {
             let mut input = Input::new(&entry.data);
@@ -78,6 +84,9 @@ pub struct Replicated {
     pub state: State,
     /// Members.
     pub members: Members,
+    /// Whether nobody may be granted anything because leases of an earlier life may still run. The
+    /// Raft leader ends it when the longest of them is over.
+    pub is_held: bool,
     /// For each replica: its boot and the number of its last proposal that was applied.
     applied: BTreeMap<ReplicaId, (u64, u64)>,
 }
@@ -86,7 +95,13 @@ impl Replicated {
     /// What a cluster starts with, the same on every founding member.
     #[must_use]
     pub fn found(settings: Settings, members: Members) -> Self {
-        Self { state: State::new(settings), members, applied: BTreeMap::new() }
+        Self { state: State::new(settings), members, is_held: false, applied: BTreeMap::new() }
+    }
+
+    /// What a restored cluster starts with: the state reborn, these members, and a hold.
+    #[must_use]
+    pub const fn restored(state: State, members: Members) -> Self {
+        Self { state, members, is_held: true, applied: BTreeMap::new() }
     }
 
     /// What a witness keeps of it: the members, and no state.
@@ -120,7 +135,7 @@ impl Replicated {
         }
     }
 
-    /// The whole as bytes: version, members, applied numbers, state. Equal wholes give equal bytes.
+    /// The whole as bytes: version, members, applied numbers, hold, state. Equal wholes give equal bytes.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut out = vec![REPLICATED_VERSION];
@@ -135,6 +150,7 @@ impl Replicated {
             boot.put(&mut out);
             number.put(&mut out);
         }
+        self.is_held.put(&mut out);
         put_block(&self.state.encode(), &mut out);
         out
     }
@@ -155,9 +171,10 @@ impl Replicated {
             let id = take_id(&mut input)?;
             applied.insert(id, (u64::take(&mut input)?, u64::take(&mut input)?));
         }
+        let is_held = bool::take(&mut input)?;
         let state = State::decode(input.block("a state")?)?;
         input.end()?;
-        Ok(Self { state, members, applied })
+        Ok(Self { state, members, is_held, applied })
     }
 
     /// Applies a log entry as a whole, as a replica that only catches up does.
@@ -170,6 +187,7 @@ impl Replicated {
                 }
             }
             Payload::Members(change) => self.change_members(&change),
+            Payload::Release => self.is_held = false,
         }
         Ok(())
     }

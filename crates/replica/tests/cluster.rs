@@ -13,7 +13,8 @@ use raft::eraftpb::{ConfState, HardState, MessageType, SnapshotMetadata};
 use regent_election::state::{Query, View};
 use regent_election::store::{OfficeState, StoreError};
 use regent_election::{
-    Answer, Command, Group, IfLost, Metadata, Moment, Node, Refusal, SessionId, Settings, Term,
+    Answer, Command, Entry, Group, IfLost, Metadata, Moment, Node, Policy, Refusal, SessionId,
+    Settings, State, Term,
 };
 use regent_replica::io::{Input, PeerMessage, Request, Response, Token};
 use regent_replica::{
@@ -487,4 +488,47 @@ fn a_witness_leads_only_to_bring_a_replica_up_to_date_and_hand_over() {
     assert_eq!(next, behind, "the witness knew what was committed and handed it over");
     assert_eq!(cluster.leader_of(behind, "group-19").1, 1, "nothing committed is lost");
     assert!(cluster.submit(behind, campaign(1, "after")).is_ok());
+}
+
+#[test]
+fn a_restored_cluster_grants_nothing_before_the_longest_old_lease_is_over() {
+    let ceiling_ms = 20_000;
+    let default_policy = Policy { ttl_ms_max: ceiling_ms, ..Policy::default() };
+    let settings = Settings { ttl_ms_ceiling: ceiling_ms, default_policy, ..Settings::default() };
+    let mut backup = State::new(settings.check().unwrap());
+    backup.apply(Entry::bare(open(1, 10_000)));
+    backup.apply(Entry::bare(campaign(1, "billing")));
+
+    let members: Members = (1..=3).map(|n| (id(n), member(n))).collect();
+    let state = backup.reborn(1000, 2000, Term::NONE).unwrap();
+    let whole = Replicated::restored(state, members.clone());
+    let mut restored = Cluster::new(3);
+    for number in 1..=3 {
+        restored.stop(id(number));
+        let mut disk = founding_disk(&members, 3);
+        disk.snapshot = whole.encode().into();
+        restored.disks.insert(id(number), disk);
+        restored.start(id(number));
+    }
+    let leader = restored.await_leader();
+    restored.submit(leader, open(2, 10_000)).unwrap();
+    let early = restored.answer(
+        leader,
+        Request::Submit { command: campaign(2, "billing"), request: None, query: None },
+    );
+    let Response::Error(StoreError::Unavailable { retry_after: Some(wait), .. }) = early else {
+        panic!("{early:?}");
+    };
+    assert!(wait <= Duration::from_millis(ceiling_ms));
+    let reopened = restored.submit(leader, open(1, 10_000));
+    assert_eq!(reopened, Err(Refusal::SessionUnknown), "the old life's sessions stay gone");
+    // The clock leaps: the driver's turns are what counts, so walk in steps it can follow.
+    for _ in 0..ceiling_ms / 300 {
+        restored.now = restored.now + Duration::from_millis(250);
+        restored.run(50);
+        restored.answer(leader, heartbeat(2));
+    }
+    let term = restored.submit(leader, campaign(2, "billing"));
+    let Ok(Answer::Elected { term, .. }) = term else { panic!("{term:?}") };
+    assert!(term.get() > 1 << 32, "terms are ahead of everything granted before (S2)");
 }

@@ -28,6 +28,7 @@ mod groups;
 mod invariants;
 mod office;
 mod query;
+mod reborn;
 mod repeat;
 mod resign;
 mod session;
@@ -42,6 +43,7 @@ use repeat::Requests;
 use session::{EndedSessions, Session};
 
 pub use query::{Lens, Query, View};
+pub use reborn::RebirthError;
 pub use snapshot::STATE_VERSION;
 pub use view::{Holder, Wait};
 

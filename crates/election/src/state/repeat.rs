@@ -78,6 +78,11 @@ impl Requests {
         }
     }
 
+    /// Refuses every id made at or before `revision`.
+    pub(super) fn forget_up_to(&mut self, revision: Revision) {
+        self.forgotten = Some(revision);
+    }
+
     /// For snapshots: what is remembered, oldest first, and what is forgotten.
     pub(super) fn parts(&self) -> (Vec<Remembered>, Option<Revision>) {
         (self.order.iter().filter_map(|id| self.known.get(id).copied()).collect(), self.forgotten)

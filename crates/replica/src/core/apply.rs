@@ -43,6 +43,11 @@ impl Core {
                     self.applied_to(index);
                 }
             }
+            Payload::Release => {
+                self.whole.is_held = false;
+                self.released_at = None;
+                self.applied_to(index);
+            }
             Payload::Members(change) => {
                 self.whole.change_members(&change);
                 let members = self
@@ -174,9 +179,7 @@ impl Core {
         }
         let own = self.config.id.get();
         let target = match to {
-            Some(to) => {
-                self.node.store().members().voters.contains(&to.get()).then_some(to.get())
-            }
+            Some(to) => self.node.store().members().voters.contains(&to.get()).then_some(to.get()),
             None => self.best_successor(),
         };
         match target {

@@ -62,6 +62,17 @@ impl Core {
         self.expiry_gate = None;
         self.deadlines.promote(self.now);
         self.feed_waits();
+        // Nobody knows what was granted before the restore, so the longest lease there can be counts,
+        // and from the start with every leader.
+        let longest = Duration::from_millis(self.whole.state.settings().ttl_ms_ceiling);
+        self.released_at = self.whole.is_held.then(|| self.now + longest);
+    }
+
+    /// Ends the hold after a restore when the longest lease of the earlier life is over.
+    fn release(&mut self) {
+        if self.released_at.is_some_and(|at| at <= self.now) && self.propose_release() {
+            self.released_at = None;
+        }
     }
 
     fn feed_waits(&mut self) {
@@ -75,6 +86,7 @@ impl Core {
     /// Stops judging: expiries under way may or may not come true, and somebody else will see.
     pub(super) fn stop_serving(&mut self) {
         self.is_serving = false;
+        self.released_at = None;
         for session in std::mem::take(&mut self.expiring) {
             self.deadlines.spare(session);
         }
@@ -106,6 +118,7 @@ impl Core {
         if self.expiry_gate.is_some() {
             return;
         }
+        self.release();
         self.expire_due();
         self.end_waits();
         self.fill_for_audible();

@@ -127,6 +127,8 @@ pub struct Core {
     expiring: BTreeSet<SessionNo>,
     /// When offices that nobody audible stood for were last looked at.
     refilled_at: Option<Moment>,
+    /// When the hold after a restore is over, while this replica leads and there is one.
+    released_at: Option<Moment>,
     /// Heartbeats that met a proposed expiry and wait for its outcome.
     held: BTreeMap<SessionNo, Vec<Waiter>>,
     wants_waits: bool,
@@ -212,6 +214,7 @@ impl Core {
             expiry_gate: None,
             expiring: BTreeSet::new(),
             refilled_at: None,
+            released_at: None,
             held: BTreeMap::new(),
             wants_waits: false,
             numbers: 0,

@@ -16,7 +16,7 @@ use super::{Core, Role, unavailable};
 use crate::io::{PeerMessage, Token};
 use crate::limits::{PROPOSALS_MAX, SILENT_WHOLE_MAX};
 use crate::member::ReplicaId;
-use crate::replicated::{Origin, encode_proposal};
+use crate::replicated::{Origin, RELEASE, encode_proposal};
 
 /// A change that waits to be proposed or sent to the leader.
 #[derive(Debug)]
@@ -136,6 +136,13 @@ impl Core {
         self.step_proposal(vec![entry])
     }
 
+    /// Proposes to end the hold after a restore; false means that it was not appended.
+    pub(super) fn propose_release(&mut self) -> bool {
+        let mut entry = LogEntry::default();
+        entry.context = RELEASE.to_vec().into();
+        self.step_proposal(vec![entry])
+    }
+
     /// The entry with what travels beside the command: who is silent.
     fn log_entry(&self, origin: Origin, command: Command, request: Option<RequestId>) -> LogEntry {
         let silent = self.silent_for(&command);
@@ -214,8 +221,12 @@ impl Core {
         self.out.sends.push((replica, PeerMessage::Declined { boot, number }));
     }
 
-    /// Without room only what frees an office or a session is taken.
+    /// Without room only what frees an office or a session is taken; after a restore nobody stands
+    /// before the leases of the earlier life are over.
     const fn may_write(&self, command: &Command) -> bool {
+        if self.whole.is_held && matches!(command, Command::Campaign { .. }) {
+            return false;
+        }
         self.has_room
             || matches!(
                 command,
@@ -230,6 +241,10 @@ impl Core {
     fn why_not(&self, command: &Command) -> StoreError {
         if self.may_write(command) {
             unavailable("too many changes wait")
+        } else if self.whole.is_held && matches!(command, Command::Campaign { .. }) {
+            let retry_after = self.released_at.map(|at| self.now.until(at));
+            let why = "it was restored, and leases granted before that may still run".into();
+            StoreError::Unavailable { why, retry_after }
         } else {
             unavailable("the disk of the Raft leader is full")
         }

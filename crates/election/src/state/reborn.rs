@@ -1,0 +1,168 @@
+//! A state that is used again after what followed it was lost: restored from a backup, or from the
+//! one replica left when the quorum is gone for good (semantics 23).
+//!
+//! Terms granted after the backup are not in it, yet somebody may hold one. So every term, and the
+//! floor for new groups, jumps ahead of anything that can have been granted: by 2^32, and to at
+//! least the wall clock's seconds times 2^20, so that restoring the same backup twice does not give
+//! the same terms twice. No rule compares this clock with another machine's; a clock that stands
+//! before the backup's own stamp is refused.
+//!
+//! What is left to the store: a new life (cursors of the old one get a gap), and to grant nothing
+//! until every lease of the old one is over.
+
+use super::group::{Marks, Office};
+use super::repeat::Requests;
+use super::{Index, State};
+use crate::limits::TERM_MAX;
+use crate::term::{Revision, Term};
+
+/// Terms jump by at least this much.
+const LEAP: u64 = 1 << 32;
+/// Terms granted in a second stay below this.
+const TERMS_PER_SECOND: u64 = 1 << 20;
+
+/// Why a state cannot be used again.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RebirthError {
+    /// The clock would give terms that were given before.
+    #[error(
+        "the wall clock says {now_s} s, but the backup was made at {stamp_s} s: set the clock, terms are taken from it"
+    )]
+    ClockBehind {
+        /// What the clock says.
+        now_s: u64,
+        /// When the backup was made.
+        stamp_s: u64,
+    },
+    /// No room above.
+    #[error(
+        "terms would have to start at {wanted}, beyond the last one that can be written exactly"
+    )]
+    TermsExhausted {
+        /// Where they would have to start.
+        wanted: u64,
+    },
+}
+
+impl State {
+    /// This state without sessions, tenures and lines, its terms ahead of all that were ever granted.
+    pub fn reborn(
+        mut self,
+        stamp_s: u64,
+        now_s: u64,
+        term_floor: Term,
+    ) -> Result<Self, RebirthError> {
+        if now_s < stamp_s {
+            return Err(RebirthError::ClockBehind { now_s, stamp_s });
+        }
+        let least = now_s.saturating_mul(TERMS_PER_SECOND).max(term_floor.get());
+        let ahead = |term: Term| {
+            let wanted = term.get().saturating_add(LEAP).max(least);
+            // A term at the very end could never be followed by another.
+            match Term::new(wanted) {
+                Some(term) if wanted < TERM_MAX => Ok(term),
+                Some(_) | None => Err(RebirthError::TermsExhausted { wanted }),
+            }
+        };
+        self.term_floor = ahead(self.term_floor)?;
+        self.groups.retain(|_, group| !group.doomed);
+        for group in self.groups.values_mut() {
+            group.term = ahead(group.term)?;
+            group.office = Office::Vacant;
+            group.line = Vec::new();
+            group.heir = None;
+            group.marks = Marks::default();
+            // The last line of a history says who leads; nobody does any more.
+            group.history.clear();
+        }
+        self.index = Index::default();
+        for (_, session) in std::mem::take(&mut self.sessions) {
+            self.ended.remember(session.id);
+        }
+        self.by_secret.clear();
+        // Ids of the old life may or may not have run in what was lost: all of them are refused.
+        let last = Revision(self.revision.0.saturating_add(LEAP));
+        self.requests = Requests::without_session();
+        self.requests.forget_up_to(last);
+        self.revision = last.next();
+        Ok(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::{Command, Entry, IfLost, Opening};
+    use crate::name::{Group, Metadata, Node, SessionId};
+    use crate::policy::Settings;
+    use crate::{Answer, Refusal};
+
+    const NOW_S: u64 = 1_800_000_000;
+
+    fn campaign(state: &mut State, session: u128, group: &str) -> Result<Answer, Refusal> {
+        let entry = Entry::bare(Command::Campaign {
+            group: Group::new(group).unwrap(),
+            session: SessionId::new(session).unwrap(),
+            opening: Some(Opening { node: Node::new("a").unwrap(), ttl_ms: None, passing: false }),
+            if_lost: IfLost::Stand,
+            priority: 0,
+            metadata: Metadata::NONE,
+        });
+        state.apply(entry).answer
+    }
+
+    fn term_of(answer: Result<Answer, Refusal>) -> u64 {
+        match answer {
+            Ok(Answer::Elected { term, .. }) => term.get(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn lived() -> State {
+        let mut state = State::new(Settings::default());
+        campaign(&mut state, 1, "billing").unwrap();
+        campaign(&mut state, 2, "billing").unwrap();
+        state
+    }
+
+    #[test]
+    fn restoring_one_backup_twice_never_repeats_a_term() {
+        let mut first = lived().reborn(NOW_S, NOW_S, Term::NONE).unwrap();
+        let mut highest = 0;
+        for round in 0..1000 {
+            let group = format!("g{round}");
+            highest = highest.max(term_of(campaign(&mut first, 7, &group)));
+        }
+        highest = highest.max(term_of(campaign(&mut first, 7, "billing")));
+        let mut second = lived().reborn(NOW_S, NOW_S + 1, Term::NONE).unwrap();
+        assert!(term_of(campaign(&mut second, 7, "billing")) > highest);
+        assert!(term_of(campaign(&mut second, 7, "brand-new")) > highest);
+    }
+
+    #[test]
+    fn terms_leap_even_if_the_clock_says_little_and_obey_a_higher_floor() {
+        let mut state = lived().reborn(0, 0, Term::NONE).unwrap();
+        assert_eq!(term_of(campaign(&mut state, 7, "billing")), 1 + LEAP + 1);
+        let floor = Term::new(1 << 52).unwrap();
+        let mut state = lived().reborn(0, NOW_S, floor).unwrap();
+        assert_eq!(term_of(campaign(&mut state, 7, "billing")), (1 << 52) + 1);
+    }
+
+    #[test]
+    fn nobody_of_the_old_life_is_left_and_nobody_can_come_back() {
+        let mut state = lived().reborn(NOW_S, NOW_S, Term::NONE).unwrap();
+        assert_eq!(state.check_invariants(), Ok(()));
+        assert_eq!(state.census().sessions, 0);
+        assert_eq!(campaign(&mut state, 1, "billing"), Err(Refusal::SessionUnknown));
+        let decoded = State::decode(&state.encode()).unwrap();
+        assert_eq!(decoded, state);
+    }
+
+    #[test]
+    fn a_clock_before_the_backup_is_refused() {
+        let error = lived().reborn(NOW_S, NOW_S - 1, Term::NONE).unwrap_err();
+        assert_eq!(error, RebirthError::ClockBehind { now_s: NOW_S - 1, stamp_s: NOW_S });
+        let beyond = Term::new(TERM_MAX).unwrap();
+        assert!(lived().reborn(0, NOW_S, beyond).is_err());
+    }
+}
