@@ -33,14 +33,14 @@ use crate::signals::Signals;
 
 const EXAMPLES: &str = "\
 Examples:
-  regent campaign billing --node web-1                              # win or lose, at once
-  regent campaign billing --node web-1 --session-file web-1.session # keep the secret for renew and resign
-  regent campaign billing --node web-1 --wait 30s                   # wait in line
-  regent campaign billing --node web-1 --ttl 5s --keep              # lead until interrupted, then resign
+  regent campaign billing --node web-1                               # win or lose, at once
+  regent campaign billing --node web-1 --session-file web-1.session  # to renew and resign later
+  regent campaign billing --node web-1 --wait 30s                    # wait in line
+  regent campaign billing --node web-1 --ttl 5s --keep               # lead until interrupted
   regent campaign billing --node web-1 --meta address=10.0.0.7:80 --meta zone=b
 
-Exit codes: 0 elected, 1 lost. With --keep: 0 interrupted and resigned, 1 not elected within --wait,
-76 leadership lost.";
+Exit codes: 0 elected, 1 lost. With --keep: 0 interrupted and resigned, 1 not elected within
+--wait, 76 leadership lost.";
 
 /// Pause before a campaign that was answered early, or not at all, is sent again.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -140,7 +140,7 @@ async fn wait_and_leave(args: &CampaignArgs, remote: &Remote) -> Outcome {
         let close = CloseSessionRequest { session_id: session };
         if let Err(error) = remote.close_session(&close).await {
             let ttl = show(args.ttl.unwrap_or(DEFAULT_TTL));
-            remark(&format!("{error}; the place in line is free after {ttl}"));
+            remark(&format!("{error}; if it stood in line, its place is free after {ttl}"));
         }
     }
     report(args, &ended?, Secret::Fresh)

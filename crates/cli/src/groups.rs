@@ -103,8 +103,8 @@ Examples:
   regent group set billing --allow 'web-*' --allow 'batch-1'
   regent group set billing --default
 
-What you do not name stays as it is. A leader that the changed policy does not allow is told to stop and has
-one ttl to do so.")]
+What you do not name stays as it is. A leader that the changed policy does not allow is told to
+stop and has one ttl to do so.")]
 pub(crate) struct SetArgs {
     /// The group
     group: Group,

@@ -19,12 +19,12 @@ use regent_election::participant::{
     Action, Attempt, Event, Phase, Reply, Request, Transition, Trouble, Why,
 };
 use regent_election::timing::{Budget, Drift};
-use regent_election::{Group, Moment, Participant, Term};
+use regent_election::{Group, Moment, Node, Participant, Term};
 use serde::Serialize;
 use tokio::sync::mpsc;
 
 use crate::campaign::CampaignArgs;
-use crate::duration::{millis, show};
+use crate::duration::{millis, show, show_ms};
 use crate::exit::Exit;
 use crate::failure::{Failure, Outcome};
 use crate::output::{Screen, remark};
@@ -51,6 +51,7 @@ pub(crate) async fn run(args: CampaignArgs) -> Outcome {
     let mut keeper = Keeper {
         machine: Participant::new(args.node.clone(), budget, fresh::number()?),
         remote: remote.with_timeout(budget.request_timeout()),
+        node: args.node.clone(),
         group: args.group.clone(),
         screen: args.client.screen(),
         answer,
@@ -78,7 +79,7 @@ pub(crate) async fn run(args: CampaignArgs) -> Outcome {
             biased;
             name = signals.next() => keeper.interrupted(name)?,
             Some(answered) = answers.recv() => keeper.answered(answered),
-            hint = hint(&mut watch) => keeper.events.push_back(hint),
+            hint = hint(&mut watch) => keeper.hinted(hint)?,
             () = tokio::time::sleep(keeper.pause()) => keeper.events.push_back(Event::Tick),
         }
     }
@@ -126,6 +127,7 @@ enum Ending {
 struct Keeper {
     machine: Participant,
     remote: Remote,
+    node: Node,
     group: Group,
     screen: Screen,
     answer: mpsc::UnboundedSender<Answer>,
@@ -214,8 +216,29 @@ impl Keeper {
         if transition.to == Phase::Standby || transition.term == Term::NONE {
             return Ok(());
         }
-        let told = Told::of(transition);
-        self.screen.answer(&told, || told.line())
+        let told = Told::of(transition, &self.node);
+        self.screen.answer(&told, || told.line(transition.to, &self.node))
+    }
+
+    /// The watch saw who leads. It is told while there is nothing better to tell.
+    fn hinted(&mut self, event: Event) -> Result<(), Failure> {
+        if let Event::Watched { group, term, leader: Some(leader) } = &event
+            && *leader != self.node
+            && self.machine.phase(group) == Some(Phase::Standby)
+            && self.ending.is_none()
+        {
+            let told = Told {
+                phase: Phase::Standby.word(),
+                group: group.to_string(),
+                leader: Some(leader.to_string()),
+                term: term.get(),
+                why: None,
+                remaining_ms: 0,
+            };
+            self.screen.answer(&told, || told.line(Phase::Standby, &self.node))?;
+        }
+        self.events.push_back(event);
+        Ok(())
     }
 
     fn trouble(&mut self, trouble: &Trouble) {
@@ -300,37 +323,47 @@ fn is_hopeless(error: &RemoteError) -> bool {
     }
 }
 
-/// A change of phase, as it is told.
+/// What is told, to people as a line and to programs as an object.
 #[derive(Serialize)]
 struct Told {
     phase: &'static str,
     group: String,
+    /// Who leads, if anybody.
+    leader: Option<String>,
     term: u64,
-    why: &'static str,
+    /// Why the phase changed; none while standing by.
+    why: Option<&'static str>,
     remaining_ms: u64,
 }
 
 impl Told {
-    fn of(transition: &Transition) -> Self {
+    fn of(transition: &Transition, node: &Node) -> Self {
+        let leads = matches!(transition.to, Phase::Leading | Phase::Jeopardy | Phase::Stopping);
         Self {
             phase: transition.to.word(),
             group: transition.group.to_string(),
+            leader: leads.then(|| node.to_string()),
             term: transition.term.get(),
-            why: word(transition.why),
+            why: Some(word(transition.why)),
             remaining_ms: millis(transition.remaining),
         }
     }
 
-    fn line(&self) -> String {
-        let left = match self.remaining_ms {
-            0 => String::new(),
-            ms => format!("; {} left", show(Duration::from_millis(ms))),
-        };
-        let term = match self.term {
-            0 => String::new(),
-            term => format!(", term {term}"),
-        };
-        format!("{}: {}{term} ({}{left})", self.group, self.phase, self.why)
+    fn line(&self, phase: Phase, node: &Node) -> String {
+        let Self { group, term, .. } = self;
+        let valid = format!("term {term}, valid for {}", show_ms(self.remaining_ms));
+        let why = self.why.unwrap_or_default();
+        match phase {
+            Phase::Standby => {
+                let leader = self.leader.as_deref().unwrap_or("nobody");
+                format!("{group}: standing by; {leader} leads, term {term}")
+            }
+            Phase::Leading => format!("{group}: {node} leads, {valid} ({why})"),
+            Phase::Jeopardy => format!("{group}: {node} leads in jeopardy, {valid} ({why})"),
+            Phase::Stopping => format!("{group}: {node} must stop, {valid} ({why})"),
+            Phase::Stopped => format!("{group}: {node} has stopped, term {term} is over ({why})"),
+            Phase::Lost => format!("{group}: {node} has lost term {term} ({why})"),
+        }
     }
 }
 

@@ -13,7 +13,9 @@ use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
-use crate::config::{LOG_FORMATS, LOG_LEVELS};
+use crate::config::{Key, LOG_FORMATS, LOG_LEVELS};
+use crate::exit::Exit;
+use crate::failure::Failure;
 
 /// Flags of every verb about its log. `regent serve` takes them as settings, so that a file may hold
 /// them too; the other verbs log nothing below a warning unless asked.
@@ -31,14 +33,24 @@ pub(crate) struct LogArgs {
 
 impl LogArgs {
     /// Starts the log of a verb that has no settings.
-    pub(crate) fn start(&self) {
-        let word = |flag: &Option<String>, variable: &str, default: &str| {
-            let set = flag.clone().or_else(|| std::env::var(variable).ok());
-            set.filter(|word| !word.is_empty()).unwrap_or_else(|| default.to_owned())
-        };
-        let level = word(&self.log_level, "REGENT_LOG_LEVEL", "warn");
-        let format = word(&self.log_format, "REGENT_LOG_FORMAT", "text");
+    pub(crate) fn start(&self) -> Result<(), Failure> {
+        let level = word(self.log_level.as_ref(), Key::LogLevel, "warn")?;
+        let format = word(self.log_format.as_ref(), Key::LogFormat, "text")?;
         start(&level, &format);
+        Ok(())
+    }
+}
+
+/// The flag, which was checked before, or the variable, or the default.
+fn word(flag: Option<&String>, key: Key, default: &str) -> Result<String, Failure> {
+    let variable = key.variable();
+    match (flag, std::env::var(&variable)) {
+        (Some(flag), _) => Ok(flag.clone()),
+        (None, Ok(text)) if !text.is_empty() => match key.kind().parse_text(&text) {
+            Ok(_) => Ok(text),
+            Err(what) => Err(Failure::new(Exit::Config, format!("${variable}: {what}"))),
+        },
+        (None, Ok(_) | Err(_)) => Ok(default.to_owned()),
     }
 }
 

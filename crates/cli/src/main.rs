@@ -126,7 +126,7 @@ fn main() -> ExitCode {
 fn run(cli: Cli) -> Outcome {
     let is_service = matches!(cli.verb, Verb::Serve(_));
     if !is_service {
-        cli.log.start();
+        cli.log.start()?;
     }
     let mut builder = if is_service {
         tokio::runtime::Builder::new_multi_thread()

@@ -29,8 +29,8 @@ Examples:
   regent serve --config regent.toml
   REGENT_LOG_FORMAT=json regent serve
 
-Every flag is also an environment variable (REGENT_LISTEN) and a setting in a file (listen); a flag beats
-the environment, which beats the file. `regent config show --origin` says what holds and why.
+Every flag is also an environment variable (REGENT_LISTEN) and a setting in a file (listen).
+A flag beats the environment, which beats the file: see `regent config show --origin`.
 The first SIGINT or SIGTERM ends the server in order, a second one at once.";
 
 /// Flags of `regent serve`.

@@ -16,8 +16,8 @@ Examples:
   regent step-down billing --reason 'moving to the new zone' --to web-2
   regent step-down billing --reason 'web-1 hangs and does not stop' --immediate --yes
 
-Without --immediate the leader is told and has one ttl to stop, so nobody overlaps. With it the office
-is free at once: the old leader may go on acting for a while, and only fencing protects.";
+Without --immediate the leader is told and has one ttl to stop, so nobody overlaps. With it the
+office is free at once: the old leader may go on acting for a while, and only fencing protects.";
 
 /// Flags of `regent step-down`.
 #[derive(Clone, Debug, Args)]

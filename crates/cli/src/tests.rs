@@ -25,6 +25,10 @@ fn every_verb_shows_examples_that_can_be_typed() {
         let examples = examples.unwrap_or_else(|| panic!("{path} has no examples"));
         let mentions = examples.lines().any(|line| line.contains("regent "));
         assert!(mentions, "{path} has no example of itself");
+        let after = verb.get_after_help().map(ToString::to_string).unwrap_or_default();
+        for line in after.lines() {
+            assert!(line.chars().count() <= 98, "{path} wraps on a usual terminal: {line}");
+        }
         assert!(verb.get_about().is_some(), "{path} does not say what it does");
     });
 }

@@ -15,8 +15,8 @@ Examples:
   regent transfer billing --to web-2 --session-file web-1.session
   REGENT_SESSION=… regent transfer billing --to web-2 --term 7
 
-Stop the work first: the successor starts the moment this is answered. If it is refused because the
-successor does not stand there, nothing has changed and you still lead.";
+Stop the work first: the successor starts the moment this is answered. If it is refused because
+the successor does not stand there, nothing has changed and you still lead.";
 
 /// Flags of `regent transfer`.
 #[derive(Clone, Debug, Args)]

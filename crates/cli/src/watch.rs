@@ -19,8 +19,8 @@ Examples:
   regent watch                                      # every group
   regent watch billing --output json | while read -r event; do …; done
 
-It resumes by itself after a broken connection: every change comes once and in order, or a gap says
-that some are forgotten.";
+It resumes by itself after a broken connection: every change comes once and in order, or a gap
+says that some are forgotten.";
 
 /// Flags of `regent watch`.
 #[derive(Clone, Debug, Args)]

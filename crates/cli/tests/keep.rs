@@ -6,8 +6,9 @@ mod process;
 
 use process::{Room, Running, Server, json, until};
 
-fn keep(server: &Server, room: &Room, node: &str) -> Running {
-    let arguments = ["campaign", "billing", "--node", node, "--ttl", "1s", "--keep"];
+/// The ttl is as short as the test has to wait for it, and long where a busy machine must not matter.
+fn keep(server: &Server, room: &Room, node: &str, ttl: &str) -> Running {
+    let arguments = ["campaign", "billing", "--node", node, "--ttl", ttl, "--keep"];
     server.start(room, &arguments)
 }
 
@@ -15,13 +16,14 @@ fn keep(server: &Server, room: &Room, node: &str) -> Running {
 fn an_interrupted_leader_resigns_and_the_next_in_line_leads_at_once() {
     let room = Room::new();
     let server = room.server();
-    let mut a = keep(&server, &room, "a");
-    assert!(a.line().starts_with("billing: leading, term 1 (elected"));
-    let mut b = keep(&server, &room, "b");
+    let mut a = keep(&server, &room, "a", "20s");
+    assert!(a.line().starts_with("billing: a leads, term 1, valid for "));
+    let mut b = keep(&server, &room, "b", "20s");
+    assert_eq!(b.line(), "billing: standing by; a leads, term 1");
     until("b stands", || server.standbys(&room, "billing") == 1);
     a.signal("INT");
     assert_eq!(a.wait(), 0, "{}", a.errors());
-    assert!(b.line().starts_with("billing: leading, term 2 (elected"));
+    assert!(b.line().starts_with("billing: b leads, term 2, valid for "));
     b.signal("TERM");
     assert_eq!(b.wait(), 0, "{}", b.errors());
     let history = server.yes(&room, &["history", "billing"]);
@@ -34,14 +36,14 @@ fn an_interrupted_leader_resigns_and_the_next_in_line_leads_at_once() {
 fn a_paused_leader_says_lost_on_waking() {
     let room = Room::new();
     let server = room.server();
-    let mut a = keep(&server, &room, "a");
-    a.line_with("leading");
-    let b = keep(&server, &room, "b");
+    let mut a = keep(&server, &room, "a", "1s");
+    a.line_with("a leads");
+    let b = keep(&server, &room, "b", "1s");
     a.signal("STOP");
-    assert!(b.line().starts_with("billing: leading, term 2 (elected"));
+    b.line_with("b leads, term 2");
     a.signal("CONT");
     let said = a.line();
-    assert!(said.starts_with("billing: lost, term 1"), "{said}");
+    assert!(said.starts_with("billing: a has lost term 1"), "{said}");
     assert_eq!(a.wait(), 76, "{}", a.errors());
     assert_eq!(server.yes(&room, &["leader", "billing"]), "b\n");
 }
@@ -50,14 +52,13 @@ fn a_paused_leader_says_lost_on_waking() {
 fn a_leader_that_is_cut_off_warns_stops_and_says_so_before_its_lease_is_over() {
     let room = Room::new();
     let server = room.server();
-    let mut a = keep(&server, &room, "a");
-    a.line_with("leading");
+    let mut a = keep(&server, &room, "a", "3s");
+    a.line_with("a leads");
     server.kill();
     let said: Vec<String> = a.rest();
-    let phases: Vec<&str> =
-        said.iter().map(|line| line.split([' ', ',']).nth(1).unwrap()).collect();
-    assert_eq!(phases.first(), Some(&"jeopardy"), "{said:?}");
-    assert!(phases.contains(&"stopping") || phases.contains(&"lost"), "{said:?}");
+    assert!(said[0].contains("in jeopardy") && said[0].contains("valid for"), "{said:?}");
+    assert!(said[1].contains("must stop") && said[1].contains("valid for"), "{said:?}");
+    assert!(said[2].contains("has stopped"), "{said:?}");
     assert_eq!(a.wait(), 76, "{}", a.errors());
 }
 
