@@ -4,8 +4,8 @@
 //! of every call what survives what. Two deaths are told apart: when the *process* dies, everything
 //! that a call did stays; when the *power* fails, only what was synced does. Of the rest, any part
 //! may be there: each sector of a file independently holds one of the contents it has had since the
-//! last sync (or, cut anywhere, the beginning of a later one), and each change of a name has
-//! independently happened or not.
+//! last sync, a write that was under way has come to any byte and no further, and each change of a
+//! name has independently happened or not.
 //!
 //! Handles only write and files are only read whole, because the log is written front to back and
 //! read once, at the start. There is no call to preallocate or to shorten: zeros are written, which

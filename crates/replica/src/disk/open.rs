@@ -1,0 +1,202 @@
+//! Opening a directory, and founding one.
+//!
+//! Opening first reads and judges everything, and only then changes anything: what a lost write left
+//! becomes zeros, half-made files go, and the run gets its number. Founding leaves a mark while it
+//! lasts, so that a directory is either founded or may be founded again, and one whose files somebody
+//! removed is never taken for an empty one.
+
+use std::io;
+use std::sync::Arc;
+
+use raft::eraftpb::SnapshotMetadata;
+
+use super::acked::{self, Acked};
+use super::error::{OpenError, Trying};
+use super::files::{Files, Held};
+use super::limits::SNAPSHOTS_KEPT;
+use super::names::{self, FOUNDING, Listing};
+use super::reserve::Reserve;
+use super::snapshot::{self, Snapshots};
+use super::wal::payload::Summary;
+use super::wal::read::{self, Log};
+use super::wal::replay::Suffix;
+use super::wal::{self, Wal};
+use super::{Disk, Founding, Identity, Opened, Options};
+use crate::core::Recovered;
+use crate::replicated::Replicated;
+
+/// What was found before anything is changed.
+struct Findings {
+    log: Log,
+    recovered: Recovered,
+    must_restart: bool,
+    /// The snapshots that can be relied on, rising.
+    snapshots: Vec<u64>,
+    /// Those that cannot.
+    damaged: Vec<u64>,
+    repairs: Vec<String>,
+}
+
+pub(super) fn open(files: Arc<dyn Files>, options: Options) -> Result<Opened, OpenError> {
+    options.check()?;
+    let held = lock(&*files)?;
+    open_held(files, options, held)
+}
+
+fn lock(files: &dyn Files) -> Result<Box<dyn Held>, OpenError> {
+    files.lock().map_err(|source| match source.kind() {
+        io::ErrorKind::WouldBlock => OpenError::InUse { path: files.path("lock") },
+        _ => OpenError::Io { what: "lock", path: files.path("lock"), source },
+    })
+}
+
+fn list(files: &dyn Files) -> Result<Listing, OpenError> {
+    Ok(Listing::new(files.list().opening("list", files, "")?))
+}
+
+pub(super) fn found(
+    files: Arc<dyn Files>,
+    options: Options,
+    identity: Identity,
+    founding: &Founding,
+) -> Result<Opened, OpenError> {
+    options.check()?;
+    let held = lock(&*files)?;
+    let listing = list(&*files)?;
+    if !listing.is_founding {
+        if listing.is_inhabited() {
+            return Err(OpenError::Founded { path: files.path("") });
+        }
+        files.create(FOUNDING).opening("make", &*files, FOUNDING)?;
+        files.sync_dir().opening("sync the directory of", &*files, FOUNDING)?;
+    }
+    for name in listing.all() {
+        files.remove(&name).opening("remove", &*files, &name)?;
+    }
+    Snapshots::new(Arc::clone(&files), identity, Vec::new())
+        .keep(&founding.place, &founding.whole.encode())?;
+    Acked::create(&*files, identity)?;
+    let summary = Summary {
+        hard_state: founding.hard_state.clone(),
+        boot: 0,
+        last: (founding.place.index, founding.place.term),
+    };
+    wal::found(&*files, identity, options.segment_bytes, &summary)?;
+    files.sync_dir().opening("sync the directory of", &*files, FOUNDING)?;
+    files.remove(FOUNDING).opening("remove", &*files, FOUNDING)?;
+    files.sync_dir().opening("sync the directory of", &*files, FOUNDING)?;
+    open_held(files, options, held)
+}
+
+fn open_held(
+    files: Arc<dyn Files>,
+    options: Options,
+    held: Box<dyn Held>,
+) -> Result<Opened, OpenError> {
+    let listing = list(&*files)?;
+    let mut findings = look(&*files, &options, &listing)?;
+    let identity = findings.log.identity;
+
+    // Names that only the page cache knows must not carry what is about to be confirmed.
+    for name in &listing.half_made {
+        files.remove(name).opening("remove", &*files, name)?;
+    }
+    let old = findings.snapshots.len().saturating_sub(SNAPSHOTS_KEPT);
+    let old: Vec<u64> = findings.snapshots.drain(..old).collect();
+    for index in findings.damaged.iter().chain(&old) {
+        let name = names::snapshot(*index);
+        files.remove(&name).opening("remove", &*files, &name)?;
+    }
+    let reserve =
+        Arc::new(Reserve::open(Arc::clone(&files), options.segment_bytes, &listing.spares)?);
+    files.sync_dir().opening("sync the directory of", &*files, "")?;
+    let mut wal = Wal::open(Arc::clone(&files), Arc::clone(&reserve), &findings.log)?;
+    let place = &findings.recovered.place;
+    let restarted = findings.must_restart.then_some((place.index, place.term));
+    let boot = wal.boot(restarted, &findings.recovered.hard_state)?;
+    let snapshots = Snapshots::new(Arc::clone(&files), identity, findings.snapshots);
+    let disk = Disk { wal, snapshots, reserve, has_failed: false, files, _held: held };
+    let Findings { recovered, repairs, .. } = findings;
+    Ok(Opened { disk, identity, recovered, boot, repairs })
+}
+
+/// Reads and judges everything; changes nothing.
+fn look(files: &dyn Files, options: &Options, listing: &Listing) -> Result<Findings, OpenError> {
+    if listing.is_founding {
+        return Err(OpenError::HalfFounded { path: files.path(FOUNDING) });
+    }
+    if !listing.is_inhabited() {
+        return Err(OpenError::Empty { path: files.path("") });
+    }
+    let (identity, acked) = if listing.has_acked {
+        acked::read(files)?
+    } else {
+        return Err(OpenError::damaged(&files.path(names::ACKED), 0, "it is missing"));
+    };
+    let expected = Identity {
+        cluster: options.cluster.unwrap_or(identity.cluster),
+        replica: options.replica.unwrap_or(identity.replica),
+        ..identity
+    };
+    expected.check(identity, &files.path(names::ACKED))?;
+    let log = read::read(files, &listing.segments, acked)?;
+    identity.check(log.identity, &files.path(names::ACKED))?;
+    let mut repairs = Vec::new();
+    if let Some(until) = log.tail.leftover_until {
+        let bytes = until - log.tail.at;
+        repairs.push(format!(
+            "the log's last write was lost before it was durable; its remains, {bytes} bytes after byte {}, are cut off",
+            log.tail.at
+        ));
+    }
+    choose_snapshot(files, &identity, log, &listing.snapshots, repairs)
+}
+
+/// Takes the newest snapshot that is whole, if the log goes on from it.
+fn choose_snapshot(
+    files: &dyn Files,
+    identity: &Identity,
+    log: Log,
+    indexes: &[u64],
+    mut repairs: Vec<String>,
+) -> Result<Findings, OpenError> {
+    let mut damaged = Vec::new();
+    let mut faults = Vec::new();
+    for (at, index) in indexes.iter().enumerate().rev() {
+        let path = files.path(&names::snapshot(*index));
+        let (place, whole) = match read_whole(files, identity, *index) {
+            Ok(found) => found,
+            Err(OpenError::Damaged { offset, why, .. }) => {
+                faults.push(format!("{} is damaged at byte {offset}: {why}", path.display()));
+                damaged.push(*index);
+                continue;
+            }
+            Err(other) => return Err(other),
+        };
+        let Suffix { hard_state, entries, must_restart } =
+            log.replay.after(&place).map_err(|why| {
+                faults.push(why);
+                OpenError::damaged(&path, 0, faults.join(", and "))
+            })?;
+        for fault in faults {
+            repairs.push(format!("{fault}; it is given up, and the one before it is used"));
+        }
+        let recovered = Recovered { hard_state, place, whole, entries };
+        let snapshots = indexes[..=at].to_vec();
+        return Ok(Findings { log, recovered, must_restart, snapshots, damaged, repairs });
+    }
+    faults.push("there is no other snapshot".into());
+    Err(OpenError::damaged(&files.path("snapshot"), 0, faults.join(", and ")))
+}
+
+fn read_whole(
+    files: &dyn Files,
+    identity: &Identity,
+    index: u64,
+) -> Result<(SnapshotMetadata, Replicated), OpenError> {
+    let (place, bytes) = snapshot::read(files, identity, index)?;
+    let whole = Replicated::decode(&bytes).map_err(|why| {
+        OpenError::damaged(&files.path(&names::snapshot(index)), 0, why.to_string())
+    })?;
+    Ok((place, whole))
+}

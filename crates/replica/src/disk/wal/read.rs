@@ -1,0 +1,184 @@
+//! Reading a whole log back: every segment, every record, nothing changed.
+//!
+//! All segments but the last were durable as a whole before the next one got its name, so in them
+//! whatever is missing or odd is damage. In the last one, the tail may have been lost.
+
+use super::super::error::{OpenError, Trying};
+use super::super::files::Files;
+use super::super::identity::Identity;
+use super::super::limits::SEGMENT_BYTES_MAX;
+use super::super::names;
+use super::Segment;
+use super::payload::{Kept, Summary, decode_boot};
+use super::record::{self, Found, Kind, Place};
+use super::replay::Replay;
+use super::segment::{HEADER_BYTES, Header};
+
+/// A log as it was found.
+#[derive(Debug)]
+pub(crate) struct Log {
+    pub(crate) identity: Identity,
+    pub(crate) replay: Replay,
+    /// Oldest first; the last one is to be written on.
+    pub(crate) segments: Vec<Segment>,
+    pub(crate) tail: Tail,
+}
+
+/// Where a segment ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Tail {
+    pub(crate) at: usize,
+    pub(crate) place: Place,
+    pub(crate) file_bytes: u64,
+    /// The end of what is left of writes that were lost, and must become zeros again; none if nothing
+    /// was lost.
+    pub(crate) leftover_until: Option<usize>,
+}
+
+/// Reads a log; `acked` is the highest record known from elsewhere to have been durable.
+pub(crate) fn read(files: &dyn Files, numbers: &[u64], acked: u64) -> Result<Log, OpenError> {
+    let Some((first, others)) = numbers.split_first() else {
+        return Err(OpenError::damaged(&files.path("wal"), 0, "the log is missing"));
+    };
+    let mut log = read_first(files, *first)?;
+    for number in others {
+        read_next(files, *number, &mut log)?;
+    }
+    let last = log.tail.place.number - 1;
+    if acked > last {
+        let path = files.path(&names::segment(log.segments[others.len()].number));
+        let why = format!("the log ends with record {last}, and record {acked} was durable");
+        return Err(OpenError::damaged(&path, log.tail.at, why));
+    }
+    Ok(log)
+}
+
+fn read_first(files: &dyn Files, number: u64) -> Result<Log, OpenError> {
+    let (bytes, header, place) = read_file(files, number)?;
+    let (opening, at, place) = opening(files, &bytes, number, place)?;
+    let tail = Tail { at, place, file_bytes: header.file_bytes, leftover_until: None };
+    let mut log = Log {
+        identity: header.identity,
+        replay: Replay::new(opening),
+        segments: vec![Segment { number, index_max: 0 }],
+        tail,
+    };
+    log.records(files, &bytes)?;
+    Ok(log)
+}
+
+fn read_next(files: &dyn Files, number: u64, log: &mut Log) -> Result<(), OpenError> {
+    let path = files.path(&names::segment(number));
+    let before = log.segments.last().map_or(0, |segment| segment.number);
+    if number != before + 1 {
+        let path = files.path(&names::segment(before + 1));
+        return Err(OpenError::damaged(&path, 0, "this segment of the log is missing"));
+    }
+    let (bytes, header, place) = read_file(files, number)?;
+    log.identity.check(header.identity, &path)?;
+    let end = log.tail;
+    if (place.number, place.chain) != (end.place.number, end.place.chain) {
+        let path = files.path(&names::segment(before));
+        let why = format!(
+            "it ends before record {}, and the next segment begins with record {}",
+            end.place.number, place.number
+        );
+        return Err(OpenError::damaged(&path, end.at, why));
+    }
+    let (opening, at, place) = opening(files, &bytes, number, place)?;
+    if log.replay.summary() != opening {
+        let why = "its opening contradicts the segment before it";
+        return Err(OpenError::damaged(&path, HEADER_BYTES, why));
+    }
+    log.segments.push(Segment { number, index_max: 0 });
+    log.tail = Tail { at, place, file_bytes: header.file_bytes, leftover_until: None };
+    log.records(files, &bytes)
+}
+
+fn read_file(files: &dyn Files, number: u64) -> Result<(Vec<u8>, Header, Place), OpenError> {
+    let name = names::segment(number);
+    let bytes = files.read(&name, SEGMENT_BYTES_MAX).opening("read", files, &name)?;
+    let (header, place) = Header::take(&bytes, number, &files.path(&name))?;
+    Ok((bytes, header, place))
+}
+
+/// The first record of a segment, which was durable before the segment had its name.
+fn opening(
+    files: &dyn Files,
+    bytes: &[u8],
+    number: u64,
+    place: Place,
+) -> Result<(Summary, usize, Place), OpenError> {
+    let path = files.path(&names::segment(number));
+    let damaged = |why: String| OpenError::damaged(&path, HEADER_BYTES, why);
+    match record::read(bytes, HEADER_BYTES, place) {
+        Found::Record { kind: Kind::Opening, payload, next_at, next } => {
+            let opening = Summary::decode(payload).map_err(|why| damaged(why.to_string()))?;
+            Ok((opening, next_at, next))
+        }
+        Found::Damaged { why } => Err(damaged(format!("its opening: {why}"))),
+        Found::Record { .. } | Found::End | Found::Lost => {
+            Err(damaged("its opening is missing".into()))
+        }
+    }
+}
+
+impl Log {
+    /// Takes all records of the last segment, from its tail on.
+    fn records(&mut self, files: &dyn Files, bytes: &[u8]) -> Result<(), OpenError> {
+        let segment = self.segments.last().map_or(0, |segment| segment.number);
+        let path = files.path(&names::segment(segment));
+        loop {
+            let Tail { at, place, .. } = self.tail;
+            let damaged = |why: String| {
+                OpenError::damaged(&path, at, format!("record {}: {why}", place.number))
+            };
+            match record::read(bytes, at, place) {
+                Found::Record { kind, payload, next_at, next } => {
+                    let taken = match kind {
+                        Kind::Opening => Err("it opens a segment and stands within one".into()),
+                        Kind::Batch => self.batch(payload),
+                        Kind::Boot => decode_boot(payload)
+                            .map_err(|why| why.to_string())
+                            .and_then(|boot| self.replay.boot(boot)),
+                    };
+                    taken.map_err(damaged)?;
+                    (self.tail.at, self.tail.place) = (next_at, next);
+                }
+                Found::End => return Ok(()),
+                Found::Lost => {
+                    let used = bytes.iter().rposition(|byte| *byte != 0);
+                    self.tail.leftover_until = used.map(|last| last + 1);
+                    return Ok(());
+                }
+                Found::Damaged { why } => return Err(damaged(why)),
+            }
+        }
+    }
+
+    fn batch(&mut self, payload: &[u8]) -> Result<(), String> {
+        let kept = Kept::decode(payload).map_err(|why| why.to_string())?;
+        let last = kept.entries.last().map(|entry| entry.index);
+        note_indexes(self.segments.iter_mut(), kept.restored.is_some(), last);
+        self.replay.batch(kept)
+    }
+}
+
+/// Follows which segments hold entries up to which index: a snapshot's place makes all before it
+/// worthless.
+pub(crate) fn note_indexes<'a>(
+    segments: impl DoubleEndedIterator<Item = &'a mut Segment>,
+    is_restored: bool,
+    last: Option<u64>,
+) {
+    for (age, segment) in segments.rev().enumerate() {
+        if is_restored {
+            segment.index_max = 0;
+        }
+        if age == 0 {
+            segment.index_max = segment.index_max.max(last.unwrap_or(0));
+        } else if !is_restored {
+            return;
+        }
+    }
+}
