@@ -69,7 +69,7 @@ keys! {
     Cluster = "cluster", Kind::Text,
         "the value of the cluster label in metrics";
     HostsAllowed = "hosts_allowed", Kind::Words,
-        "host names under which browsers may use this server, beside addresses and localhost";
+        "host names under which browsers, and everybody on the loopback address, may use this server, beside addresses and localhost";
     LogLevel = "log_level", Kind::OneOf(LOG_LEVELS),
         "how much is logged on stderr: off, error, warn, info, debug or trace";
     LogFormat = "log_format", Kind::OneOf(LOG_FORMATS),

@@ -86,7 +86,18 @@ fn the_sample_lists_every_setting_at_its_default_with_its_meaning() {
 
 #[test]
 fn variables_that_are_nearly_a_setting_are_noticed_and_others_left_alone() {
-    let names = ["REGENT_LISTN", "REGENT_LISTEN", "REGENT_PORT", "REGENT_SERVICE_HOST", "HOME"];
+    let names = [
+        "REGENT_LISTN",
+        "REGENT_LISTEN",
+        "REGENT_PORT",
+        "REGENT_SERVICE_HOST",
+        "REGENT_CONFIG",
+        "REGENT_SERVER",
+        "REGENT_SESSION",
+        "REGENT_TIMEOUT",
+        "REGENT_OUTPUT",
+        "HOME",
+    ];
     let found = misspelt(names.into_iter());
     assert_eq!(found, [("REGENT_LISTN".to_owned(), "REGENT_LISTEN".to_owned())]);
 }

@@ -56,7 +56,8 @@ use regent_election::{RequestId, Revision};
 
 pub use address::{Address, AddressError};
 pub use error::RemoteError;
-pub use watch::{Scope, Watched, Watching};
+pub use regent_election::store::Scope;
+pub use watch::{Watched, Watching};
 
 use crate::fresh::{self, NoRandomness};
 use crate::limits::{CONNECT_TIMEOUT, CONNECTION_IDLE_MAX, REQUEST_TIMEOUT};

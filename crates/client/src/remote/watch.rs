@@ -16,6 +16,7 @@ use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use hyper::header::HeaderName;
 use regent_api::{Operation, WatchEvent, WatchManyQuery, WatchQuery};
+use regent_election::store::Scope;
 use regent_election::{Cursor, Group};
 use tokio::time::{Sleep, sleep};
 
@@ -26,17 +27,6 @@ use super::sse::Parser;
 use super::{Remote, RemoteResult};
 use crate::fresh;
 use crate::limits::STREAM_SILENCE_MAX;
-
-/// What to watch.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Scope {
-    /// One group.
-    Group(Group),
-    /// These groups, at most 128.
-    Groups(Vec<Group>),
-    /// Every group whose name opens with this; the empty text means all.
-    Prefix(String),
-}
 
 /// What a watch tells.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,7 +62,7 @@ struct Stream {
 }
 
 impl Remote {
-    /// Watches from just after `cursor`; without one, from the present state, which comes first.
+    /// Watches these groups from just after `cursor`; without one, from the present state, which comes first.
     #[must_use]
     pub fn watch(&self, scope: Scope, cursor: Option<Cursor>) -> Watching {
         Watching {
