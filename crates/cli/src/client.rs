@@ -55,8 +55,8 @@ impl ClientArgs {
     }
 }
 
-/// Does something of an administrator exactly once: it is named, and repeated under the same name
-/// while its outcome is uncertain.
+/// Does something exactly once: it is named, and repeated under the same name while its outcome is
+/// uncertain.
 ///
 /// A fresh process has seen no revision, and a store that has forgotten its oldest names refuses
 /// one that was made before them, so something is read first.

@@ -4,7 +4,7 @@ use clap::Args;
 use regent_api::ResignRequest;
 use regent_election::{Group, Term};
 
-use crate::client::ClientArgs;
+use crate::client::{ClientArgs, once};
 use crate::exit::Exit;
 use crate::failure::Outcome;
 use crate::secret::SessionArgs;
@@ -38,8 +38,11 @@ pub(crate) async fn run(args: ResignArgs) -> Outcome {
     let (mut known, term) = args.session.require_term(&args.group, args.term)?;
     let remote = args.client.remote()?;
     known.forget(&args.group)?;
-    let request = ResignRequest { session_id: known.session, term, request_id: None };
-    remote.resign(&args.group, &request).await?;
+    once(&remote, &args.group, async |request| {
+        let request = ResignRequest { session_id: known.session, term, request_id: Some(request) };
+        remote.resign(&args.group, &request).await
+    })
+    .await?;
     let done = regent_api::Done::YES;
     args.client.screen().answer(&done, || format!("resigned {}, term {term}", args.group))?;
     Ok(Exit::Done)

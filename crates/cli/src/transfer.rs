@@ -4,7 +4,7 @@ use clap::Args;
 use regent_api::TransferRequest;
 use regent_election::{Group, Node, Term};
 
-use crate::client::ClientArgs;
+use crate::client::{ClientArgs, once};
 use crate::exit::Exit;
 use crate::failure::Outcome;
 use crate::secret::SessionArgs;
@@ -40,9 +40,17 @@ pub(crate) struct TransferArgs {
 /// hand-over is done; if the outcome is uncertain the caller has stopped anyway.
 pub(crate) async fn run(args: TransferArgs) -> Outcome {
     let (mut known, term) = args.session.require_term(&args.group, args.term)?;
-    let request =
-        TransferRequest { session_id: known.session, term, to: args.to.clone(), request_id: None };
-    args.client.remote()?.transfer(&args.group, &request).await?;
+    let remote = args.client.remote()?;
+    once(&remote, &args.group, async |request| {
+        let request = TransferRequest {
+            session_id: known.session,
+            term,
+            to: args.to.clone(),
+            request_id: Some(request),
+        };
+        remote.transfer(&args.group, &request).await
+    })
+    .await?;
     known.forget(&args.group)?;
     let done = regent_api::Done::YES;
     args.client.screen().answer(&done, || {

@@ -4,7 +4,7 @@ use clap::Args;
 use regent_api::WithdrawRequest;
 use regent_election::Group;
 
-use crate::client::ClientArgs;
+use crate::client::{ClientArgs, once};
 use crate::exit::Exit;
 use crate::failure::Outcome;
 use crate::secret::SessionArgs;
@@ -32,8 +32,11 @@ pub(crate) async fn run(args: WithdrawArgs) -> Outcome {
     let mut known = args.session.require()?;
     let remote = args.client.remote()?;
     known.forget(&args.group)?;
-    let request = WithdrawRequest { session_id: known.session, request_id: None };
-    remote.withdraw(&args.group, &request).await?;
+    once(&remote, &args.group, async |request| {
+        let request = WithdrawRequest { session_id: known.session, request_id: Some(request) };
+        remote.withdraw(&args.group, &request).await
+    })
+    .await?;
     let done = regent_api::Done::YES;
     args.client.screen().answer(&done, || format!("withdrew from {}", args.group))?;
     Ok(Exit::Done)
