@@ -191,6 +191,7 @@ impl World {
                 Poll::Pending if slot.flag.0.load(Ordering::SeqCst) => {}
                 Poll::Pending => {
                     slot.asleep = true;
+                    assert_eq!(slot.at.incarnation, LIFE, "another life needs a gap");
                     let next = Self::next(slot, &self.log);
                     assert_eq!(next, None, "a watch sleeps over an event");
                     let present = Cursor::after(LIFE, self.revision);

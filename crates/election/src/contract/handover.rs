@@ -144,6 +144,20 @@ pub(super) async fn withdrawing_leaves_the_line_or_the_office(bench: Bench) -> R
     Ok(())
 }
 
+pub(super) async fn renewing_an_office_accepts_it(bench: Bench) -> Result<(), Fault> {
+    needs_promotion(&bench)?;
+    let group = bench.group();
+    let alice = bench.player("alice", LONG_MS).await?;
+    let bob = bench.player("bob", LONG_MS).await?;
+    let term = alice.win(&group).await?;
+    bob.stand(&group).await?;
+    alice.resign(&group, term).await?;
+    let office = bench.leader(&group).await?;
+    ensure!(office.state == OfficeState::Elected, "bob may act before he knows: {office:?}");
+    bob.renew(&group, office.term).await?;
+    bob.leads(&bench, &group, office.term).await
+}
+
 pub(super) async fn a_promoted_standby_that_does_not_accept_is_passed_over(
     bench: Bench,
 ) -> Result<(), Fault> {

@@ -187,6 +187,7 @@ pub fn cases() -> Vec<Case> {
             a_transfer_that_cannot_be_leaves_the_leader_in_office,
             an_offer_warms_a_standby_while_the_leader_leads_on,
             withdrawing_leaves_the_line_or_the_office,
+            renewing_an_office_accepts_it,
             a_promoted_standby_that_does_not_accept_is_passed_over,
             an_office_nobody_audible_stood_for_is_filled_when_one_is_heard;
         ending:

@@ -120,3 +120,62 @@ fn broken() -> ! {
     tracing::error!("a thread of the store panicked; stopping the process");
     std::process::abort()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::task::{Context, Poll, Waker};
+
+    use regent_election::state::State;
+    use regent_election::store::Scope;
+    use regent_election::watch::Bounds;
+    use regent_election::{Command, Group, Incarnation, Revision, Settings};
+
+    use super::super::log::Log;
+    use super::*;
+
+    fn shared(room_bytes: Option<u64>) -> Shared {
+        let (life, start) = (Incarnation(1), Revision(0));
+        let log = Log::new(start, room_bytes);
+        let core = Core::new(State::new(Settings::default()), life, log, regent_clock::now());
+        Shared::new(core, Hub::new(life, start, Bounds::default()))
+    }
+
+    fn delete_of_a_fresh_group(core: &mut Core) -> StoreResult<()> {
+        let group = Group::new("billing").unwrap();
+        core.ask(Command::PutPolicy { group: group.clone(), policy: None }, None)?.answer?;
+        core.ask(Command::Delete { group }, None)?.answer?;
+        Ok(())
+    }
+
+    #[tokio::test]
+    async fn nothing_is_known_before_it_is_durable() {
+        let shared = shared(Some(1 << 20));
+        let mut watch = shared.hub.subscribe(Scope::Prefix(String::new()), None, None);
+        let (answer, ticket) = shared.enter(delete_of_a_fresh_group);
+        answer.unwrap();
+        let (_, read) = shared.enter(|_| Ok(()));
+        let mut context = Context::from_waker(Waker::noop());
+        assert_eq!(watch.poll_next(&mut context), Poll::Pending);
+        let mut told = Box::pin(async { (ticket.redeem().await, read.redeem().await) });
+        assert!(told.as_mut().poll(&mut context).is_pending());
+
+        // What the syncer does once the disk has said yes.
+        let batch = shared.lock().log.take();
+        let (_, last) = batch.span().unwrap();
+        for (revision, events) in &batch.caused {
+            shared.hub.publish(*revision, events);
+        }
+        shared.lock().log.settle(last);
+        assert_eq!(told.await, (Ok(()), Ok(())));
+        assert!(matches!(watch.poll_next(&mut context), Poll::Ready(Some(_))));
+    }
+
+    #[tokio::test]
+    async fn in_memory_applied_is_known() {
+        let shared = shared(None);
+        let mut watch = shared.hub.subscribe(Scope::Prefix(String::new()), None, None);
+        shared.visit(delete_of_a_fresh_group).await.unwrap();
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(matches!(watch.poll_next(&mut context), Poll::Ready(Some(_))));
+    }
+}
