@@ -358,6 +358,9 @@ impl Told {
                 let leader = self.leader.as_deref().unwrap_or("nobody");
                 format!("{group}: standing by; {leader} leads, term {term}")
             }
+            Phase::Leading if self.why == Some(word(Why::Elected)) => {
+                format!("{group}: {node} leads, {valid}")
+            }
             Phase::Leading => format!("{group}: {node} leads, {valid} ({why})"),
             Phase::Jeopardy => format!("{group}: {node} leads in jeopardy, {valid} ({why})"),
             Phase::Stopping => format!("{group}: {node} must stop, {valid} ({why})"),
