@@ -49,19 +49,24 @@ impl Journal {
         Ok(Self { file, number, incarnation, end, taken: end + CHUNK_BYTES })
     }
 
-    /// Goes on after the last whole frame of a journal that was read. What stands behind it is
-    /// replaced by zeros before anything else is written.
+    /// Goes on after the last whole frame of a journal that was read. The zeros behind it are space
+    /// taken in advance; what is torn is replaced by zeros before anything else is written.
     pub(super) fn resume(
         mut file: File,
         number: u64,
         incarnation: Incarnation,
         end: u64,
+        is_torn: bool,
     ) -> io::Result<Self> {
-        file.set_len(end)?;
-        file.seek(SeekFrom::Start(end))?;
-        file.write_all(&vec![0; CHUNK_BYTES as usize])?;
-        file.sync_all()?;
-        Ok(Self { file, number, incarnation, end, taken: end + CHUNK_BYTES })
+        let mut taken = file.metadata()?.len();
+        if is_torn {
+            file.set_len(end)?;
+            file.seek(SeekFrom::Start(end))?;
+            file.write_all(&vec![0; CHUNK_BYTES as usize])?;
+            file.sync_all()?;
+            taken = end + CHUNK_BYTES;
+        }
+        Ok(Self { file, number, incarnation, end, taken })
     }
 
     pub(super) const fn number(&self) -> u64 {

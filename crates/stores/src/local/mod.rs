@@ -236,7 +236,8 @@ fn resume(directory: &Directory, recovered: Recovered) -> LocalResult<(Journal, 
         );
     }
     let file = open_existing(&path)?;
-    let journal = Journal::resume(file, number, incarnation, end).trying("go on with", &path)?;
+    let journal = Journal::resume(file, number, incarnation, end, torn_bytes > 0)
+        .trying("go on with", &path)?;
     tracing::info!(revision = state.revision().0, journal = number, "the store was found");
     Ok((journal, state, ring))
 }

@@ -117,7 +117,14 @@ impl Shared {
 
 #[cold]
 fn broken() -> ! {
-    tracing::error!("a thread of the store panicked; stopping the process");
+    end_the_process("a thread of the store panicked")
+}
+
+/// Ends the process at once, saying why: in the log, and on standard error in case nobody logs.
+#[cold]
+pub(super) fn end_the_process(why: &str) -> ! {
+    tracing::error!(why, "the store stops the process");
+    eprintln!("the store stops the process: {why}");
     std::process::abort()
 }
 

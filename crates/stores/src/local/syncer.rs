@@ -15,7 +15,7 @@ use super::frame::FileKind;
 use super::journal::Journal;
 use super::log::Batch;
 use super::recovery::recover_through;
-use super::shared::Shared;
+use super::shared::{Shared, end_the_process};
 use super::snapshot;
 
 /// What the syncer owns.
@@ -71,7 +71,7 @@ impl Syncer {
     fn write(&mut self, batch: Batch) {
         let Some((first, last)) = batch.span() else { return };
         if let Err(error) = self.journal.append(first, &batch.bytes) {
-            end_the_process("write the journal", &error);
+            give_up("write the journal", &error);
         }
         for (revision, events) in &batch.caused {
             self.shared.hub.publish(*revision, events);
@@ -85,7 +85,7 @@ impl Syncer {
                 }
                 core.log.note_space(self.journal.room(), !has_space);
             }
-            Err(error) => end_the_process("take space for the journal", &error),
+            Err(error) => give_up("take space for the journal", &error),
         }
     }
 
@@ -107,7 +107,7 @@ impl Syncer {
             }
         };
         if let Err(error) = self.journal.seal() {
-            end_the_process("seal the journal", &error);
+            give_up("seal the journal", &error);
         }
         self.journal = next;
         self.rotate_at = self.journal_bytes_max;
@@ -154,7 +154,6 @@ fn remove_older(directory: &Directory, number: u64) -> LocalResult<()> {
 
 /// A write that failed cannot be repeated, and what was applied cannot be taken back: the truth is
 /// on the disk, and the next opening reads it.
-fn end_the_process(what: &str, error: &std::io::Error) -> ! {
-    tracing::error!(%error, "cannot {what}; stopping the process, since a failed write cannot be repeated");
-    std::process::abort()
+fn give_up(what: &str, error: &std::io::Error) -> ! {
+    end_the_process(&format!("cannot {what}: {error}; a failed write cannot be repeated"))
 }
