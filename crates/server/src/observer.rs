@@ -28,6 +28,8 @@ async fn follow(app: &App) {
         match app.store.watch(Scope::Prefix(String::new()), None).await {
             Ok(mut watch) => {
                 while let Some(item) = watch.next().await {
+                    // One entry may change 100,000 groups: others get their turn between them.
+                    tokio::task::consume_budget().await;
                     match item {
                         WatchItem::Changed(event) => note(app, &mut vacancies, &event),
                         WatchItem::Gap { .. } => {

@@ -44,7 +44,7 @@ async fn post(address: std::net::SocketAddr, path: &str, body: &str) -> String {
     stream.write_all(asks.as_bytes()).await.unwrap();
     let mut answer = String::new();
     let read = stream.read_to_string(&mut answer);
-    tokio::time::timeout(Duration::from_secs(20), read).await.unwrap().unwrap();
+    tokio::time::timeout(Duration::from_secs(60), read).await.unwrap().unwrap();
     answer
 }
 
@@ -84,7 +84,7 @@ async fn the_log_tells_every_change_of_a_leader_once_and_no_secret_ever() {
         assert!(!is_told || answer.starts_with("HTTP/1.1 200"), "{path}: {answer}");
     }
     let changes = || log.text().matches("leader changed").count();
-    tokio::time::timeout(Duration::from_secs(20), async {
+    tokio::time::timeout(Duration::from_secs(60), async {
         while changes() < 2 {
             tokio::task::yield_now().await;
         }
