@@ -187,6 +187,9 @@ impl Bid {
 impl Drop for Bid {
     /// Never waits for the disk: what it applies is written in its turn.
     fn drop(&mut self) {
+        if self.place.is_none() && (self.is_over || !self.is_passing) {
+            return;
+        }
         let (_, _ticket) = self.shared.enter(|core| {
             if let Some(place) = self.place.take() {
                 core.waiting.leave(&place);

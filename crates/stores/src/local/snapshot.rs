@@ -4,30 +4,30 @@ use std::fs;
 use std::io::Write;
 use std::path::Path;
 
-use regent_election::Incarnation;
 use regent_election::codec::CodecError;
 use regent_election::state::State;
+use regent_election::{Incarnation, Revision};
 
 use super::files::{Directory, LocalError, LocalResult, Trying};
 use super::frame::{FORMAT_VERSION, FileKind, HEADER_BYTES, Header, HeaderFault, u32_at, u64_at};
 
 const BODY_HEAD_BYTES: usize = 12;
 
-/// Writes the state from which the journal of the same number goes on.
+/// Writes the state of `revision`, as [`State::encode`] gave it, from which the journal of the same
+/// number goes on.
 pub(super) fn write(
     directory: &Directory,
     number: u64,
     incarnation: Incarnation,
-    state: &State,
+    revision: Revision,
+    body: &[u8],
 ) -> LocalResult<()> {
-    let header =
-        Header { kind: FileKind::Snapshot, number, incarnation, revision: state.revision() };
-    let body = state.encode();
+    let header = Header { kind: FileKind::Snapshot, number, incarnation, revision };
     directory.create(FileKind::Snapshot, number, |file| {
         file.write_all(&header.encode())?;
         file.write_all(&(body.len() as u64).to_le_bytes())?;
-        file.write_all(&crc32fast::hash(&body).to_le_bytes())?;
-        file.write_all(&body)
+        file.write_all(&crc32fast::hash(body).to_le_bytes())?;
+        file.write_all(body)
     })?;
     Ok(())
 }

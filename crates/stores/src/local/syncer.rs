@@ -127,12 +127,13 @@ impl Syncer {
     fn finish(&mut self) {
         let number = self.journal.number() + 1;
         let incarnation = self.journal.incarnation();
-        let finished = {
+        let (revision, body) = {
             let core = self.shared.lock();
-            Journal::create(&self.directory, number, incarnation, core.state.revision())
-                .and_then(|_| snapshot::write(&self.directory, number, incarnation, &core.state))
-                .and_then(|()| remove_older(&self.directory, number))
+            (core.state.revision(), core.state.encode())
         };
+        let finished = Journal::create(&self.directory, number, incarnation, revision)
+            .and_then(|_| snapshot::write(&self.directory, number, incarnation, revision, &body))
+            .and_then(|()| remove_older(&self.directory, number));
         if let Err(error) = finished {
             tracing::error!(%error, "no snapshot was made; the next opening reads the journal");
         }
@@ -143,7 +144,8 @@ impl Syncer {
 fn compact(directory: &Directory, number: u64) -> LocalResult<()> {
     let nothing_kept = Bounds { ring_bytes_max: 0, ring_count_min: 0, queue_max: 1 };
     let recovered = recover_through(directory, number - 1, nothing_kept)?;
-    snapshot::write(directory, number, recovered.incarnation, &recovered.state)?;
+    let (revision, body) = (recovered.state.revision(), recovered.state.encode());
+    snapshot::write(directory, number, recovered.incarnation, revision, &body)?;
     remove_older(directory, number)
 }
 
