@@ -1,4 +1,5 @@
-//! Corners in which machine and model once disagreed, each as the smallest case that shows it.
+//! Corners in which machine and model once disagreed, or that chance finds too rarely: each as the
+//! smallest case that shows it.
 
 use regent_election::limits::TERM_MAX;
 use regent_election::store::OfficeState;
@@ -126,6 +127,20 @@ fn a_session_closed_before_it_opens_never_opens() {
     let mut bench = Bench::new();
     bench.done(Command::Close { session: secret(1, 0) });
     assert_eq!(bench.run(campaign(1, 0)).answer, Err(Refusal::SessionUnknown));
+    assert_eq!(bench.office(), (None, OfficeState::Vacant));
+}
+
+/// A session that ends is never promoted by the entry that ends it, not even in its own place.
+#[test]
+fn a_holder_that_stands_again_and_closes_is_not_promoted() {
+    let mut bench = Bench::new();
+    bench.stand(1, 0);
+    let reason = Reason::default();
+    bench.run(Command::StepDown { group: group(0), reason, to: None, immediate: false });
+    assert!(matches!(bench.stand(1, 0), Answer::Standing { .. }));
+    let events = bench.done(Command::Close { session: secret(1, 0) });
+    assert_eq!(events.len(), 1, "{events:?}");
+    assert_eq!((events[0].term.get(), events[0].cause), (1, Cause::SteppedDown));
     assert_eq!(bench.office(), (None, OfficeState::Vacant));
 }
 

@@ -177,6 +177,10 @@ impl Model {
             let was = was.and_then(|one| one.holds.as_ref()).and_then(|holding| holding.offered);
             if was != Some(to) {
                 must.insert(to);
+                match command {
+                    Command::Offer { .. } => may.insert(is.session),
+                    _ => must.insert(is.session),
+                };
             }
             // A standby may say that it is warm as often as it likes; an offer may be repeated.
             let again = matches!(command, Command::Warm { .. } | Command::Offer { .. });

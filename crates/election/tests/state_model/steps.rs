@@ -267,7 +267,9 @@ fn campaign() -> impl Strategy<Value = Op> {
         1 => (ttl(), any::<bool>()).prop_map(|(ttl_ms, passing)| Some((Some(ttl_ms), passing))),
     ];
     let leave = prop::bool::weighted(0.15);
-    (group(), slot(), opening, leave, -1i16..4, any::<bool>()).prop_map(
+    // A holder that was told to stop may stand again.
+    let who = prop_oneof![8 => slot(), 1 => Just(Who::Holder)];
+    (group(), who, opening, leave, -1i16..4, any::<bool>()).prop_map(
         |(group, who, opening, leave, priority, told)| Op::Campaign {
             group,
             who,
@@ -287,7 +289,7 @@ fn asked() -> impl Strategy<Value = Op> {
         2 => (slot(), 0..NODES, ttl())
             .prop_map(|(who, node, ttl_ms)| Op::Open { who, node, ttl_ms }),
         3 => (slot(), ttl()).prop_map(|(who, ttl_ms)| Op::ChangeTtl { who, ttl_ms }),
-        1 => slot().prop_map(|who| Op::Close { who }),
+        1 => prop_oneof![slot(), holder()].prop_map(|who| Op::Close { who }),
         3 => (group(), prop_oneof![holder(), standby()])
             .prop_map(|(group, who)| Op::Withdraw { group, who }),
         8 => tenure().prop_map(|(group, who, term)| Op::Accept { group, who, term }),
@@ -332,7 +334,7 @@ fn driven() -> impl Strategy<Value = Op> {
         10 => (group(), kind, late)
             .prop_map(|(group, kind, late)| Op::Elapsed { group, kind, late }),
         3 => prop::collection::vec(0..=SLOTS, 1..3).prop_map(|slots| Op::Expire { slots }),
-        2 => (0..SLOTS).prop_map(|slot| Op::Refill { who: Who::Slot(slot) }),
+        3 => (0..SLOTS).prop_map(|slot| Op::Refill { who: Who::Slot(slot) }),
         5 => (0u8..20).prop_map(|back| Op::Again { back }),
         2 => (1u8..6).prop_map(|slice| Op::Restart { slice }),
     ]
@@ -347,8 +349,9 @@ pub(crate) fn steps(most: usize) -> impl Strategy<Value = Vec<Step>> {
         1 => (0u8..6).prop_map(Id::Used),
     ];
     let silent = prop_oneof![
-        3 => Just(Vec::new()),
-        1 => prop::collection::vec(0..=SLOTS, 1..4),
+        9 => Just(Vec::new()),
+        3 => prop::collection::vec(0..=SLOTS, 1..4),
+        2 => Just((0..SLOTS).collect()),
     ];
     let step = (op, id, silent).prop_map(|(op, id, silent)| Step { op, id, silent });
     prop::collection::vec(step, 1..most)
