@@ -101,6 +101,19 @@ impl Bench {
         Ok(self.store().group(group).await?)
     }
 
+    /// Waits until a standby of this name is known to be silent. It takes half its ttl or, if the store
+    /// itself was held up, more.
+    pub(super) async fn falls_silent(&self, group: &Group, name: &str) -> Result<(), Fault> {
+        let what = format!("{name} falls silent");
+        let look = || async {
+            let view = self.view(group).await?;
+            let is_silent =
+                view.standbys.iter().any(|standby| standby.node == node(name) && standby.silent);
+            Ok(is_silent.then_some(()))
+        };
+        self.until(&what, look).await
+    }
+
     /// Looks until there is something to see.
     pub(super) async fn until<T, L>(
         &self,

@@ -83,7 +83,7 @@ pub(super) async fn a_transfer_that_cannot_be_leaves_the_leader_in_office(
     refused("a transfer to two", alice.transfer(&group, term, &node("twin")).await, |refusal| {
         matches!(refusal, Refusal::SuccessorAmbiguous { count: 2, .. })
     })?;
-    bench.sleep_ms(quiet_ms / 2 + 150).await;
+    bench.falls_silent(&group, "quiet").await?;
     refused("a transfer to the silent", alice.transfer(&group, term, &quiet.node).await, |no| {
         matches!(no, Refusal::SuccessorSilent { .. })
     })?;
@@ -207,9 +207,7 @@ pub(super) async fn an_office_nobody_audible_stood_for_is_filled_when_one_is_hea
     let quiet = bench.player("quiet", quiet_ms).await?;
     let term = alice.win(&group).await?;
     quiet.stand(&group).await?;
-    bench.sleep_ms(quiet_ms / 2 + 150).await;
-    let view = bench.view(&group).await?;
-    ensure!(view.standbys.iter().all(|standby| standby.silent), "it is not silent: {view:?}");
+    bench.falls_silent(&group, "quiet").await?;
     alice.resign(&group, term).await?;
     let office = bench.leader(&group).await?;
     ensure!(office.state == OfficeState::Vacant, "a silent standby was promoted: {office:?}");
