@@ -48,7 +48,7 @@ use reach::Reach;
 use world::World;
 
 /// Sequences that keep the usual run short; `PROPTEST_CASES` asks for more.
-const SEQUENCES: u32 = 600;
+const SEQUENCES: u32 = 1000;
 const STEPS_MAX: usize = 80;
 
 fn config(usual: u32) -> Config {
