@@ -2,12 +2,11 @@
 //!
 //! Numbers are LEB128, texts and lists open with their length, enums with an explicit tag, structs
 //! are their fields in order. No length is believed before it is compared with the bytes that are
-//! left, so a hostile length cannot allocate. Names and policies pass their checks again when they
-//! are read. Written by hand instead of derived: the tags stand in the source, so a moved variant
-//! cannot change the format by accident.
+//! left, so a hostile length cannot allocate. Names pass their checks again when they are read.
+//! Written by hand instead of derived: the tags stand in the source, so a moved variant cannot change
+//! the format by accident.
 
 use crate::command::{Command, Entry, IfLost, Opening, WaitKind};
-use crate::limits::TTL_MS_CEILING;
 use crate::name::{Group, Metadata, Node, Reason, RequestId, SessionId, SessionNo};
 use crate::outcome::{Cause, Change};
 use crate::policy::{NodePattern, Policy, Settings};
@@ -411,7 +410,9 @@ impl Wire for Policy {
         self.standbys_max.put(out);
     }
     fn take(input: &mut Input<'_>) -> Result<Self, CodecError> {
-        Self {
+        // Unchecked: a policy that is refused is refused by the state machine, with its reason, and
+        // an entry that carries one must be readable wherever it went.
+        Ok(Self {
             ttl_ms_min: Wire::take(input)?,
             ttl_ms_max: Wire::take(input)?,
             retry_ms_min: Wire::take(input)?,
@@ -422,9 +423,7 @@ impl Wire for Policy {
             allow: Wire::take(input)?,
             priorities: Wire::take(input)?,
             standbys_max: Wire::take(input)?,
-        }
-        .check(TTL_MS_CEILING)
-        .map_err(malformed("a policy"))
+        })
     }
 }
 
@@ -509,5 +508,13 @@ mod tests {
         let mut longer = bytes.clone();
         longer.push(0);
         assert_eq!(decode_entry(&longer), Err(CodecError::Long(1)));
+    }
+
+    #[test]
+    fn an_entry_whose_policy_will_be_refused_can_still_be_read() {
+        let policy = Policy { ttl_ms_min: 0, standbys_max: u32::MAX, ..Policy::default() };
+        let group = Group::new("billing").unwrap();
+        let entry = Entry::bare(Command::PutPolicy { group, policy: Some(Box::new(policy)) });
+        assert_eq!(decode_entry(&encode_entry(&entry)), Ok(entry));
     }
 }

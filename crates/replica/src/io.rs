@@ -68,6 +68,8 @@ pub enum Input {
         /// Where it stands.
         place: SnapshotMetadata,
     },
+    /// A snapshot that was to be made was not: another one is asked for later.
+    SnapshotNotMade,
     /// The disk has or has not room for more than what must always fit.
     Room {
         /// Whether it has.
@@ -234,6 +236,8 @@ pub struct SnapshotTask {
     pub place: SnapshotMetadata,
     /// Everything between the last snapshot and that place.
     pub entries: Vec<LogEntry>,
+    /// For a witness: of those, only changes of members are remembered.
+    pub is_bare: bool,
 }
 
 /// What a turn of the core wants done.

@@ -6,12 +6,16 @@ pub mod io;
 pub mod limits;
 pub mod log;
 pub mod member;
+pub mod node;
 pub mod peers;
 pub mod raft_codec;
 pub mod replicated;
+pub mod store;
 pub mod timing;
 
 pub use core::{Core, CoreConfig, Recovered, Role, Status};
 pub use member::{Member, MemberChange, Members, ReplicaId};
+pub use node::{Handle, Node, NodeConfig};
 pub use replicated::Replicated;
+pub use store::ReplicaStore;
 pub use timing::{Timing, TimingError};

@@ -39,7 +39,16 @@ impl Log {
         let bytes = entries.iter().map(weight).sum();
         let before = (snapshot.index, snapshot.term);
         let members = snapshot.get_conf_state().clone();
-        Self { hard_state, before, entries, bytes, snapshot, members, is_wanted: Cell::new(false), has_state: true }
+        Self {
+            hard_state,
+            before,
+            entries,
+            bytes,
+            snapshot,
+            members,
+            is_wanted: Cell::new(false),
+            has_state: true,
+        }
     }
 
     /// The first entry kept.

@@ -157,7 +157,7 @@ impl Cluster {
         }
         if let Some(task) = outputs.snapshot {
             let mut whole = Replicated::decode(&disk.snapshot).unwrap();
-            for entry in &task.entries {
+            for entry in task.entries.iter().filter(|_| !task.is_bare) {
                 whole.replay(entry).unwrap();
             }
             disk.entries.retain(|entry| entry.index > task.place.index);

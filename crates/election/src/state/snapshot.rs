@@ -20,8 +20,9 @@ use super::repeat::Requests;
 use super::session::Session;
 use super::{Index, State};
 use crate::codec::{CodecError, Input, Wire, malformed};
+use crate::limits::TTL_MS_CEILING;
 use crate::name::{Group, SessionNo};
-use crate::policy::Settings;
+use crate::policy::{Policy, Settings};
 use crate::term::{Revision, Term};
 
 /// The version that opens every encoded state.
@@ -168,7 +169,7 @@ fn put_group(group: &GroupState, out: &mut Vec<u8>) {
 fn take_group(input: &mut Input<'_>) -> Result<GroupState, CodecError> {
     Ok(GroupState {
         term: Wire::take(input)?,
-        policy: Wire::take(input)?,
+        policy: take_policy(input)?,
         office: Office::take(input)?,
         line: Vec::<Standby>::take(input)?,
         heir: Wire::take(input)?,
@@ -176,6 +177,14 @@ fn take_group(input: &mut Input<'_>) -> Result<GroupState, CodecError> {
         history: Wire::take(input)?,
         marks: Marks::default(),
     })
+}
+
+/// A policy in a state is valid, unlike one that an entry merely wishes for.
+fn take_policy(input: &mut Input<'_>) -> Result<Option<Box<Policy>>, CodecError> {
+    let policy: Option<Policy> = Wire::take(input)?;
+    let Some(policy) = policy else { return Ok(None) };
+    let policy = policy.check(TTL_MS_CEILING).map_err(malformed("a policy"))?;
+    Ok(Some(Box::new(policy)))
 }
 
 impl Index {

@@ -1,6 +1,6 @@
 //! Committed entries become state, in slices that leave room for messages and heartbeats.
 
-use raft::eraftpb::{Entry as LogEntry, EntryType, SnapshotMetadata};
+use raft::eraftpb::{Entry as LogEntry, SnapshotMetadata};
 use regent_election::Applied;
 
 use super::{Core, Role, unavailable};
@@ -235,13 +235,9 @@ impl Core {
         place.index = self.applied;
         place.term = term;
         place.set_conf_state(log.members().clone());
-        let entries = log.slice(last + 1, self.applied + 1);
-        let counts = |entry: &&LogEntry| {
-            // A witness keeps no state: of what it saw, only changes of members are remembered.
-            !self.config.is_witness || entry.entry_type != EntryType::EntryNormal
-        };
-        let entries = entries.iter().filter(counts).cloned().collect();
+        let entries = log.slice(last + 1, self.applied + 1).to_vec();
+        let is_bare = self.config.is_witness;
         self.snapshot_task = Some(self.applied);
-        self.out.snapshot = Some(SnapshotTask { place, entries });
+        self.out.snapshot = Some(SnapshotTask { place, entries, is_bare });
     }
 }

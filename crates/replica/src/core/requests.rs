@@ -6,7 +6,7 @@ use raft::SnapshotStatus;
 use raft::eraftpb::MessageType;
 use regent_election::deadlines::Hearing as Heard;
 use regent_election::state::{Lens, Query, View};
-use regent_election::store::{OfficeState, StoreError};
+use regent_election::store::OfficeState;
 use regent_election::{Group, Moment, Refusal, SessionId, Term};
 
 use super::proposals::Submission;
@@ -21,8 +21,8 @@ use crate::raft_codec::admissible;
 pub(super) enum Waiter {
     /// A client of this replica reads.
     Read(Token, Query),
-    /// A client of this replica keeps its session alive.
-    Heartbeat(Token, SessionId, Option<(Group, Term)>),
+    /// A client of this replica keeps its session alive, under this number.
+    Heartbeat(Token, SessionId, Option<(Group, Term)>, Option<u64>),
     /// The same, of another replica's client.
     Remote { replica: ReplicaId, boot: u64, number: u64 },
     /// Nobody: the Raft leader itself wants to know that it still is one.
@@ -56,6 +56,7 @@ impl Core {
                 let keep_after = place.index.saturating_sub(kept);
                 self.node.mut_store().compact(place, keep_after);
             }
+            Input::SnapshotNotMade => self.snapshot_task = None,
             Input::Room { is_there } => self.has_room = is_there,
         }
     }
@@ -120,7 +121,7 @@ impl Core {
                 });
             }
             Request::Heartbeat { session, sequence, tenure } => {
-                let waiter = Waiter::Heartbeat(token, session, tenure);
+                let waiter = Waiter::Heartbeat(token, session, tenure, sequence);
                 match (self.role, self.leader()) {
                     (Role::Leader, _) => self.hear(waiter, session, sequence),
                     (Role::Follower | Role::Candidate, Some(leader)) => {
@@ -207,15 +208,15 @@ impl Core {
 
     fn not_newer(&mut self, waiter: Waiter, last: u64) {
         match waiter {
-            Waiter::Read(token, _) | Waiter::Heartbeat(token, ..) => {
-                let refusal = Refusal::HeartbeatNotNewer { given: 0, last };
-                self.refuse(token, StoreError::Refused(refusal));
+            Waiter::Heartbeat(token, _, _, sequence) => {
+                let given = sequence.unwrap_or_default();
+                self.refuse(token, Refusal::HeartbeatNotNewer { given, last }.into());
             }
             Waiter::Remote { replica, boot, number } => {
                 let hearing = Hearing::NotNewer { last };
                 self.out.sends.push((replica, PeerMessage::Heard { boot, number, hearing }));
             }
-            Waiter::Oneself => {}
+            Waiter::Read(..) | Waiter::Oneself => {}
         }
     }
 
@@ -249,7 +250,7 @@ impl Core {
                     };
                     self.answer(token, response);
                 }
-                Waiter::Heartbeat(token, session, tenure) => {
+                Waiter::Heartbeat(token, session, tenure, _) => {
                     let response = self.heard(session, tenure);
                     self.answer(token, response);
                 }

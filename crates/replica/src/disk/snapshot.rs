@@ -21,7 +21,7 @@ use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use raft::eraftpb::SnapshotMetadata;
+use raft::eraftpb::{EntryType, SnapshotMetadata};
 use regent_election::codec::Input;
 
 use super::error::{OpenError, SnapshotError, Trying, WriteError};
@@ -77,6 +77,9 @@ pub fn advance(
     let nonsense = |index| move |source| SnapshotError::Nonsense { index, source };
     let mut whole = Replicated::decode(bytes).map_err(nonsense(place.index))?;
     for entry in &task.entries {
+        if task.is_bare && entry.entry_type == EntryType::EntryNormal {
+            continue;
+        }
         whole.replay(entry).map_err(nonsense(entry.index))?;
     }
     Ok(whole.encode())

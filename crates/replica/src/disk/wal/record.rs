@@ -2,9 +2,9 @@
 //!
 //! | byte | field |
 //! |---|---|
-//! | 0 | u32 bytes of the payload |
-//! | 4 | u8 kind: 1 opening, 2 batch, 3 boot |
-//! | 5 | 3 bytes `rec` |
+//! | 0 | 3 bytes `rec` |
+//! | 3 | u8 kind: 1 opening, 2 batch, 3 boot |
+//! | 4 | u32 bytes of the payload |
 //! | 8 | u64 number: one above that of the record before, across segments |
 //! | 16 | u64 the highest number known to be durable when this was written |
 //! | 24 | u32 the checksum of the record before |
@@ -18,8 +18,9 @@
 //! believed.
 //!
 //! **Lost or damaged?** A segment is zeros, synced, before it is written. What a power cut loses of
-//! an unsynced write therefore reads as zeros: whole sectors, or everything after some byte. So a
-//! bad record is a *lost* one, and may be cut off, only if
+//! an unsynced write therefore reads as zeros: whole sectors, or everything after some byte; or
+//! everything before some byte, if what was left of it was being cleared. So a bad record is a *lost*
+//! one, and may be cut off, only if
 //! 1. there is such a hole in it, and
 //! 2. no record behind it, and no mark apart from the log, says that it was durable.
 //!
@@ -119,9 +120,9 @@ pub(crate) fn put(
     let start = out.len();
     let length =
         u32::try_from(payload.len()).expect("a batch is far smaller than a segment's bound");
-    out.extend(length.to_le_bytes());
-    out.push(kind.tag());
     out.extend(MARK);
+    out.push(kind.tag());
+    out.extend(length.to_le_bytes());
     out.extend(place.number.to_le_bytes());
     out.extend(durable.to_le_bytes());
     out.extend(place.chain.to_le_bytes());
@@ -144,7 +145,9 @@ pub(crate) fn read(segment: &[u8], at: usize, place: Place) -> Found<'_> {
         if rest.iter().all(|byte| *byte == 0) {
             return Found::End;
         }
-        return judge(segment, at, RECORD_BYTES_MIN, place, "its head does not match its checksum");
+        // How long it is is not known: the least that any record has is looked at.
+        let has_hole = has_hole(segment, at, RECORD_BYTES_MIN);
+        return judge(segment, at, has_hole, place, "its head does not match its checksum");
     };
     if head.number != place.number || head.chain != place.chain {
         let why = format!(
@@ -160,8 +163,9 @@ pub(crate) fn read(segment: &[u8], at: usize, place: Place) -> Found<'_> {
     let (body, tail) = record[HEAD_BYTES..].split_at(total - HEAD_BYTES - TAIL_BYTES);
     let chain = checksum(head.checksum, body);
     if u32_at(tail, 0) != chain || tail[4..] != END {
-        let why = "its payload does not match its checksum";
-        return judge(segment, at, total, place, why);
+        // No whole record ends in a zero.
+        let has_hole = has_hole(segment, at, total) || tail[TAIL_BYTES - 1] == 0;
+        return judge(segment, at, has_hole, place, "its payload does not match its checksum");
     }
     let next = Place { seed: place.seed, number: place.number + 1, chain };
     Found::Record { kind: head.kind, payload: &body[..head.length], next_at: at + total, next }
@@ -171,12 +175,12 @@ pub(crate) fn read(segment: &[u8], at: usize, place: Place) -> Found<'_> {
 fn head_at(bytes: &[u8], seed: u32) -> Option<Head> {
     let bytes = bytes.get(..HEAD_BYTES)?;
     let sum = u32_at(bytes, 28);
-    if bytes[5..8] != MARK || checksum(seed, &bytes[..28]) != sum {
+    if bytes[..3] != MARK || checksum(seed, &bytes[..28]) != sum {
         return None;
     }
     Some(Head {
-        length: u32_at(bytes, 0) as usize,
-        kind: Kind::of(bytes[4])?,
+        length: u32_at(bytes, 4) as usize,
+        kind: Kind::of(bytes[3])?,
         number: u64_at(bytes, 8),
         durable: u64_at(bytes, 16),
         chain: u32_at(bytes, 24),
@@ -185,8 +189,8 @@ fn head_at(bytes: &[u8], seed: u32) -> Option<Head> {
 }
 
 /// Lost or damaged: see the module's header.
-fn judge(segment: &[u8], at: usize, total: usize, place: Place, why: &str) -> Found<'static> {
-    if !has_hole(segment, at, total) {
+fn judge(segment: &[u8], at: usize, has_hole: bool, place: Place, why: &str) -> Found<'static> {
+    if !has_hole {
         return Found::Damaged { why: why.into() };
     }
     match proof_behind(segment, at, place) {
@@ -197,8 +201,8 @@ fn judge(segment: &[u8], at: usize, total: usize, place: Place, why: &str) -> Fo
     }
 }
 
-/// Whether part of these bytes was never written: a sector that ends in zeros, or a last byte that
-/// is zero, which no whole record's is.
+/// Whether part of these bytes was never written, or was cleared: a sector that ends in zeros, or a
+/// first byte that is zero, which no whole record's is.
 fn has_hole(segment: &[u8], at: usize, total: usize) -> bool {
     let end = at + total;
     let mut start = at;
@@ -211,7 +215,7 @@ fn has_hole(segment: &[u8], at: usize, total: usize) -> bool {
         }
         start = sector_end;
     }
-    segment[end - 1] == 0
+    segment[at] == 0
 }
 
 /// A record behind this place that was written when the one at this place was durable.
@@ -298,6 +302,18 @@ mod tests {
             let is_clean = starts.contains(&cut);
             let expected = if is_clean { Found::End } else { Found::Lost };
             assert_eq!(found, expected, "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn clearing_what_was_lost_may_be_cut_at_any_byte_too() {
+        let (bytes, starts) = segment(&[(4, payload(30)), (4, payload(700))]);
+        let mut lost = bytes.clone();
+        lost[starts[2] - 100..].fill(0);
+        for cut in starts[1]..starts[2] {
+            let mut half_cleared = lost.clone();
+            half_cleared[starts[1]..cut].fill(0);
+            assert!(matches!(walk(&half_cleared), (1, Found::Lost | Found::End)), "cut at {cut}");
         }
     }
 

@@ -1,0 +1,568 @@
+//! A running replica: the core on a thread of its own, its disk on another, peers on the runtime.
+//!
+//! ```text
+//!  clients ──ask──►┌──────────┐──batches──►┌──────┐
+//!  peers ──input──►│   core   │            │ disk │ one fdatasync for all that waits
+//!                  │  thread  │◄─persisted─└──────┘
+//!  watchers ◄──hub─└──────────┘──task─────►snapshots, beside both
+//! ```
+//! The core's thread does nothing but turn: no lock is held across a turn, no I/O happens in it. The
+//! inbox is bounded; a client that finds it full is refused, a peer's message is dropped as a network
+//! would drop it, and only the disk's word is never lost.
+//!
+//! An error of the disk ends the process: after a failed sync nobody knows what is on it.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use raft::eraftpb::MessageType;
+use regent_election::store::{StoreError, StoreResult};
+use regent_election::watch::{Bounds, Hub};
+use regent_election::{Incarnation, Moment};
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+
+use crate::core::{Core, CoreConfig, Role, Status};
+use crate::disk::error::{SnapshotError, WriteError};
+use crate::disk::{Disk, Opened, Reserve, Snapshots};
+use crate::io::{Input, Outputs, PeerMessage, Request, Response, SnapshotTask, Token};
+use crate::member::ReplicaId;
+use crate::peers::{Deliver, Identity, Peers};
+use crate::timing::Timing;
+
+/// What may wait for the core's thread.
+const INBOX_MAX: usize = 65_536;
+/// Inputs taken in one turn: beyond it, those already taken are served first.
+const INPUTS_PER_TURN: usize = 8_192;
+/// How often the status that others read is renewed when nothing happens.
+const STATUS_EVERY: Duration = Duration::from_millis(50);
+/// How soon a full disk is written to again.
+const NO_ROOM_AGAIN_AFTER: Duration = Duration::from_millis(100);
+/// How often a full disk is looked at.
+const NO_ROOM_LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How long a shutting down leader waits for somebody to take over.
+const HAND_OVER_WITHIN: Duration = Duration::from_secs(2);
+
+/// What the core's thread is told.
+enum Told {
+    Input(Input),
+    Ask(Request, Option<oneshot::Sender<Response>>),
+    Stop,
+}
+
+/// What is needed to run a replica.
+#[derive(Debug)]
+pub struct NodeConfig {
+    /// Its timers.
+    pub timing: Timing,
+    /// Entries between two snapshots.
+    pub snapshot_every: u64,
+    /// How much is remembered for watchers.
+    pub watch: Bounds,
+    /// Whether a replica that joins, and does not know of itself yet, is a witness.
+    pub is_witness: bool,
+}
+
+impl Default for NodeConfig {
+    fn default() -> Self {
+        Self {
+            timing: Timing::LAN,
+            snapshot_every: crate::limits::LOG_ENTRIES_BETWEEN_SNAPSHOTS,
+            watch: Bounds::default(),
+            is_witness: false,
+        }
+    }
+}
+
+/// A replica that runs until it is dropped or shut down.
+#[derive(Debug)]
+pub struct Node {
+    handle: Handle,
+    hub: Hub,
+}
+
+/// Speaks to a running replica; clones speak to the same.
+#[derive(Clone)]
+pub struct Handle {
+    inbox: SyncSender<Told>,
+    status: Arc<Mutex<Status>>,
+    peers: Arc<Peers>,
+    threads: Arc<Mutex<Vec<JoinHandle<()>>>>,
+    is_stopping: Arc<AtomicBool>,
+}
+
+impl fmt::Debug for Handle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Handle").field("peers", &self.peers).finish_non_exhaustive()
+    }
+}
+
+fn stopped() -> StoreError {
+    StoreError::Unavailable { why: "the replica is shutting down".into(), retry_after: None }
+}
+
+impl Handle {
+    /// Asks the replica and awaits its answer.
+    ///
+    /// # Errors
+    /// If the replica is stopping, or too many wait already.
+    pub async fn ask(&self, request: Request) -> StoreResult<Response> {
+        let (sender, answer) = oneshot::channel();
+        match self.inbox.try_send(Told::Ask(request, Some(sender))) {
+            Ok(()) => {}
+            Err(TrySendError::Full(_)) => {
+                return Err(StoreError::Unavailable {
+                    why: "too many requests wait".into(),
+                    retry_after: Some(Duration::from_millis(100)),
+                });
+            }
+            Err(TrySendError::Disconnected(_)) => return Err(stopped()),
+        }
+        // A replica that stops without an answer leaves the outcome open.
+        answer.await.map_err(|_| StoreError::Uncertain { why: "the replica stopped".into() })
+    }
+
+    /// Asks for something whose answer nobody awaits.
+    pub fn post(&self, request: Request) {
+        let _ = self.inbox.try_send(Told::Ask(request, None));
+    }
+
+    /// The replica's condition, at most some turns old.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        self.status.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The last measured round trips to peers.
+    #[must_use]
+    pub fn round_trips(&self) -> std::collections::BTreeMap<ReplicaId, Duration> {
+        self.peers.round_trips()
+    }
+
+    /// Hands Raft leadership over if there is somebody to take it, then stops.
+    pub async fn shut_down(&self) {
+        if self.is_stopping.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        let status = self.status();
+        if status.role == Role::Leader && status.voters.len() > 1 {
+            let asked = self.ask(Request::Transfer { to: None }).await;
+            if matches!(asked, Ok(Response::Done)) {
+                self.await_successor().await;
+            }
+        }
+        let _ = self.inbox.try_send(Told::Stop);
+        let threads =
+            std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        let joined = tokio::task::spawn_blocking(move || {
+            for thread in threads {
+                if thread.join().is_err() {
+                    tracing::error!("a thread of the replica panicked");
+                }
+            }
+        });
+        let _ = joined.await;
+    }
+
+    async fn await_successor(&self) {
+        let until = tokio::time::Instant::now() + HAND_OVER_WITHIN;
+        while self.status().role == Role::Leader && tokio::time::Instant::now() < until {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+}
+
+impl Node {
+    /// Runs the replica whose disk was opened. Needs a tokio runtime.
+    ///
+    /// # Errors
+    /// If the library refuses what the disk remembers, or a thread cannot be had.
+    pub fn start(
+        opened: Opened,
+        listener: TcpListener,
+        config: &NodeConfig,
+    ) -> Result<Self, StartError> {
+        let Opened { disk, identity, recovered, boot, repairs } = opened;
+        for repair in repairs {
+            tracing::warn!(%repair, "the disk was set right");
+        }
+        let is_witness = recovered
+            .whole
+            .members
+            .get(&identity.replica)
+            .map_or(config.is_witness, |member| member.is_witness);
+        let core_config = CoreConfig {
+            id: identity.replica,
+            boot,
+            timing: config.timing,
+            seed: getrandom::u64().map_err(|why| StartError::System(why.to_string()))?,
+            incarnation: life_of(identity.cluster),
+            snapshot_every: config.snapshot_every,
+            is_witness,
+        };
+        let members = recovered.whole.members.clone();
+        let revision = recovered.whole.state.revision();
+        let hub = Hub::new(core_config.incarnation, revision, config.watch);
+        let now = regent_clock::now();
+        let core = Core::new(core_config, recovered, now)
+            .map_err(|why| StartError::Raft(why.to_string()))?;
+
+        let (inbox, told) = sync_channel(INBOX_MAX);
+        let deliver: Deliver = {
+            let inbox = inbox.clone();
+            Arc::new(move |input| {
+                let _ = inbox.try_send(Told::Input(input));
+            })
+        };
+        let to_peers = Identity {
+            cluster: identity.cluster,
+            id: identity.replica,
+            incarnation: identity.incarnation,
+        };
+        let peers = Arc::new(Peers::start(to_peers, listener, members, deliver));
+        let status = Arc::new(Mutex::new(core.status()));
+        let (to_disk, batches) = std::sync::mpsc::channel();
+        let (to_side, errands) = std::sync::mpsc::channel();
+        let snapshots = disk.snapshots().clone();
+        let reserve = Arc::clone(disk.reserve());
+        let worker_to_disk = to_disk.clone();
+        let worker = Worker {
+            core,
+            told,
+            asked: HashMap::new(),
+            tokens: 0,
+            to_disk,
+            peers: Arc::clone(&peers),
+            hub: hub.clone(),
+            status: Arc::clone(&status),
+            status_at: now,
+            to_side: to_side.clone(),
+            snapshots: snapshots.clone(),
+            runtime: tokio::runtime::Handle::current(),
+        };
+        let threads = vec![
+            spawn("regent-core", move || worker.run())?,
+            spawn("regent-disk", {
+                let inbox = inbox.clone();
+                move || keep(disk, &batches, &to_side, &inbox)
+            })?,
+            spawn("regent-beside", {
+                let inbox = inbox.clone();
+                let to_disk = worker_to_disk;
+                move || beside(&snapshots, &reserve, &errands, &to_disk, &inbox)
+            })?,
+        ];
+        let handle = Handle {
+            inbox,
+            status,
+            peers,
+            threads: Arc::new(Mutex::new(threads)),
+            is_stopping: Arc::default(),
+        };
+        Ok(Self { handle, hub })
+    }
+
+    /// Speaks to it.
+    #[must_use]
+    pub const fn handle(&self) -> &Handle {
+        &self.handle
+    }
+
+    /// What it applies, for watchers.
+    #[must_use]
+    pub const fn hub(&self) -> &Hub {
+        &self.hub
+    }
+}
+
+/// Why a replica does not start.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum StartError {
+    /// The library refuses what the disk remembers.
+    #[error("the replica cannot start from what its disk remembers: {0}")]
+    Raft(String),
+    /// The system refuses a thread or chance.
+    #[error("the system refuses what a replica needs: {0}")]
+    System(String),
+}
+
+fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, StartError> {
+    std::thread::Builder::new()
+        .name(name.into())
+        .spawn(body)
+        .map_err(|why| StartError::System(why.to_string()))
+}
+
+/// What the disk's thread is given.
+enum Job {
+    Batches(Vec<crate::io::Batch>),
+    /// A snapshot was kept: what it covers may go.
+    Purge,
+    /// Nothing comes after this.
+    End,
+}
+
+/// What the thread beside it is given.
+enum Errand {
+    Snapshot(SnapshotTask),
+    /// Segments were used: make others.
+    Fill,
+}
+
+/// The core's thread.
+struct Worker {
+    core: Core,
+    told: Receiver<Told>,
+    asked: HashMap<Token, oneshot::Sender<Response>>,
+    tokens: u64,
+    to_disk: std::sync::mpsc::Sender<Job>,
+    peers: Arc<Peers>,
+    hub: Hub,
+    status: Arc<Mutex<Status>>,
+    status_at: Moment,
+    to_side: std::sync::mpsc::Sender<Errand>,
+    snapshots: Snapshots,
+    runtime: tokio::runtime::Handle,
+}
+
+impl Worker {
+    fn run(mut self) {
+        self.turn_until_told();
+        // The disk's thread is kept awake by the one beside it, and that one by it.
+        let _ = self.to_disk.send(Job::End);
+    }
+
+    fn turn_until_told(&mut self) {
+        loop {
+            let now = regent_clock::now();
+            let first = match self.told.recv_timeout(now.until(self.core.next_at())) {
+                Ok(told) => Some(told),
+                Err(RecvTimeoutError::Timeout) => None,
+                Err(RecvTimeoutError::Disconnected) => return,
+            };
+            let now = regent_clock::now();
+            let more = std::iter::from_fn(|| self.told.try_recv().ok()).take(INPUTS_PER_TURN);
+            let told: Vec<Told> = first.into_iter().chain(more).collect();
+            for told in told {
+                if !self.tell(now, told) {
+                    return;
+                }
+            }
+            self.core.note_wall_clock(wall_ms());
+            let outputs = self.core.turn(now);
+            self.act(outputs);
+            self.renew_status(now);
+        }
+    }
+
+    /// Tells the core; false when it is to stop.
+    fn tell(&mut self, now: Moment, told: Told) -> bool {
+        match told {
+            Told::Input(input) => self.core.on(now, input),
+            Told::Ask(request, answer) => {
+                self.tokens += 1;
+                let token = Token(self.tokens);
+                if let Some(answer) = answer {
+                    self.asked.insert(token, answer);
+                }
+                self.core.on(now, Input::Request { token, request });
+            }
+            Told::Stop => return false,
+        }
+        true
+    }
+
+    fn act(&mut self, outputs: Outputs) {
+        let Outputs { sends, batches, answers, events, snapshot, installed } = outputs;
+        if !batches.is_empty() {
+            let _ = self.to_disk.send(Job::Batches(batches));
+        }
+        for (to, message) in sends {
+            self.send(to, message);
+        }
+        if let Some(revision) = installed {
+            self.hub.leap(revision);
+        }
+        for (revision, events) in events {
+            self.hub.publish(revision, &events);
+        }
+        for (token, response) in answers {
+            if let Some(asked) = self.asked.remove(&token) {
+                let _ = asked.send(response);
+            }
+        }
+        if let Some(task) = snapshot {
+            let _ = self.to_side.send(Errand::Snapshot(task));
+        }
+    }
+
+    fn send(&self, to: ReplicaId, message: PeerMessage) {
+        let is_snapshot = matches!(
+            &message,
+            PeerMessage::Raft(message) if message.msg_type == MessageType::MsgSnapshot
+        );
+        if !is_snapshot {
+            self.peers.send(to, message);
+            return;
+        }
+        let PeerMessage::Raft(mut announcement) = message else { return };
+        let (snapshots, peers) = (self.snapshots.clone(), Arc::clone(&self.peers));
+        self.runtime.spawn_blocking(move || match snapshots.newest() {
+            Ok((place, bytes)) => {
+                // A later one than Raft knew of does as well, or better.
+                announcement.mut_snapshot().set_metadata(place);
+                peers.send_snapshot(to, PeerMessage::Raft(announcement), bytes);
+            }
+            Err(error) => {
+                tracing::error!(replica = %to, %error, "there is no snapshot to be sent");
+                peers.failed_snapshot(to);
+            }
+        });
+    }
+
+    fn renew_status(&mut self, now: Moment) {
+        if now.since(self.status_at) < STATUS_EVERY {
+            return;
+        }
+        self.status_at = now;
+        let status = self.core.status();
+        self.peers.set_members(status.members.clone());
+        let mut shared = self.status.lock().unwrap_or_else(PoisonError::into_inner);
+        if (shared.role, shared.leader, shared.raft_term)
+            != (status.role, status.leader, status.raft_term)
+        {
+            tracing::info!(
+                role = ?status.role,
+                leader = status.leader.map(ReplicaId::get),
+                raft_term = status.raft_term,
+                "the replica's role changed"
+            );
+        }
+        *shared = status;
+    }
+}
+
+/// The disk's thread: writes everything that waits with one sync.
+fn keep(
+    mut disk: Disk,
+    jobs: &Receiver<Job>,
+    to_side: &std::sync::mpsc::Sender<Errand>,
+    inbox: &SyncSender<Told>,
+) {
+    while let Ok(job) = jobs.recv() {
+        let mut batches = Vec::new();
+        let mut purge = false;
+        let mut is_over = false;
+        for job in std::iter::once(job).chain(std::iter::from_fn(|| jobs.try_recv().ok())) {
+            match job {
+                Job::Batches(more) => batches.extend(more),
+                Job::Purge => purge = true,
+                Job::End => is_over = true,
+            }
+        }
+        if let Some(last) = batches.last().map(|batch| batch.number) {
+            let segments = disk.segments();
+            while let Err(error) = disk.write(&batches) {
+                survive(&error);
+                // Nothing was written: it is tried again until there is room, in the same order.
+                let _ = inbox.send(Told::Input(Input::Room { is_there: false }));
+                let _ = to_side.send(Errand::Fill);
+                std::thread::sleep(NO_ROOM_AGAIN_AFTER);
+            }
+            if inbox.send(Told::Input(Input::Persisted { batch: last })).is_err() {
+                break;
+            }
+            if disk.segments() != segments {
+                let _ = to_side.send(Errand::Fill);
+            }
+        }
+        if purge && let Err(error) = disk.purge() {
+            survive(&error);
+        }
+        if is_over {
+            break;
+        }
+    }
+    if let Err(error) = disk.close() {
+        survive(&error);
+    }
+}
+
+/// The thread beside the disk's: snapshots and spare segments, which take long.
+fn beside(
+    snapshots: &Snapshots,
+    reserve: &Reserve,
+    errands: &Receiver<Errand>,
+    to_disk: &std::sync::mpsc::Sender<Job>,
+    inbox: &SyncSender<Told>,
+) {
+    let mut has_room = true;
+    loop {
+        let errand = match errands.recv_timeout(NO_ROOM_LOOK_EVERY) {
+            Ok(errand) => Some(errand),
+            Err(RecvTimeoutError::Timeout) => None,
+            Err(RecvTimeoutError::Disconnected) => return,
+        };
+        let looks = matches!(errand, Some(Errand::Fill)) || (errand.is_none() && !has_room);
+        if let Some(Errand::Snapshot(task)) = errand {
+            let place = task.place.clone();
+            let input = match snapshots.make(&task) {
+                Ok(_) => {
+                    let _ = to_disk.send(Job::Purge);
+                    Input::SnapshotKept { place }
+                }
+                Err(SnapshotError::Write(error)) => {
+                    survive(&error);
+                    Input::SnapshotNotMade
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "a snapshot was not made");
+                    Input::SnapshotNotMade
+                }
+            };
+            if inbox.send(Told::Input(input)).is_err() {
+                return;
+            }
+        }
+        if looks {
+            let found = reserve.fill().unwrap_or_else(|error| {
+                survive(&error);
+                false
+            });
+            if found != has_room {
+                has_room = found;
+                tracing::warn!(has_room, "the disk's room changed");
+                let _ = inbox.send(Told::Input(Input::Room { is_there: has_room }));
+            }
+        }
+    }
+}
+
+/// A full disk is survived. After any other failure nobody knows what is on the disk: a replica that
+/// went on could acknowledge what is not there. Whoever starts it again reads what is.
+fn survive(error: &WriteError) {
+    match error {
+        WriteError::NoRoom { .. } => tracing::warn!(%error, "the disk is full"),
+        WriteError::Fatal { .. } => {
+            tracing::error!(%error, "the disk failed");
+            eprintln!("regent: {error}");
+            std::process::abort();
+        }
+    }
+}
+
+/// The life of the store's numbering: one per cluster, and a restored cluster is another.
+const fn life_of(cluster: u128) -> Incarnation {
+    Incarnation((cluster as u64) ^ ((cluster >> 64) as u64))
+}
+
+/// The wall clock, as a note for people.
+fn wall_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}

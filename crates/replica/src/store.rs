@@ -1,0 +1,532 @@
+//! The Store port over a replica: each verb is one or two requests to the replica's own core.
+//!
+//! Everything is answered by this process's replica, whoever leads the log: it has applied what it
+//! answers from. Watches are served from what it has applied, too, and resume on any other replica.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use regent_election::limits::TTL_MS_DEFAULT;
+use regent_election::state::{Query, View};
+use regent_election::store::{
+    Campaign, CampaignSession, Campaigned, Census, Consistency, Description, GroupView, GroupsPage,
+    Heard, Heartbeat, LeaderView, Level, OfficeState, Open, Scope, SessionView, StepDown,
+    SteppedDown, Store, StoreError, StoreResult, Watch,
+};
+use regent_election::watch::Hub;
+use regent_election::{
+    Answer, Change, Command, Cursor, Group, IfLost, Node as Label, Opening, Policy, RequestId,
+    SessionId, Term,
+};
+use tokio::time::{Instant, sleep_until};
+
+use crate::io::{Request, Response};
+use crate::node::Handle;
+
+/// Far enough away to mean "for ever" to a timer.
+const WAIT_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+/// How often a waiting campaign looks whether it can still win, beside being woken by events.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+
+/// A store served by one replica of a cluster.
+#[derive(Clone, Debug)]
+pub struct ReplicaStore {
+    handle: Handle,
+    hub: Hub,
+    place: String,
+}
+
+/// What an applied change brought.
+struct Done {
+    answer: Answer,
+    view: Option<View>,
+}
+
+impl ReplicaStore {
+    /// The store behind a running replica.
+    #[must_use]
+    pub const fn new(handle: Handle, hub: Hub, place: String) -> Self {
+        Self { handle, hub, place }
+    }
+
+    /// The replica itself, for operators.
+    #[must_use]
+    pub const fn handle(&self) -> &Handle {
+        &self.handle
+    }
+
+    async fn submit(
+        &self,
+        command: Command,
+        request: Option<RequestId>,
+        query: Option<Query>,
+    ) -> StoreResult<Done> {
+        match self.handle.ask(Request::Submit { command, request, query }).await? {
+            Response::Applied { answer, view, .. } => {
+                Ok(Done { answer: answer?, view: view.transpose()? })
+            }
+            Response::Error(error) => Err(error),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    async fn do_it(&self, command: Command, request: Option<RequestId>) -> StoreResult<()> {
+        self.submit(command, request, None).await.map(|_| ())
+    }
+
+    async fn read(&self, query: Query, consistency: Consistency) -> StoreResult<View> {
+        let linearizable = consistency == Consistency::Linearizable;
+        match self.handle.ask(Request::Read { query, linearizable }).await? {
+            Response::View { view, .. } => Ok(view),
+            Response::Error(error) => Err(error),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    async fn beat(
+        &self,
+        session: SessionId,
+        sequence: Option<u64>,
+        tenure: Option<(Group, Term)>,
+    ) -> StoreResult<(Heard, bool)> {
+        match self.handle.ask(Request::Heartbeat { session, sequence, tenure }).await? {
+            Response::Heard { ttl_ms, epoch, revision, must_accept } => {
+                Ok((Heard { ttl_ms, epoch, revision }, must_accept))
+            }
+            Response::Error(error) => Err(error),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    async fn group_view(&self, group: &Group) -> StoreResult<GroupView> {
+        match self.read(Query::Group(group.clone()), Consistency::Linearizable).await? {
+            View::Group(view) => Ok(view),
+            other => Err(misread(&other)),
+        }
+    }
+
+    fn stepped_down(done: &Done) -> StoreResult<SteppedDown> {
+        match done.answer {
+            Answer::Done => Ok(SteppedDown::Over),
+            Answer::Ending { within_ms } => {
+                Ok(SteppedDown::Ending(Duration::from_millis(within_ms)))
+            }
+            Answer::Forced { overlap_possible_ms } => {
+                Ok(SteppedDown::Forced(Duration::from_millis(overlap_possible_ms)))
+            }
+            Answer::Session { .. }
+            | Answer::Elected { .. }
+            | Answer::Standing { .. }
+            | Answer::Lost
+            | Answer::Overtaken => Err(StoreError::Corrupt(format!("{:?}", done.answer))),
+        }
+    }
+}
+
+fn unexpected(response: &Response) -> StoreError {
+    StoreError::Corrupt(format!("the replica answered something else: {response:?}"))
+}
+
+fn misread(view: &View) -> StoreError {
+    StoreError::Corrupt(format!("the replica read something else: {view:?}"))
+}
+
+#[async_trait]
+impl Store for ReplicaStore {
+    fn describe(&self) -> Description {
+        let voters = self.handle.status().voters.len();
+        Description {
+            name: "replica",
+            place: self.place.clone(),
+            level: Level::Strict,
+            caveat: (voters <= 1).then(|| {
+                "one replica and one disk: a restart costs its outage plus one ttl before a lost leader is succeeded".into()
+            }),
+        }
+    }
+
+    async fn ready(&self) -> StoreResult<()> {
+        self.read(Query::Census, Consistency::Linearizable).await.map(|_| ())
+    }
+
+    async fn open(&self, open: Open) -> StoreResult<SessionView> {
+        let Open { node, ttl_ms, session } = open;
+        let command = Command::Open { session, node, ttl_ms };
+        match self.submit(command, None, Some(Query::Session(session))).await?.view {
+            Some(View::Session(view)) => Ok(view),
+            other => Err(StoreError::Corrupt(format!("{other:?}"))),
+        }
+    }
+
+    async fn heartbeat(&self, heartbeat: Heartbeat) -> StoreResult<Heard> {
+        let Heartbeat { session, sequence, disowned } = heartbeat;
+        for (group, term) in disowned {
+            // What is over already, or another's, is not the caller's to resign.
+            match self.do_it(Command::Resign { group, session, term }, None).await {
+                Ok(()) | Err(StoreError::Refused(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(self.beat(session, sequence, None).await?.0)
+    }
+
+    async fn session(&self, session: SessionId) -> StoreResult<SessionView> {
+        match self.read(Query::Session(session), Consistency::Linearizable).await? {
+            View::Session(view) => Ok(view),
+            other => Err(misread(&other)),
+        }
+    }
+
+    async fn close(&self, session: SessionId) -> StoreResult<()> {
+        self.do_it(Command::Close { session }, None).await
+    }
+
+    async fn campaign(&self, campaign: Campaign) -> StoreResult<Campaigned> {
+        Bid::run(self, campaign).await
+    }
+
+    async fn withdraw(
+        &self,
+        group: &Group,
+        session: SessionId,
+        request: Option<RequestId>,
+    ) -> StoreResult<()> {
+        self.do_it(Command::Withdraw { group: group.clone(), session }, request).await
+    }
+
+    async fn accept(
+        &self,
+        group: &Group,
+        session: SessionId,
+        term: Term,
+        request: Option<RequestId>,
+    ) -> StoreResult<Heard> {
+        let command = Command::Accept { group: group.clone(), session, term };
+        let view = self.submit(command, request, Some(Query::Session(session))).await?.view;
+        match view {
+            Some(View::Session(view)) => {
+                Ok(Heard { ttl_ms: view.ttl_ms, epoch: view.epoch, revision: view.revision })
+            }
+            other => Err(StoreError::Corrupt(format!("{other:?}"))),
+        }
+    }
+
+    async fn renew(
+        &self,
+        group: &Group,
+        session: SessionId,
+        term: Term,
+        extend_by_ms: Option<u64>,
+    ) -> StoreResult<Heard> {
+        let (mut heard, must_accept) =
+            self.beat(session, None, Some((group.clone(), term))).await?;
+        if must_accept {
+            heard = self.accept(group, session, term, None).await?;
+        }
+        if let Some(ttl_ms) = extend_by_ms
+            && ttl_ms != heard.ttl_ms
+        {
+            self.do_it(Command::ChangeTtl { session, ttl_ms }, None).await?;
+            heard.ttl_ms = ttl_ms;
+        }
+        Ok(heard)
+    }
+
+    async fn resign(
+        &self,
+        group: &Group,
+        session: SessionId,
+        term: Term,
+        request: Option<RequestId>,
+    ) -> StoreResult<()> {
+        self.do_it(Command::Resign { group: group.clone(), session, term }, request).await
+    }
+
+    async fn offer(
+        &self,
+        group: &Group,
+        session: SessionId,
+        term: Term,
+        to: &Label,
+        request: Option<RequestId>,
+    ) -> StoreResult<()> {
+        let command = Command::Offer { group: group.clone(), session, term, to: to.clone() };
+        self.do_it(command, request).await
+    }
+
+    async fn warm(
+        &self,
+        group: &Group,
+        session: SessionId,
+        term: Term,
+        request: Option<RequestId>,
+    ) -> StoreResult<()> {
+        self.do_it(Command::Warm { group: group.clone(), session, term }, request).await
+    }
+
+    async fn transfer(
+        &self,
+        group: &Group,
+        session: SessionId,
+        term: Term,
+        to: &Label,
+        request: Option<RequestId>,
+    ) -> StoreResult<()> {
+        let command = Command::Transfer { group: group.clone(), session, term, to: to.clone() };
+        self.do_it(command, request).await
+    }
+
+    async fn leader(&self, group: &Group, consistency: Consistency) -> StoreResult<LeaderView> {
+        match self.read(Query::Leader(group.clone()), consistency).await? {
+            View::Leader(view) => Ok(view),
+            other => Err(misread(&other)),
+        }
+    }
+
+    async fn watch(&self, scope: Scope, cursor: Option<Cursor>) -> StoreResult<Box<dyn Watch>> {
+        let replay = match (&scope, cursor) {
+            (Scope::Group(group), Some(cursor)) => {
+                let query = Query::Replay(group.clone(), cursor);
+                match self.read(query, Consistency::Stale).await? {
+                    View::Replay(replay) => replay,
+                    other => return Err(misread(&other)),
+                }
+            }
+            (Scope::Group(_) | Scope::Groups(_) | Scope::Prefix(_), _) => None,
+        };
+        Ok(Box::new(self.hub.subscribe(scope, cursor, replay)))
+    }
+
+    async fn step_down(&self, step_down: StepDown) -> StoreResult<SteppedDown> {
+        let StepDown { group, reason, to, immediate, request } = step_down;
+        let command = Command::StepDown { group, reason, to, immediate };
+        Self::stepped_down(&self.submit(command, request, None).await?)
+    }
+
+    async fn put_policy(
+        &self,
+        group: &Group,
+        policy: Option<Policy>,
+        request: Option<RequestId>,
+    ) -> StoreResult<GroupView> {
+        let command = Command::PutPolicy { group: group.clone(), policy: policy.map(Box::new) };
+        match self.submit(command, request, Some(Query::Group(group.clone()))).await?.view {
+            Some(View::Group(view)) => Ok(view),
+            other => Err(StoreError::Corrupt(format!("{other:?}"))),
+        }
+    }
+
+    async fn delete(&self, group: &Group, request: Option<RequestId>) -> StoreResult<SteppedDown> {
+        let command = Command::Delete { group: group.clone() };
+        Self::stepped_down(&self.submit(command, request, None).await?)
+    }
+
+    async fn group(&self, group: &Group) -> StoreResult<GroupView> {
+        self.group_view(group).await
+    }
+
+    async fn groups(
+        &self,
+        prefix: &str,
+        after: Option<&Group>,
+        count: usize,
+    ) -> StoreResult<GroupsPage> {
+        let query = Query::Groups { prefix: prefix.to_owned(), after: after.cloned(), count };
+        match self.read(query, Consistency::Linearizable).await? {
+            View::Groups(page) => Ok(page),
+            other => Err(misread(&other)),
+        }
+    }
+
+    async fn history(&self, group: &Group) -> StoreResult<Vec<Change>> {
+        // Asking for the group first tells an unknown one from one without changes.
+        self.group_view(group).await?;
+        match self.read(Query::History(group.clone()), Consistency::Stale).await? {
+            View::History(changes) => Ok(changes),
+            other => Err(misread(&other)),
+        }
+    }
+
+    async fn census(&self) -> StoreResult<Census> {
+        match self.read(Query::Census, Consistency::Stale).await? {
+            View::Census(census) => Ok(Census { watchers: self.hub.watchers() as u64, ..census }),
+            other => Err(misread(&other)),
+        }
+    }
+
+    async fn shut_down(&self) {
+        self.hub.shut_down();
+        self.handle.shut_down().await;
+    }
+}
+
+/// One campaign under way. Dropped before its end, a passing session is closed.
+struct Bid<'a> {
+    store: &'a ReplicaStore,
+    group: Group,
+    session: SessionId,
+    ttl_ms: u64,
+    is_passing: bool,
+    is_over: bool,
+}
+
+impl<'a> Bid<'a> {
+    async fn run(store: &'a ReplicaStore, campaign: Campaign) -> StoreResult<Campaigned> {
+        let started_at = Instant::now();
+        let (session, is_passing) = match campaign.session {
+            CampaignSession::Own(session) => (session, false),
+            CampaignSession::Passing(session) => (session, true),
+        };
+        let group = campaign.group.clone();
+        let ttl_ms = campaign.ttl_ms.unwrap_or(TTL_MS_DEFAULT);
+        let mut bid =
+            Self { store, group: group.clone(), session, ttl_ms, is_passing, is_over: false };
+        let wait = campaign.wait.unwrap_or_default();
+        // Subscribed before the campaign, so that no promotion falls in between.
+        let watch = (!wait.is_zero()).then(|| store.hub.subscribe(Scope::Group(group), None, None));
+        let begun = bid.begin(campaign, watch.is_some()).await?;
+        let answer = match (begun, watch) {
+            (Begun::Over(elected), _) => bid.over(elected).await?,
+            (Begun::Standing, None) => bid.over(None).await?,
+            (Begun::Standing, Some(watch)) => {
+                // Semantics 3: a passing session's wait ends well within its validity.
+                let longest =
+                    if is_passing { Duration::from_millis(bid.ttl_ms / 3) } else { WAIT_MAX };
+                bid.wait(watch, started_at + wait.min(longest)).await?
+            }
+        };
+        bid.is_over = true;
+        Ok(answer)
+    }
+
+    async fn begin(&mut self, campaign: Campaign, waits: bool) -> StoreResult<Begun> {
+        let if_lost = if self.is_passing && !waits { IfLost::Leave } else { IfLost::Stand };
+        let opening =
+            Opening { node: campaign.node, ttl_ms: campaign.ttl_ms, passing: self.is_passing };
+        let command = Command::Campaign {
+            group: campaign.group,
+            session: self.session,
+            opening: Some(opening),
+            if_lost,
+            priority: campaign.priority,
+            metadata: campaign.metadata,
+        };
+        let done = self.store.submit(command, campaign.request, None).await?;
+        match done.answer {
+            Answer::Elected { term, ttl_ms, .. } => {
+                self.ttl_ms = ttl_ms;
+                Ok(Begun::Over(Some(term)))
+            }
+            Answer::Standing { ttl_ms, .. } => {
+                self.ttl_ms = ttl_ms;
+                Ok(Begun::Standing)
+            }
+            Answer::Lost => Ok(Begun::Over(None)),
+            Answer::Session { .. }
+            | Answer::Done
+            | Answer::Ending { .. }
+            | Answer::Forced { .. }
+            | Answer::Overtaken => Err(StoreError::Corrupt(format!("{:?}", done.answer))),
+        }
+    }
+
+    /// Waits in line until elected, until the time is over, or until it can no longer win.
+    async fn wait(&mut self, mut watch: impl Watch, over_at: Instant) -> StoreResult<Campaigned> {
+        loop {
+            let look_at = (Instant::now() + LOOK_EVERY).min(over_at);
+            let is_shut_down = tokio::select! {
+                biased;
+                item = watch.next() => item.is_none(),
+                () = sleep_until(look_at) => false,
+            };
+            if let Some(term) = self.accept().await? {
+                return self.over(Some(term)).await;
+            }
+            let is_late = Instant::now() >= over_at;
+            if is_shut_down || is_late || !self.stands().await? {
+                if self.is_passing {
+                    self.store.close(self.session).await?;
+                    // The close may have met a promotion on its way; it is resigned with the rest.
+                }
+                return self.over(None).await;
+            }
+        }
+    }
+
+    async fn own_view(&self) -> StoreResult<Option<SessionView>> {
+        match self.store.read(Query::Session(self.session), Consistency::Stale).await {
+            Ok(View::Session(view)) => Ok(Some(view)),
+            Ok(other) => Err(misread(&other)),
+            Err(StoreError::Refused(_)) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn stands(&self) -> StoreResult<bool> {
+        Ok(self.own_view().await?.is_some_and(|view| view.standing.contains(&self.group)))
+    }
+
+    /// Takes the office to which this session was promoted, if it was. The acceptance is logged, so
+    /// what this replica knew before does not matter.
+    async fn accept(&self) -> StoreResult<Option<Term>> {
+        let Some(view) = self.own_view().await? else { return Ok(None) };
+        let Some(tenure) = view.tenures.iter().find(|tenure| tenure.group == self.group) else {
+            return Ok(None);
+        };
+        match tenure.state {
+            OfficeState::Leading | OfficeState::Elected => {
+                let accepted =
+                    self.store.accept(&self.group, self.session, tenure.term, None).await;
+                match accepted {
+                    Ok(_) => Ok(Some(tenure.term)),
+                    Err(StoreError::Refused(_)) => Ok(None),
+                    Err(error) => Err(error),
+                }
+            }
+            OfficeState::Ending | OfficeState::Vacant | OfficeState::Delayed => Ok(None),
+        }
+    }
+
+    /// The answer by the state as this replica knows it.
+    async fn over(&self, elected: Option<Term>) -> StoreResult<Campaigned> {
+        let view = self.own_view().await?;
+        let standing = view.as_ref().is_some_and(|view| view.standing.contains(&self.group));
+        let office = self.store.leader(&self.group, Consistency::Stale).await?;
+        let needs_retry = elected.is_none() && !standing;
+        Ok(Campaigned {
+            elected,
+            standing,
+            office,
+            session: view.as_ref().map(|_| self.session),
+            ttl_ms: view.map_or(self.ttl_ms, |view| view.ttl_ms),
+            retry_after: needs_retry.then(|| self.pause()),
+        })
+    }
+
+    /// When a loser tries again: anywhere within the default bounds, so that losers do not come back
+    /// together.
+    fn pause(&self) -> Duration {
+        let policy = Policy::default();
+        let (min, max) = (policy.retry_ms_min, policy.retry_ms_max_for(self.ttl_ms));
+        let width = max.saturating_sub(min).saturating_add(1);
+        // Without chance everybody waits the longest, which is safe and merely slow.
+        let share = getrandom::u64().map_or(width - 1, |chance| chance % width);
+        Duration::from_millis(min + share)
+    }
+}
+
+/// How a campaign began.
+enum Begun {
+    Over(Option<Term>),
+    Standing,
+}
+
+impl Drop for Bid<'_> {
+    /// Waits for nothing: the close is sent and takes its way.
+    fn drop(&mut self) {
+        if self.is_passing && !self.is_over {
+            let command = Command::Close { session: self.session };
+            self.store.handle.post(Request::Submit { command, request: None, query: None });
+        }
+    }
+}

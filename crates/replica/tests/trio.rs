@@ -1,0 +1,268 @@
+//! Real replicas on real disks and sockets, three in one process: the contract, failover, restarts.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on must stop")]
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use regent_election::contract::{Harness, Verdict, cases};
+use regent_election::store::{
+    Campaign, CampaignSession, Consistency, OfficeState, Open, Store, StoreError,
+};
+use regent_election::{Group, Metadata, Moment, Node as Label, SessionId, Settings};
+use regent_replica::disk::{Disk, Founding, Identity, Options, RealFiles};
+use regent_replica::{Member, Members, Node, NodeConfig, ReplicaId, ReplicaStore, Role};
+use tokio::net::TcpListener;
+use tokio::time::{Instant, sleep};
+
+const CLUSTER: u128 = 0xc1;
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn id(number: u64) -> ReplicaId {
+    ReplicaId::new(number).unwrap()
+}
+
+/// Replicas on temporary directories and free ports.
+struct Cluster {
+    place: tempfile::TempDir,
+    members: Members,
+    running: BTreeMap<ReplicaId, Arc<ReplicaStore>>,
+    snapshot_every: u64,
+}
+
+impl Cluster {
+    async fn start(count: u64, snapshot_every: u64) -> Self {
+        let mut listeners = BTreeMap::new();
+        let mut members = Members::new();
+        for number in 1..=count {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let member = Member {
+                peer_address: listener.local_addr().unwrap().to_string(),
+                client_address: String::new(),
+                is_witness: false,
+            };
+            members.insert(id(number), member);
+            listeners.insert(id(number), listener);
+        }
+        let place = tempfile::tempdir().unwrap();
+        let mut cluster = Self { place, members, running: BTreeMap::new(), snapshot_every };
+        let founding = Founding::cluster(Settings::default(), cluster.members.clone());
+        for (replica, listener) in listeners {
+            let identity =
+                Identity { cluster: CLUSTER, replica, incarnation: replica.get() * 1000 };
+            let files = Arc::new(RealFiles::new(&cluster.directory(replica)).unwrap());
+            let opened = Disk::found(files, Options::default(), identity, &founding).unwrap();
+            cluster.run(replica, opened, listener);
+        }
+        cluster
+    }
+
+    fn directory(&self, replica: ReplicaId) -> PathBuf {
+        self.place.path().join(replica.to_string())
+    }
+
+    fn run(
+        &mut self,
+        replica: ReplicaId,
+        opened: regent_replica::disk::Opened,
+        listener: TcpListener,
+    ) {
+        let config = NodeConfig { snapshot_every: self.snapshot_every, ..NodeConfig::default() };
+        let node = Node::start(opened, listener, &config).unwrap();
+        let place = self.directory(replica).display().to_string();
+        let store = ReplicaStore::new(node.handle().clone(), node.hub().clone(), place);
+        self.running.insert(replica, Arc::new(store));
+    }
+
+    async fn restart(&mut self, replica: ReplicaId) {
+        self.stop(replica).await;
+        let address = self.members[&replica].peer_address.clone();
+        let listener = TcpListener::bind(&address).await.unwrap();
+        let files = Arc::new(RealFiles::new(&self.directory(replica)).unwrap());
+        let opened = Disk::open(files, Options::default()).unwrap();
+        self.run(replica, opened, listener);
+    }
+
+    async fn stop(&mut self, replica: ReplicaId) {
+        if let Some(store) = self.running.remove(&replica) {
+            store.shut_down().await;
+        }
+    }
+
+    async fn leader(&self) -> ReplicaId {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            for (replica, store) in &self.running {
+                let status = store.handle().status();
+                if status.role == Role::Leader && status.is_serving {
+                    return *replica;
+                }
+            }
+            assert!(Instant::now() < until, "nobody leads");
+            sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    fn store(&self, replica: ReplicaId) -> Arc<ReplicaStore> {
+        Arc::clone(&self.running[&replica])
+    }
+
+    async fn end(mut self) {
+        for replica in self.members.keys().copied().collect::<Vec<_>>() {
+            self.stop(replica).await;
+        }
+    }
+}
+
+struct Suite {
+    store: Arc<ReplicaStore>,
+    other: Arc<ReplicaStore>,
+    names: AtomicU64,
+}
+
+#[async_trait]
+impl Harness for Suite {
+    fn store(&self) -> Arc<dyn Store> {
+        Arc::clone(&self.store) as Arc<dyn Store>
+    }
+
+    fn other(&self) -> Arc<dyn Store> {
+        Arc::clone(&self.other) as Arc<dyn Store>
+    }
+
+    async fn sleep(&self, for_how_long: Duration) {
+        sleep(for_how_long).await;
+    }
+
+    fn now(&self) -> Moment {
+        regent_clock::now()
+    }
+
+    fn unique(&self) -> u128 {
+        u128::from(self.names.fetch_add(1, Ordering::Relaxed)) << 8
+    }
+}
+
+async fn keeps_the_contract(store: Arc<ReplicaStore>, other: Arc<ReplicaStore>) {
+    let suite = Arc::new(Suite { store, other, names: AtomicU64::new(1) });
+    let running: Vec<_> = cases()
+        .into_iter()
+        .map(|case| {
+            let harness = Arc::clone(&suite) as Arc<dyn Harness>;
+            (case.name, tokio::spawn(async move { case.run(harness).await }))
+        })
+        .collect();
+    let mut wrong = Vec::new();
+    for (name, verdict) in running {
+        match verdict.await.unwrap() {
+            Verdict::Held => {}
+            Verdict::Skipped(why) => wrong.push(format!("{name}: skipped: {why}")),
+            Verdict::Broken(why) => wrong.push(format!("{name}: {why}")),
+        }
+    }
+    assert!(wrong.is_empty(), "\n{}\n", wrong.join("\n"));
+}
+
+fn session(number: u128) -> SessionId {
+    SessionId::new(number).unwrap()
+}
+
+fn bid(session: SessionId, group: &str) -> Campaign {
+    Campaign {
+        group: Group::new(group).unwrap(),
+        node: Label::new("a").unwrap(),
+        session: CampaignSession::Own(session),
+        ttl_ms: None,
+        wait: None,
+        priority: 0,
+        metadata: Metadata::NONE,
+        request: None,
+    }
+}
+
+/// Does something until it is done: what a client that retries does.
+async fn until_done<T, F>(mut attempt: impl FnMut() -> F) -> T
+where
+    F: Future<Output = Result<T, StoreError>>,
+{
+    let until = Instant::now() + PATIENCE;
+    loop {
+        match attempt().await {
+            Ok(done) => return done,
+            Err(StoreError::Unavailable { .. } | StoreError::Uncertain { .. }) => {}
+            Err(error) => panic!("{error}"),
+        }
+        assert!(Instant::now() < until, "it was not done in time");
+        sleep(Duration::from_millis(10)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_replica_keeps_the_contract() {
+    let cluster = Cluster::start(1, 1000).await;
+    let leader = cluster.leader().await;
+    keeps_the_contract(cluster.store(leader), cluster.store(leader)).await;
+    cluster.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_leader_and_a_follower_keep_the_contract() {
+    let cluster = Cluster::start(3, 1000).await;
+    let leader = cluster.leader().await;
+    let follower = (1..=3).map(id).find(|replica| *replica != leader).unwrap();
+    keeps_the_contract(cluster.store(leader), cluster.store(follower)).await;
+    cluster.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_followers_keep_the_contract() {
+    let cluster = Cluster::start(3, 50).await;
+    let leader = cluster.leader().await;
+    let followers: Vec<ReplicaId> = (1..=3).map(id).filter(|replica| *replica != leader).collect();
+    keeps_the_contract(cluster.store(followers[0]), cluster.store(followers[1])).await;
+    cluster.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_acknowledged_is_lost_when_replicas_are_restarted_one_by_one() {
+    let mut cluster = Cluster::start(3, 40).await;
+    cluster.leader().await;
+    let owner = session(7);
+    let open = || Open { node: Label::new("a").unwrap(), ttl_ms: 30_000, session: owner };
+    until_done(|| {
+        let store = cluster.store(id(1));
+        async move { store.open(open()).await }
+    })
+    .await;
+    let mut last = 0;
+    for round in 0..6 {
+        let replica = id(round % 3 + 1);
+        for step in 0..10 {
+            let via = cluster.store(id((round + step) % 3 + 1));
+            let won = until_done(|| via.campaign(bid(owner, "billing"))).await;
+            let term = won.elected.unwrap();
+            assert!(term.get() > last, "terms rise (S2)");
+            last = term.get();
+            let group = Group::new("billing").unwrap();
+            // A retried resignation may find that it was done.
+            match via.resign(&group, owner, term, None).await {
+                Ok(()) | Err(StoreError::Uncertain { .. } | StoreError::Refused(_)) => {}
+                Err(error) => panic!("{error}"),
+            }
+        }
+        cluster.restart(replica).await;
+        cluster.leader().await;
+    }
+    for number in 1..=3 {
+        let store = cluster.store(id(number));
+        let group = Group::new("billing").unwrap();
+        let office = until_done(|| store.leader(&group, Consistency::Linearizable)).await;
+        assert!(office.term.get() >= last, "everybody knows the last term");
+        assert!(matches!(office.state, OfficeState::Vacant | OfficeState::Leading));
+    }
+    cluster.end().await;
+}
