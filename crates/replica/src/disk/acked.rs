@@ -18,8 +18,8 @@
 //! | 48 | u64 number of a record that was durable |
 //! | 56 | u32 checksum of the 56 bytes above |
 //!
-//! The highest number counts. The first slot is written and synced at every start; the other two
-//! take turns, so that a power cut in the middle of a write always leaves a good one.
+//! The highest number counts. Every start writes and syncs one slot, never the one that counts, and
+//! from then on the other two take turns: a power cut in the middle of a write always leaves a good one.
 
 use std::sync::Arc;
 
@@ -38,22 +38,33 @@ pub(super) struct Acked {
     files: Arc<dyn Files>,
     file: Box<dyn OpenFile>,
     identity: Identity,
+    /// The slot that was synced at the start, and the one to be written next.
+    home: usize,
     turn: usize,
 }
 
-/// The highest mark, and whose it is.
-pub(super) fn read(files: &dyn Files) -> Result<(Identity, u64), OpenError> {
+/// The highest mark, whose it is, and its slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Mark {
+    pub(super) identity: Identity,
+    pub(super) number: u64,
+    slot: usize,
+}
+
+/// Reads the highest mark.
+pub(super) fn read(files: &dyn Files) -> Result<Mark, OpenError> {
     let bytes = files.read(ACKED, 1 << 20).opening("read", files, ACKED)?;
     let path = files.path(ACKED);
-    let mut best = None;
-    for at in (0..SLOTS).map(|slot| slot * SECTOR_BYTES) {
-        let Some(slot) = bytes.get(at..at + SLOT_BYTES) else { continue };
-        if slot[..8] != KIND.magic || checksum(0, &slot[..56]) != u32_at(slot, 56) {
+    let mut best: Option<Mark> = None;
+    for slot in 0..SLOTS {
+        let at = slot * SECTOR_BYTES;
+        let Some(bytes) = bytes.get(at..at + SLOT_BYTES) else { continue };
+        if bytes[..8] != KIND.magic || checksum(0, &bytes[..56]) != u32_at(bytes, 56) {
             continue;
         }
-        let found = (Identity::take(KIND, slot, &path)?, u64_at(slot, 48));
-        if best.is_none_or(|(_, number)| number < found.1) {
-            best = Some(found);
+        let (identity, number) = (Identity::take(KIND, bytes, &path)?, u64_at(bytes, 48));
+        if best.is_none_or(|best| best.number < number) {
+            best = Some(Mark { identity, number, slot });
         }
     }
     best.ok_or_else(|| OpenError::damaged(&path, 0, "none of its marks matches its checksum"))
@@ -67,24 +78,29 @@ impl Acked {
         file.sync_data().writing("sync", files, ACKED)
     }
 
-    /// Opens the file and makes this mark durable.
+    /// Opens the file and makes a mark durable at this record.
     pub(super) fn open(
         files: Arc<dyn Files>,
-        identity: Identity,
+        found: Mark,
         number: u64,
     ) -> Result<Self, WriteError> {
         let mut file = files.open(ACKED).writing("open", &*files, ACKED)?;
-        // What was there must outlive the cut of the write that replaces part of it.
+        // The mark that counts must be durable before another one is written over.
         file.sync_data().writing("sync", &*files, ACKED)?;
-        file.write_at(0, &slot(&identity, number)).writing("write", &*files, ACKED)?;
-        file.sync_data().writing("sync", &*files, ACKED)?;
-        Ok(Self { files, file, identity, turn: 1 })
+        let home = (found.slot + 1) % SLOTS;
+        let mut acked = Self { files, file, identity: found.identity, home, turn: home };
+        acked.mark(number)?;
+        acked.sync()?;
+        Ok(acked)
     }
 
     /// Everything up to this record is durable.
     pub(super) fn mark(&mut self, number: u64) -> Result<(), WriteError> {
         let at = (self.turn * SECTOR_BYTES) as u64;
-        self.turn = if self.turn == 1 { 2 } else { 1 };
+        self.turn = (self.turn + 1) % SLOTS;
+        if self.turn == self.home {
+            self.turn = (self.turn + 1) % SLOTS;
+        }
         let slot = slot(&self.identity, number);
         self.file.write_at(at, &slot).writing("write", &*self.files, ACKED)
     }

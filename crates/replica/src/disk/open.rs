@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use raft::eraftpb::SnapshotMetadata;
 
-use super::acked::{self, Acked};
+use super::acked::{self, Acked, Mark};
 use super::error::{OpenError, Trying};
 use super::files::{Files, Held};
 use super::limits::SNAPSHOTS_KEPT;
@@ -27,14 +27,22 @@ use crate::replicated::Replicated;
 
 /// What was found before anything is changed.
 struct Findings {
+    mark: Mark,
     log: Log,
-    recovered: Recovered,
-    must_restart: bool,
-    /// The snapshots that can be relied on, rising.
-    snapshots: Vec<u64>,
-    /// Those that cannot.
-    damaged: Vec<u64>,
+    choice: Choice,
+    /// What was not as it should be.
     repairs: Vec<String>,
+}
+
+/// The snapshot that is used, and the log after it.
+struct Choice {
+    recovered: Recovered,
+    /// The log must be told that it starts after the snapshot.
+    must_restart: bool,
+    /// The snapshots up to the one that is used, rising.
+    snapshots: Vec<u64>,
+    /// Those after it, which are damaged.
+    damaged: Vec<u64>,
 }
 
 pub(super) fn open(files: Arc<dyn Files>, options: Options) -> Result<Opened, OpenError> {
@@ -94,30 +102,25 @@ fn open_held(
     held: Box<dyn Held>,
 ) -> Result<Opened, OpenError> {
     let listing = list(&*files)?;
-    let mut findings = look(&*files, &options, &listing)?;
-    let identity = findings.log.identity;
+    let Findings { mark, log, mut choice, repairs } = look(&*files, &options, &listing)?;
 
-    // Names that only the page cache knows must not carry what is about to be confirmed.
-    for name in &listing.half_made {
-        files.remove(name).opening("remove", &*files, name)?;
-    }
-    let old = findings.snapshots.len().saturating_sub(SNAPSHOTS_KEPT);
-    let old: Vec<u64> = findings.snapshots.drain(..old).collect();
-    for index in findings.damaged.iter().chain(&old) {
-        let name = names::snapshot(*index);
+    let useless = choice.snapshots.len().saturating_sub(SNAPSHOTS_KEPT);
+    let useless: Vec<u64> = choice.snapshots.drain(..useless).chain(choice.damaged).collect();
+    let useless = useless.into_iter().map(names::snapshot);
+    for name in listing.half_made.iter().cloned().chain(useless) {
         files.remove(&name).opening("remove", &*files, &name)?;
     }
-    let reserve =
-        Arc::new(Reserve::open(Arc::clone(&files), options.segment_bytes, &listing.spares)?);
+    let reserve = Reserve::open(Arc::clone(&files), options.segment_bytes, &listing.spares)?;
+    let reserve = Arc::new(reserve);
+    // Names that only the page cache knows must not carry what is about to be confirmed.
     files.sync_dir().opening("sync the directory of", &*files, "")?;
-    let mut wal = Wal::open(Arc::clone(&files), Arc::clone(&reserve), &findings.log)?;
-    let place = &findings.recovered.place;
-    let restarted = findings.must_restart.then_some((place.index, place.term));
-    let boot = wal.boot(restarted, &findings.recovered.hard_state)?;
-    let snapshots = Snapshots::new(Arc::clone(&files), identity, findings.snapshots);
+    let mut wal = Wal::open(Arc::clone(&files), Arc::clone(&reserve), &log, mark)?;
+    let Choice { recovered, must_restart, snapshots, .. } = choice;
+    let restarted = must_restart.then_some((recovered.place.index, recovered.place.term));
+    let boot = wal.boot(restarted, &recovered.hard_state)?;
+    let snapshots = Snapshots::new(Arc::clone(&files), mark.identity, snapshots);
     let disk = Disk { wal, snapshots, reserve, has_failed: false, files, _held: held };
-    let Findings { recovered, repairs, .. } = findings;
-    Ok(Opened { disk, identity, recovered, boot, repairs })
+    Ok(Opened { disk, identity: mark.identity, recovered, boot, repairs })
 }
 
 /// Reads and judges everything; changes nothing.
@@ -128,18 +131,18 @@ fn look(files: &dyn Files, options: &Options, listing: &Listing) -> Result<Findi
     if !listing.is_inhabited() {
         return Err(OpenError::Empty { path: files.path("") });
     }
-    let (identity, acked) = if listing.has_acked {
-        acked::read(files)?
-    } else {
+    if !listing.has_acked {
         return Err(OpenError::damaged(&files.path(names::ACKED), 0, "it is missing"));
-    };
+    }
+    let mark = acked::read(files)?;
+    let identity = mark.identity;
     let expected = Identity {
         cluster: options.cluster.unwrap_or(identity.cluster),
         replica: options.replica.unwrap_or(identity.replica),
         ..identity
     };
     expected.check(identity, &files.path(names::ACKED))?;
-    let log = read::read(files, &listing.segments, acked)?;
+    let log = read::read(files, &listing.segments, mark.number)?;
     identity.check(log.identity, &files.path(names::ACKED))?;
     let mut repairs = Vec::new();
     if let Some(until) = log.tail.leftover_until {
@@ -149,44 +152,45 @@ fn look(files: &dyn Files, options: &Options, listing: &Listing) -> Result<Findi
             log.tail.at
         ));
     }
-    choose_snapshot(files, &identity, log, &listing.snapshots, repairs)
+    let choice = choose_snapshot(files, &identity, &log, &listing.snapshots, &mut repairs)?;
+    Ok(Findings { mark, log, choice, repairs })
 }
 
 /// Takes the newest snapshot that is whole, if the log goes on from it.
 fn choose_snapshot(
     files: &dyn Files,
     identity: &Identity,
-    log: Log,
+    log: &Log,
     indexes: &[u64],
-    mut repairs: Vec<String>,
-) -> Result<Findings, OpenError> {
+    repairs: &mut Vec<String>,
+) -> Result<Choice, OpenError> {
+    let newest = files.path(&names::snapshot(indexes.last().copied().unwrap_or_default()));
     let mut damaged = Vec::new();
     let mut faults = Vec::new();
     for (at, index) in indexes.iter().enumerate().rev() {
-        let path = files.path(&names::snapshot(*index));
         let (place, whole) = match read_whole(files, identity, *index) {
             Ok(found) => found,
-            Err(OpenError::Damaged { offset, why, .. }) => {
+            Err(OpenError::Damaged { path, offset, why }) => {
                 faults.push(format!("{} is damaged at byte {offset}: {why}", path.display()));
                 damaged.push(*index);
                 continue;
             }
             Err(other) => return Err(other),
         };
-        let Suffix { hard_state, entries, must_restart } =
-            log.replay.after(&place).map_err(|why| {
+        let Suffix { hard_state, entries, must_restart } = match log.replay.after(&place) {
+            Ok(suffix) => suffix,
+            Err(why) => {
                 faults.push(why);
-                OpenError::damaged(&path, 0, faults.join(", and "))
-            })?;
-        for fault in faults {
-            repairs.push(format!("{fault}; it is given up, and the one before it is used"));
-        }
+                return Err(OpenError::damaged(&newest, 0, faults.join(", and ")));
+            }
+        };
+        let given_up = "it is given up, and the one before it is used";
+        repairs.extend(faults.iter().map(|fault| format!("{fault}; {given_up}")));
         let recovered = Recovered { hard_state, place, whole, entries };
-        let snapshots = indexes[..=at].to_vec();
-        return Ok(Findings { log, recovered, must_restart, snapshots, damaged, repairs });
+        return Ok(Choice { recovered, must_restart, snapshots: indexes[..=at].to_vec(), damaged });
     }
     faults.push("there is no other snapshot".into());
-    Err(OpenError::damaged(&files.path("snapshot"), 0, faults.join(", and ")))
+    Err(OpenError::damaged(&newest, 0, faults.join(", and ")))
 }
 
 fn read_whole(

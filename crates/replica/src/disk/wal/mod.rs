@@ -25,7 +25,7 @@ use std::sync::Arc;
 
 use raft::eraftpb::HardState;
 
-use super::acked::Acked;
+use super::acked::{Acked, Mark};
 use super::error::{Trying, WriteError};
 use super::files::{Files, OpenFile};
 use super::identity::Identity;
@@ -110,6 +110,7 @@ impl Wal {
         files: Arc<dyn Files>,
         reserve: Arc<Reserve>,
         log: &Log,
+        mark: Mark,
     ) -> Result<Self, WriteError> {
         let number = log.segments.last().map_or(0, |segment| segment.number);
         let name = names::segment(number);
@@ -122,7 +123,7 @@ impl Wal {
         }
         file.sync_data().writing("sync", &*files, &name)?;
         let durable = log.tail.place.number - 1;
-        let acked = Acked::open(Arc::clone(&files), log.identity, durable)?;
+        let acked = Acked::open(Arc::clone(&files), mark, durable)?;
         Ok(Self {
             identity: log.identity,
             reserve,
