@@ -7,7 +7,7 @@ use regent_election::codec::{CodecError, Input as Bytes, Wire, put_block};
 use regent_election::state::{Query, View};
 use regent_election::store::StoreError;
 use regent_election::{
-    Answer, Command, Event, Group, Refusal, RequestId, Revision, SessionId, Term,
+    Answer, Command, Event, Group, Refusal, RequestId, Revision, SessionId, SessionNo, Term,
 };
 
 use crate::member::{MemberChange, ReplicaId};
@@ -185,6 +185,28 @@ pub enum PeerMessage {
         /// The session's rising number.
         sequence: Option<u64>,
     },
+    /// A follower's client looks at a group as an operator does: who is silent only the leader knows.
+    Look {
+        /// The follower's run.
+        boot: u64,
+        /// Names the look.
+        number: u64,
+        /// At which group.
+        group: Group,
+    },
+    /// What the leader sees, confirmed by a round begun after the look arrived.
+    Seen {
+        /// The follower's run.
+        boot: u64,
+        /// Names the look.
+        number: u64,
+        /// The round's index.
+        index: u64,
+        /// How long the leader of the group lives unheard.
+        remaining_ms: Option<u64>,
+        /// Who stands and was not heard for half its ttl.
+        silent: Vec<SessionNo>,
+    },
     /// What became of such a heartbeat.
     Heard {
         /// The follower's run.
@@ -286,6 +308,20 @@ impl PeerMessage {
                 session.put(out);
                 sequence.put(out);
             }
+            Self::Look { boot, number, group } => {
+                out.push(6);
+                boot.put(out);
+                number.put(out);
+                group.put(out);
+            }
+            Self::Seen { boot, number, index, remaining_ms, silent } => {
+                out.push(7);
+                boot.put(out);
+                number.put(out);
+                index.put(out);
+                remaining_ms.put(out);
+                silent.put(out);
+            }
             Self::Heard { boot, number, hearing } => {
                 out.push(5);
                 boot.put(out);
@@ -339,6 +375,18 @@ impl PeerMessage {
                         return Err(CodecError::Unknown { what: "a hearing", tag: tag.into() });
                     }
                 },
+            },
+            6 => Self::Look {
+                boot: Wire::take(&mut input)?,
+                number: Wire::take(&mut input)?,
+                group: Wire::take(&mut input)?,
+            },
+            7 => Self::Seen {
+                boot: Wire::take(&mut input)?,
+                number: Wire::take(&mut input)?,
+                index: Wire::take(&mut input)?,
+                remaining_ms: Wire::take(&mut input)?,
+                silent: Wire::take(&mut input)?,
             },
             tag => return Err(CodecError::Unknown { what: "a peer message", tag: tag.into() }),
         };

@@ -167,6 +167,7 @@ impl Handle {
             }
         });
         let _ = joined.await;
+        self.peers.close().await;
     }
 
     async fn await_successor(&self) {

@@ -4,7 +4,7 @@
 //! Raft; what a follower says about them leaves only when the disk has confirmed them.
 
 use raft::eraftpb::Message;
-use regent_election::Moment;
+use regent_election::{Group, Moment};
 
 use super::Core;
 use crate::io::{Batch, Hearing, PeerMessage};
@@ -66,21 +66,31 @@ impl Core {
     fn confirm(&mut self, context: &[u8], index: u64) {
         let Some(round) = self.rounds.confirm(context, index) else { return };
         self.open_gate(round);
-        for (replica, boot, number) in self.rounds.take_remote(remote_of) {
-            let hearing = Hearing::Confirmed { index };
-            self.out.sends.push((replica, PeerMessage::Heard { boot, number, hearing }));
+        for remote in self.rounds.take_remote(remote_of) {
+            self.tell_remote(index, remote);
         }
     }
 
     /// Somebody's outcome is known as of `index`, without a round of its own.
     pub(super) fn confirm_one(&mut self, index: u64, waiter: Waiter) {
         match remote_of(&waiter) {
-            Some((replica, boot, number)) => {
-                let hearing = Hearing::Confirmed { index };
-                self.out.sends.push((replica, PeerMessage::Heard { boot, number, hearing }));
-            }
+            Some(remote) => self.tell_remote(index, remote),
             None => self.rounds.confirm_one(index, waiter),
         }
+    }
+
+    fn tell_remote(&mut self, index: u64, (replica, boot, number, looks_at): Remote) {
+        let message = match looks_at {
+            None => {
+                let hearing = Hearing::Confirmed { index };
+                PeerMessage::Heard { boot, number, hearing }
+            }
+            Some(group) => {
+                let (remaining_ms, silent) = self.sight(&group);
+                PeerMessage::Seen { boot, number, index, remaining_ms, silent }
+            }
+        };
+        self.out.sends.push((replica, message));
     }
 
     /// Takes the state of a snapshot that Raft has accepted.
@@ -129,9 +139,15 @@ fn addressed(message: Message) -> Option<(ReplicaId, PeerMessage)> {
     Some((ReplicaId::new(message.to)?, PeerMessage::Raft(Box::new(message))))
 }
 
-const fn remote_of(waiter: &Waiter) -> Option<(ReplicaId, u64, u64)> {
+/// Another replica's client: its replica, that replica's run, its number, and what it looks at.
+type Remote = (ReplicaId, u64, u64, Option<Group>);
+
+fn remote_of(waiter: &Waiter) -> Option<Remote> {
     match waiter {
-        Waiter::Remote { replica, boot, number } => Some((*replica, *boot, *number)),
-        Waiter::Read(..) | Waiter::Heartbeat(..) | Waiter::Oneself => None,
+        Waiter::Remote { replica, boot, number } => Some((*replica, *boot, *number, None)),
+        Waiter::RemoteLook { replica, boot, number, group } => {
+            Some((*replica, *boot, *number, Some(group.clone())))
+        }
+        Waiter::Read(..) | Waiter::Heartbeat(..) | Waiter::Look(..) | Waiter::Oneself => None,
     }
 }

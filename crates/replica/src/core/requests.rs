@@ -7,7 +7,7 @@ use raft::eraftpb::MessageType;
 use regent_election::deadlines::Hearing as Heard;
 use regent_election::state::{Lens, Query, View};
 use regent_election::store::OfficeState;
-use regent_election::{Group, Moment, Refusal, SessionId, Term};
+use regent_election::{Group, Moment, Refusal, SessionId, SessionNo, Term};
 
 use super::proposals::Submission;
 use super::{Core, Role, unavailable};
@@ -25,8 +25,19 @@ pub(super) enum Waiter {
     Heartbeat(Token, SessionId, Option<(Group, Term)>, Option<u64>),
     /// The same, of another replica's client.
     Remote { replica: ReplicaId, boot: u64, number: u64 },
+    /// A client of this replica looks at a group; what only the leader knows is beside it.
+    Look(Token, Group, Option<Sight>),
+    /// The same, of another replica's client.
+    RemoteLook { replica: ReplicaId, boot: u64, number: u64, group: Group },
     /// Nobody: the Raft leader itself wants to know that it still is one.
     Oneself,
+}
+
+/// What the Raft leader knows of a group beside its state.
+#[derive(Debug)]
+pub(super) struct Sight {
+    remaining: Option<Duration>,
+    silent: Vec<SessionNo>,
 }
 
 impl Core {
@@ -95,6 +106,22 @@ impl Core {
                 let waiter = Waiter::Remote { replica: from, boot, number };
                 self.hear(waiter, session, sequence);
             }
+            PeerMessage::Look { boot, number, group } => {
+                let waiter = Waiter::RemoteLook { replica: from, boot, number, group };
+                if self.role != Role::Leader || self.rounds.queue(self.now, waiter).is_err() {
+                    let hearing = Hearing::Unavailable;
+                    self.out.sends.push((from, PeerMessage::Heard { boot, number, hearing }));
+                }
+            }
+            PeerMessage::Seen { boot, number, index, remaining_ms, silent } => {
+                if boot == self.config.boot
+                    && let Some((_, Waiter::Look(token, group, _))) = self.away.remove(&number)
+                {
+                    let remaining = remaining_ms.map(Duration::from_millis);
+                    let sight = Sight { remaining, silent };
+                    self.rounds.confirm_one(index, Waiter::Look(token, group, Some(sight)));
+                }
+            }
             PeerMessage::Heard { boot, number, hearing } => {
                 if boot == self.config.boot
                     && let Some((_, waiter)) = self.away.remove(&number)
@@ -128,6 +155,20 @@ impl Core {
                         self.send_heartbeat(leader, waiter, session, sequence);
                     }
                     (Role::Follower | Role::Candidate, None) => self.give_up(waiter),
+                }
+            }
+            Request::Read { query: Query::Group(group), linearizable: true }
+                if self.role != Role::Leader =>
+            {
+                let waiter = Waiter::Look(token, group.clone(), None);
+                match self.leader() {
+                    Some(leader) if self.away.len() < FORWARDED_MAX => {
+                        self.numbers += 1;
+                        let (boot, number) = (self.config.boot, self.numbers);
+                        self.away.insert(number, (self.now, waiter));
+                        self.out.sends.push((leader, PeerMessage::Look { boot, number, group }));
+                    }
+                    Some(_) | None => self.give_up(waiter),
                 }
             }
             Request::Read { query, linearizable: true } => {
@@ -195,10 +236,11 @@ impl Core {
     /// Tells somebody that it could not be confirmed. A heartbeat that arrived stays counted.
     pub(super) fn give_up(&mut self, waiter: Waiter) {
         match waiter {
-            Waiter::Read(token, _) | Waiter::Heartbeat(token, ..) => {
+            Waiter::Read(token, _) | Waiter::Heartbeat(token, ..) | Waiter::Look(token, ..) => {
                 self.refuse(token, unavailable("no quorum has confirmed this replica in time"));
             }
-            Waiter::Remote { replica, boot, number } => {
+            Waiter::Remote { replica, boot, number }
+            | Waiter::RemoteLook { replica, boot, number, .. } => {
                 let hearing = Hearing::Unavailable;
                 self.out.sends.push((replica, PeerMessage::Heard { boot, number, hearing }));
             }
@@ -216,7 +258,7 @@ impl Core {
                 let hearing = Hearing::NotNewer { last };
                 self.out.sends.push((replica, PeerMessage::Heard { boot, number, hearing }));
             }
-            Waiter::Read(..) | Waiter::Oneself => {}
+            Waiter::Read(..) | Waiter::Look(..) | Waiter::RemoteLook { .. } | Waiter::Oneself => {}
         }
     }
 
@@ -254,9 +296,39 @@ impl Core {
                     let response = self.heard(session, tenure);
                     self.answer(token, response);
                 }
-                Waiter::Remote { .. } | Waiter::Oneself => {}
+                Waiter::Look(token, group, sight) => {
+                    let response = match self.look(&group, sight) {
+                        Ok(view) => Response::View { view, stale_ms: None },
+                        Err(refusal) => Response::Error(refusal.into()),
+                    };
+                    self.answer(token, response);
+                }
+                Waiter::Remote { .. } | Waiter::RemoteLook { .. } | Waiter::Oneself => {}
             }
         }
+    }
+
+    /// A group as an operator sees it, with what the Raft leader knew of it.
+    fn look(&self, group: &Group, sight: Option<Sight>) -> Result<View, Refusal> {
+        let query = Query::Group(group.clone());
+        let Some(Sight { remaining, silent }) = sight else { return self.read(&query) };
+        let lens = Lens {
+            incarnation: self.config.incarnation,
+            remaining: &|_| remaining,
+            is_silent: &|no| silent.contains(&no),
+        };
+        self.whole.state.query(&query, lens)
+    }
+
+    /// What this Raft leader knows of a group beside its state.
+    pub(super) fn sight(&self, group: &Group) -> (Option<u64>, Vec<SessionNo>) {
+        let state = &self.whole.state;
+        let remaining = state
+            .holder(group)
+            .and_then(|holder| self.deadlines.remaining(holder.session, self.now));
+        let silent = self.deadlines.silent();
+        let silent = state.standbys(group).filter(|no| silent.contains(no)).collect();
+        (remaining.map(|remaining| remaining.as_millis() as u64), silent)
     }
 
     /// The answer to a confirmed heartbeat, from applied state.

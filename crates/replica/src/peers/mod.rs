@@ -132,6 +132,19 @@ impl Peers {
         links.iter().filter_map(|(id, link)| Some((*id, link.round_trip()?))).collect()
     }
 
+    /// Ends all connections and stops listening; when this returns the address is free.
+    pub async fn close(&self) {
+        let mut tasks =
+            std::mem::take(&mut *self.tasks.lock().unwrap_or_else(PoisonError::into_inner));
+        tasks.extend(std::mem::take(&mut *self.shared.lock()).into_values().map(|link| link.task));
+        for task in &tasks {
+            task.abort();
+        }
+        for task in tasks {
+            let _ = task.await;
+        }
+    }
+
     /// Makes sure that every member has a link; the dialling itself is the link's affair.
     fn dial_members(&self) {
         let own = self.shared.identity.id;

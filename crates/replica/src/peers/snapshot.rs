@@ -97,6 +97,8 @@ fn announcement(bytes: &[u8]) -> io::Result<Box<raft::eraftpb::Message>> {
         | PeerMessage::Propose { .. }
         | PeerMessage::Declined { .. }
         | PeerMessage::Heartbeat { .. }
+        | PeerMessage::Look { .. }
+        | PeerMessage::Seen { .. }
         | PeerMessage::Heard { .. } => Err(io::Error::other("another message was announced")),
     }
 }

@@ -5,6 +5,6 @@
 mod crash;
 mod damage;
 mod model;
-//mod room;
+mod room;
 mod sim;
-//mod trips;
+mod trips;
