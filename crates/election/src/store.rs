@@ -417,7 +417,7 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// caller's own.
     async fn campaign(&self, campaign: Campaign) -> StoreResult<Campaigned>;
 
-    /// Leaves the line or the office. Done already if the session does neither stand nor lead.
+    /// Leaves the line or the office. Done already if the session is open and does neither.
     async fn withdraw(
         &self,
         group: &Group,
