@@ -67,6 +67,7 @@ fn the_machine_and_the_model_agree_on_every_entry() {
         for step in &steps {
             world.run(step).map_err(TestCaseError::fail)?;
         }
+        world.end().map_err(TestCaseError::fail)?;
         reach.borrow_mut().add(&world.reach);
         Ok(())
     });

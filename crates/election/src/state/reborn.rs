@@ -64,7 +64,9 @@ impl State {
                 Some(_) | None => Err(RebirthError::TermsExhausted { wanted }),
             }
         };
-        self.term_floor = ahead(self.term_floor)?;
+        // A group that was being deleted is gone in the next life; its terms are not (semantics 22).
+        let doomed = self.groups.values().filter(|group| group.doomed).map(|group| group.term);
+        self.term_floor = ahead(doomed.fold(self.term_floor, Term::max))?;
         self.groups.retain(|_, group| !group.doomed);
         for group in self.groups.values_mut() {
             group.term = ahead(group.term)?;

@@ -144,6 +144,18 @@ fn a_holder_that_stands_again_and_closes_is_not_promoted() {
     assert_eq!(bench.office(), (None, OfficeState::Vacant));
 }
 
+/// Semantics 22 and 23: a group that was being deleted is gone in the next life, its terms are not.
+#[test]
+fn a_restored_store_starts_above_the_terms_of_a_group_that_was_being_deleted() {
+    let mut bench = Bench::new();
+    bench.stand(1, 0);
+    bench.run(Command::Delete { group: group(0) });
+    let mut bench = Bench(bench.0.reborn(0, 0, Term::NONE).unwrap());
+    let answer = bench.stand(2, 0);
+    let Answer::Elected { term, .. } = answer else { panic!("{answer:?}") };
+    assert_eq!(term.get(), 1 + (1 << 32) + 1);
+}
+
 #[test]
 fn a_standby_that_claims_more_wins_the_vacant_office_it_speaks_for() {
     let mut bench = Bench::new();

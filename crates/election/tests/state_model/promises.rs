@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use regent_election::state::Holder;
 use regent_election::store::OfficeState;
 use regent_election::{
-    Answer, Applied, Cause, Command, Entry, Group, Node, RequestId, SessionId, SessionNo, State,
-    Term, WaitKind,
+    Answer, Applied, Cause, Command, Entry, Group, Node, Refusal, RequestId, SessionId, SessionNo,
+    State, Term, WaitKind,
 };
 
 use super::world::group;
@@ -48,6 +48,20 @@ impl Promises {
         the_silent_and_the_ended_are_never_promoted(before, state, entry, applied)?;
         self.every_event_is_accounted_for(state, applied)?;
         self.a_repeated_request_takes_effect_once(before, state, entry, applied)
+    }
+
+    /// S2: another life of the store begins 2^32 above every term granted in this one.
+    pub(crate) fn outlive(&self, reborn: &State) -> Result<(), String> {
+        for ((group, granted), _) in &self.granted {
+            let last = match reborn.may_renew(group, SessionNo(0), Term::NONE) {
+                Err(Refusal::NotLeader { term, .. }) => term,
+                other => return Err(format!("{group} is led in another life: {other:?}")),
+            };
+            ensure(last.get() >= granted.get() + (1 << 32), || {
+                format!("S2: {group} begins again after {last}, and {granted} was granted")
+            })?;
+        }
+        Ok(())
     }
 
     /// S2: terms strictly increase and are never reused, also through deletion.
