@@ -52,7 +52,7 @@ impl Promises {
 
     /// S2: another life of the store begins 2^32 above every term granted in this one.
     pub(crate) fn outlive(&self, reborn: &State) -> Result<(), String> {
-        for ((group, granted), _) in &self.granted {
+        for (group, granted) in self.granted.keys() {
             let last = match reborn.may_renew(group, SessionNo(0), Term::NONE) {
                 Err(Refusal::NotLeader { term, .. }) => term,
                 other => return Err(format!("{group} is led in another life: {other:?}")),
