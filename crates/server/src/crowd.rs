@@ -3,6 +3,7 @@
 //! One client that opens connections without end must not keep the others out, so addresses are
 //! counted one by one. IPv6 addresses are counted by their /64, since one host owns that many.
 
+use crate::config::ServerConfig;
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -97,7 +98,9 @@ const OPEN_FILES_RESERVE: usize = 64;
 pub(crate) fn within_open_files(connections_max: usize) -> usize {
     let Some(files_max) = open_files_max() else { return connections_max };
     let fit = files_max.saturating_sub(OPEN_FILES_RESERVE).max(1);
-    if fit < connections_max {
+    // Nobody asked for the default in particular: fewer are no surprise then.
+    let is_asked_for = connections_max != ServerConfig::default().connections_max;
+    if fit < connections_max && is_asked_for {
         tracing::warn!(
             connections_max,
             fit,
