@@ -177,6 +177,16 @@ impl<T> Trying<T> for io::Result<T> {
 }
 
 impl OpenError {
+    /// What is wrong, without the way out: that is another one if there is something to fall back on.
+    pub(super) fn fault(&self) -> String {
+        match self {
+            Self::Damaged { path, offset, why } => {
+                format!("{} is damaged at byte {offset}: {why}", path.display())
+            }
+            other => other.to_string(),
+        }
+    }
+
     pub(super) fn damaged(path: &Path, offset: usize, why: impl Into<String>) -> Self {
         Self::Damaged { path: path.to_owned(), offset: offset as u64, why: why.into() }
     }

@@ -142,8 +142,7 @@ fn look(files: &dyn Files, options: &Options, listing: &Listing) -> Result<Findi
         ..identity
     };
     expected.check(identity, &files.path(names::ACKED))?;
-    let log = read::read(files, &listing.segments, mark.number)?;
-    identity.check(log.identity, &files.path(names::ACKED))?;
+    let log = read::read(files, &identity, &listing.segments, mark.number)?;
     let mut repairs = Vec::new();
     if let Some(until) = log.tail.leftover_until {
         let bytes = until - log.tail.at;
@@ -164,15 +163,12 @@ fn choose_snapshot(
     indexes: &[u64],
     repairs: &mut Vec<String>,
 ) -> Result<Choice, OpenError> {
-    let newest = files.path(&names::snapshot(indexes.last().copied().unwrap_or_default()));
-    let mut damaged = Vec::new();
-    let mut faults = Vec::new();
+    let mut faults: Vec<(u64, OpenError)> = Vec::new();
     for (at, index) in indexes.iter().enumerate().rev() {
         let (place, whole) = match read_whole(files, identity, *index) {
             Ok(found) => found,
-            Err(OpenError::Damaged { path, offset, why }) => {
-                faults.push(format!("{} is damaged at byte {offset}: {why}", path.display()));
-                damaged.push(*index);
+            Err(fault @ OpenError::Damaged { .. }) => {
+                faults.push((*index, fault));
                 continue;
             }
             Err(other) => return Err(other),
@@ -180,17 +176,21 @@ fn choose_snapshot(
         let Suffix { hard_state, entries, must_restart } = match log.replay.after(&place) {
             Ok(suffix) => suffix,
             Err(why) => {
-                faults.push(why);
-                return Err(OpenError::damaged(&newest, 0, faults.join(", and ")));
+                let path = files.path(&names::snapshot(*index));
+                faults.push((*index, OpenError::damaged(&path, 0, why)));
+                break;
             }
         };
-        let given_up = "it is given up, and the one before it is used";
-        repairs.extend(faults.iter().map(|fault| format!("{fault}; {given_up}")));
+        for (_, fault) in &faults {
+            repairs.push(format!("{}; it is given up for the one before it", fault.fault()));
+        }
         let recovered = Recovered { hard_state, place, whole, entries };
+        let damaged = faults.into_iter().map(|(index, _)| index).collect();
         return Ok(Choice { recovered, must_restart, snapshots: indexes[..=at].to_vec(), damaged });
     }
-    faults.push("there is no other snapshot".into());
-    Err(OpenError::damaged(&newest, 0, faults.join(", and ")))
+    let faults: Vec<String> = faults.iter().map(|(_, fault)| fault.fault()).collect();
+    let why = if faults.is_empty() { "there is no snapshot".into() } else { faults.join("; and ") };
+    Err(OpenError::damaged(&files.path(""), 0, why))
 }
 
 fn read_whole(

@@ -186,8 +186,7 @@ fn without_the_mark_a_flipped_bit_is_still_no_lost_write() {
     let mut life = life();
     life.files.edit("acked", |bytes| *bytes = life.old_mark.clone());
     life.old_mark.clear();
-    let last =
-        life.names().into_iter().filter(|name| name.starts_with("wal-")).next_back().unwrap();
+    let last = life.names().into_iter().rfind(|name| name.starts_with("wal-")).unwrap();
     let used = life.files.all()[&last].iter().rposition(|byte| *byte != 0).unwrap() + 1;
     for at in 0..used {
         let what = format!("byte {at} of {used}");

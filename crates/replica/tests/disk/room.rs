@@ -52,7 +52,7 @@ fn the_reserve_outlasts_the_room_and_then_nothing_half_is_written() {
     assert!(files.all() == before, "nor does the attempt to make a spare");
 
     files.leave_room(None);
-    assert_eq!(disk.write(&[refused.0.clone()]).unwrap(), Some(refused.0.number));
+    assert_eq!(disk.write(std::slice::from_ref(&refused.0)).unwrap(), Some(refused.0.number));
     assert!(disk.reserve().fill().unwrap() && disk.reserve().has_room(), "it goes on by itself");
     drop(disk);
     files.power_cut(&mut Dice(7));

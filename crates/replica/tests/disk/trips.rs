@@ -156,7 +156,7 @@ fn a_damaged_snapshot_from_the_leader_is_refused_because_the_log_starts_after_it
     let name = files.all().into_keys().rfind(|name| name.starts_with("snapshot")).unwrap();
     files.edit(&name, |bytes| bytes[70] ^= 4);
     let refused = open(&files).unwrap_err().to_string();
-    assert!(refused.contains("the log begins at entry 162"), "{refused}");
+    assert!(refused.contains("the log begins at entry 163"), "{refused}");
     assert!(refused.contains("learner"), "{refused}");
 }
 

@@ -125,7 +125,7 @@ impl Wal {
         let durable = log.tail.place.number - 1;
         let acked = Acked::open(Arc::clone(&files), mark, durable)?;
         Ok(Self {
-            identity: log.identity,
+            identity: mark.identity,
             reserve,
             acked,
             segments: log.segments.iter().copied().collect(),

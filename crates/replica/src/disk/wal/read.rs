@@ -17,7 +17,6 @@ use super::segment::{HEADER_BYTES, Header};
 /// A log as it was found.
 #[derive(Debug)]
 pub(crate) struct Log {
-    pub(crate) identity: Identity,
     pub(crate) replay: Replay,
     /// Oldest first; the last one is to be written on.
     pub(crate) segments: Vec<Segment>,
@@ -36,13 +35,18 @@ pub(crate) struct Tail {
 }
 
 /// Reads a log; `acked` is the highest record known from elsewhere to have been durable.
-pub(crate) fn read(files: &dyn Files, numbers: &[u64], acked: u64) -> Result<Log, OpenError> {
+pub(crate) fn read(
+    files: &dyn Files,
+    identity: &Identity,
+    numbers: &[u64],
+    acked: u64,
+) -> Result<Log, OpenError> {
     let Some((first, others)) = numbers.split_first() else {
         return Err(OpenError::damaged(&files.path("wal"), 0, "the log is missing"));
     };
-    let mut log = read_first(files, *first)?;
+    let mut log = read_first(files, identity, *first)?;
     for number in others {
-        read_next(files, *number, &mut log)?;
+        read_next(files, identity, *number, &mut log)?;
     }
     let last = log.tail.place.number - 1;
     if acked > last {
@@ -53,12 +57,11 @@ pub(crate) fn read(files: &dyn Files, numbers: &[u64], acked: u64) -> Result<Log
     Ok(log)
 }
 
-fn read_first(files: &dyn Files, number: u64) -> Result<Log, OpenError> {
-    let (bytes, header, place) = read_file(files, number)?;
+fn read_first(files: &dyn Files, identity: &Identity, number: u64) -> Result<Log, OpenError> {
+    let (bytes, header, place) = read_file(files, identity, number)?;
     let (opening, at, place) = opening(files, &bytes, number, place)?;
     let tail = Tail { at, place, file_bytes: header.file_bytes, leftover_until: None };
     let mut log = Log {
-        identity: header.identity,
         replay: Replay::new(opening),
         segments: vec![Segment { number, index_max: 0 }],
         tail,
@@ -67,15 +70,19 @@ fn read_first(files: &dyn Files, number: u64) -> Result<Log, OpenError> {
     Ok(log)
 }
 
-fn read_next(files: &dyn Files, number: u64, log: &mut Log) -> Result<(), OpenError> {
+fn read_next(
+    files: &dyn Files,
+    identity: &Identity,
+    number: u64,
+    log: &mut Log,
+) -> Result<(), OpenError> {
     let path = files.path(&names::segment(number));
     let before = log.segments.last().map_or(0, |segment| segment.number);
     if number != before + 1 {
         let path = files.path(&names::segment(before + 1));
         return Err(OpenError::damaged(&path, 0, "this segment of the log is missing"));
     }
-    let (bytes, header, place) = read_file(files, number)?;
-    log.identity.check(header.identity, &path)?;
+    let (bytes, header, place) = read_file(files, identity, number)?;
     let end = log.tail;
     if (place.number, place.chain) != (end.place.number, end.place.chain) {
         let path = files.path(&names::segment(before));
@@ -95,10 +102,16 @@ fn read_next(files: &dyn Files, number: u64, log: &mut Log) -> Result<(), OpenEr
     log.records(files, &bytes)
 }
 
-fn read_file(files: &dyn Files, number: u64) -> Result<(Vec<u8>, Header, Place), OpenError> {
+fn read_file(
+    files: &dyn Files,
+    identity: &Identity,
+    number: u64,
+) -> Result<(Vec<u8>, Header, Place), OpenError> {
     let name = names::segment(number);
     let bytes = files.read(&name, SEGMENT_BYTES_MAX).opening("read", files, &name)?;
-    let (header, place) = Header::take(&bytes, number, &files.path(&name))?;
+    let path = files.path(&name);
+    let (header, place) = Header::take(&bytes, number, &path)?;
+    identity.check(header.identity, &path)?;
     Ok((bytes, header, place))
 }
 
