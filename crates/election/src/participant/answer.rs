@@ -83,11 +83,12 @@ impl Participant {
     }
 
     fn campaigned(&mut self, group: &Group, campaigned: &Campaigned) {
-        self.known(group, campaigned.office.revision);
+        let revision = campaigned.office.revision;
+        self.known(group, revision);
         let Some(candidacy) = self.groups.get_mut(group) else { return };
         if let Some(term) = campaigned.elected {
             match campaigned.office.state {
-                OfficeState::Leading => self.won(group, term),
+                OfficeState::Leading => self.claim(group, term, revision),
                 OfficeState::Ending => self.decline(group, term),
                 // Promoted and not yet accepted: acting waits for the acknowledged acceptance.
                 OfficeState::Elected | OfficeState::Vacant | OfficeState::Delayed => {
@@ -100,7 +101,10 @@ impl Participant {
             }
         } else if campaigned.standing {
             candidacy.tries = 0;
-            candidacy.seat = Seat::Standby(Line::Standing);
+            candidacy.set_line(Line::Standing);
+            if let Some(listed) = candidacy.overruled_by(revision, Term::NONE) {
+                self.compare(group, listed);
+            }
         } else {
             self.campaign_later(group, pause_told(campaigned.retry_after));
         }
@@ -112,13 +116,26 @@ impl Participant {
         if self.session.open().is_some_and(|open| open.listing.is_news(heard.epoch)) {
             self.want_list();
         }
-        self.won(group, term);
+        self.claim(group, term, heard.revision);
+    }
+
+    /// The store said at `answered` that this session leads; a list may know better.
+    fn claim(&mut self, group: &Group, term: Term, answered: Revision) {
+        let won = Seat::Standby(Line::Won { term });
+        let Some(candidacy) = self.groups.get_mut(group) else { return };
+        candidacy.set_line(Line::Won { term });
+        if let Some(listed) = candidacy.overruled_by(answered, term) {
+            self.compare(group, listed);
+        }
+        if self.groups.get(group).is_some_and(|c| c.seat == won && c.errand.is_none()) {
+            self.won(group, term);
+        }
     }
 
     fn withdrawn(&mut self, group: &Group) {
         let now = self.now;
         if let Some(candidacy) = self.groups.get_mut(group) {
-            candidacy.seat = Seat::Standby(Line::Out { campaign_at: now });
+            candidacy.set_line(Line::Out { campaign_at: now });
         }
     }
 
@@ -133,7 +150,7 @@ impl Participant {
         let Some(candidacy) = self.groups.get_mut(group) else { return };
         candidacy.tries = candidacy.tries.saturating_add(1);
         let pause = told.unwrap_or_else(|| self.dice.back_off(candidacy.tries, self.budget.ttl()));
-        candidacy.seat = Seat::Standby(Line::Out { campaign_at: self.now + pause });
+        candidacy.set_line(Line::Out { campaign_at: self.now + pause });
     }
 
     /// A definite no.

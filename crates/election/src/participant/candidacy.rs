@@ -5,6 +5,7 @@ use super::words::{Attempt, Phase};
 use crate::moment::Moment;
 use crate::name::{Metadata, Node, RequestId};
 use crate::policy::Priority;
+use crate::store::{OfficeState, TenureView};
 use crate::term::{Revision, Term};
 
 /// One group's record.
@@ -20,6 +21,9 @@ pub(super) struct Candidacy {
     /// The revision at which the store last said that the seat is what it is. Lists that are older
     /// prove nothing.
     pub(super) known_at: Revision,
+    /// What a list said while the outcome of an errand was not known. An answer that was made before
+    /// it is old news, though it comes later.
+    pub(super) listed: Option<Listed>,
     /// The application's work, from the moment it may begin until the word that it has ended.
     pub(super) work: Option<Work>,
     /// The one request about this group that is under way. Its outcome is always learnt before the
@@ -74,6 +78,14 @@ pub(super) enum Line {
 pub(super) enum Then {
     Resign,
     Transfer(Node),
+}
+
+/// What a list said about one group.
+#[derive(Clone, Debug)]
+pub(super) struct Listed {
+    pub(super) revision: Revision,
+    pub(super) tenure: Option<TenureView>,
+    pub(super) stands: bool,
 }
 
 /// The application's work under one term.
@@ -175,12 +187,37 @@ impl Candidacy {
             seat: Seat::Standby(Line::Out { campaign_at: now }),
             over: Term::NONE,
             known_at: Revision::default(),
+            listed: None,
             work: None,
             errand: None,
             offer_to: None,
             tries: 0,
             due_at: None,
         }
+    }
+
+    /// What the store knows of a standby has changed. Leaving any other phase is a transition that
+    /// the application must be told of, so it cannot be done here.
+    pub(super) fn set_line(&mut self, line: Line) {
+        match &mut self.seat {
+            Seat::Standby(known) => *known = line,
+            Seat::Leading { .. }
+            | Seat::Jeopardy { .. }
+            | Seat::Stopping { .. }
+            | Seat::Stopped { .. }
+            | Seat::Lost { .. } => panic!("{:?} is no standby, yet got {line:?}", self.seat),
+        }
+    }
+
+    /// What a list said that overrules an answer made at `answered` that this session holds `term`,
+    /// or stands in line. A tenure that was seen ending never recovers, whatever the order.
+    pub(super) fn overruled_by(&self, answered: Revision, term: Term) -> Option<Listed> {
+        let is_ending =
+            |tenure: &TenureView| tenure.state == OfficeState::Ending && tenure.term == term;
+        let listed = self.listed.as_ref()?;
+        let overrules =
+            answered <= listed.revision || listed.tenure.as_ref().is_some_and(is_ending);
+        overrules.then(|| listed.clone())
     }
 
     /// When it next needs attention without being asked. `may_campaign` says whether a campaign

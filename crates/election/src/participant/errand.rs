@@ -82,6 +82,8 @@ impl Participant {
             return;
         }
         self.drop_errand(group);
+        // Whoever asks anew does not act on what it had been told before.
+        self.won.remove(group);
         let request = self.fresh_request();
         let Some(candidacy) = self.groups.get_mut(group) else { return };
         // A queue of campaigns must not delay a resignation.

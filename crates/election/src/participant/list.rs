@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::candidacy::{Line, Seat, Then, What};
+use super::candidacy::{Line, Listed, Seat, Then, What};
 use super::heartbeat::Lease;
 use super::request::{Reply, Request, Verb};
-use super::words::{Attempt, Why};
+use super::words::{Attempt, Phase, Why};
 use super::{Participant, Pending};
 use crate::limits::TRIES_REMEMBERED;
 use crate::moment::Moment;
@@ -130,7 +130,8 @@ impl Participant {
         let standing: BTreeSet<&Group> = standing.iter().collect();
         for group in self.groups.keys().cloned().collect::<Vec<_>>() {
             let stands = standing.contains(&group);
-            self.compare(&group, tenures.get(&group).copied(), stands, revision);
+            let tenure = tenures.get(&group).map(|tenure| (*tenure).clone());
+            self.compare(&group, Listed { revision, tenure, stands });
         }
         for tenure in tenures.values() {
             if !self.groups.contains_key(&tenure.group) {
@@ -147,18 +148,19 @@ impl Participant {
     }
 
     /// One group against the list.
-    fn compare(
-        &mut self,
-        group: &Group,
-        listed: Option<&TenureView>,
-        stands: bool,
-        revision: Revision,
-    ) {
-        let Some(candidacy) = self.groups.get(group) else { return };
+    pub(super) fn compare(&mut self, group: &Group, list: Listed) {
+        let Some(candidacy) = self.groups.get_mut(group) else { return };
+        // The errand under way may have been answered before the list was made, or after: what the
+        // list says is kept until its answer is here.
+        if candidacy.errand.is_some() && candidacy.seat.phase() == Phase::Standby {
+            candidacy.listed = Some(list);
+            return;
+        }
+        let Listed { revision, tenure: listed, stands } = list;
+        let listed = listed.as_ref();
         let own = candidacy.seat.term();
         // What was learnt after the list was made is not contradicted by it.
         let is_proof = candidacy.known_at <= revision;
-        let is_busy = candidacy.errand.is_some();
         match (&candidacy.seat, listed) {
             (Seat::Leading { .. } | Seat::Jeopardy { .. }, Some(tenure)) if tenure.term == own => {
                 match (tenure.state, &tenure.offered_to) {
@@ -181,11 +183,11 @@ impl Participant {
                     self.settled(group, own);
                 }
             }
-            // The errand under way will say; its answer is newer than this list.
-            (Seat::Standby(_), _) if is_busy => {}
-            // It waits for a lease only; what it won is still there.
+            // It waits for a lease only; what it won is still there, or was not accepted yet.
             (Seat::Standby(Line::Won { .. }), Some(tenure))
-                if tenure.term == own && tenure.state == OfficeState::Leading => {}
+                if tenure.term == own
+                    && (tenure.state == OfficeState::Leading
+                        || (tenure.state == OfficeState::Elected && !is_proof)) => {}
             (Seat::Standby(_), Some(tenure)) => self.found_promoted(group, tenure),
             (Seat::Standby(Line::Won { .. }), None) if is_proof => self.out_of_line(group),
             (Seat::Standby(Line::Standing), None) if is_proof && !stands => {

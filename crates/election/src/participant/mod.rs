@@ -271,7 +271,7 @@ impl Participant {
             candidacy.metadata = metadata;
             if is_changed && candidacy.seat == Seat::Standby(Line::Standing) {
                 // Campaigning again keeps its place in line and tells what has changed.
-                candidacy.seat = Seat::Standby(Line::Out { campaign_at: now });
+                candidacy.set_line(Line::Out { campaign_at: now });
             }
         } else if self.groups.len() < GROUPS_PER_SESSION_MAX {
             self.groups.insert(group.clone(), Candidacy::new(priority, metadata, now));

@@ -22,7 +22,7 @@ impl Participant {
     /// The store has acknowledged that this session leads; acting begins with a lease to act on.
     pub(super) fn won(&mut self, group: &Group, term: Term) {
         let Some(candidacy) = self.groups.get_mut(group) else { return };
-        candidacy.seat = Seat::Standby(Line::Won { term });
+        candidacy.set_line(Line::Won { term });
         candidacy.tries = 0;
         self.won.insert(group.clone());
         self.take_office(group);
@@ -59,7 +59,7 @@ impl Participant {
         self.won.remove(group);
         let Some(candidacy) = self.groups.get_mut(group) else { return };
         candidacy.over = candidacy.over.max(term);
-        candidacy.seat = Seat::Standby(Line::Won { term });
+        candidacy.set_line(Line::Won { term });
         self.begin_errand(group, What::Verb(Verb::Resign(term)));
     }
 
@@ -186,7 +186,7 @@ impl Participant {
         let Some(candidacy) = self.groups.get_mut(group) else { return };
         candidacy.tries = candidacy.tries.saturating_add(1);
         let pause = self.dice.back_off(candidacy.tries, self.budget.ttl());
-        candidacy.seat = Seat::Standby(Line::Out { campaign_at: self.now + pause });
+        candidacy.set_line(Line::Out { campaign_at: self.now + pause });
         self.plan(group);
     }
 

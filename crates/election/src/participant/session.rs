@@ -13,7 +13,7 @@ use crate::limits::{RETRY_MS_CEILING, SESSIONS_CLOSING_MAX, TRIES_REMEMBERED};
 use crate::moment::Moment;
 use crate::name::{Group, SessionId};
 use crate::outcome::Refusal;
-use crate::store::{Open, StoreError, StoreResult};
+use crate::store::{Open, SessionView, StoreError, StoreResult};
 use crate::term::{Revision, Term};
 
 /// Where the session is in its life.
@@ -178,8 +178,7 @@ impl Participant {
                 let lease = opening.first_sent_at.and_then(|sent_at| {
                     Lease::granted(sent_at, view.ttl_ms, &self.budget, self.now)
                 });
-                self.opened(opening.id, lease, view.revision);
-                self.process_list(view);
+                self.opened(opening.id, lease, view);
             }
             Ok(Reply::Heard(_) | Reply::Campaigned(_) | Reply::Done) => {}
             // Only the newest attempt's failure counts: an older one has been acted on.
@@ -196,11 +195,11 @@ impl Participant {
         }
     }
 
-    fn opened(&mut self, id: SessionId, lease: Option<Lease>, revision: Revision) {
+    fn opened(&mut self, id: SessionId, lease: Option<Lease>, view: SessionView) {
         self.pending.retain(|_, pending| !matches!(pending, Pending::Open));
         self.session_tries = 0;
         // Revisions are compared within one session only: a restored store may count from below.
-        self.revision = revision;
+        self.revision = view.revision;
         let beat_at = lease.map_or(self.now, |lease| lease.sent_at + self.budget.renew_every());
         self.session = Session::Open(Box::new(OpenSession {
             id,
@@ -214,6 +213,7 @@ impl Participant {
             disowned: BTreeSet::new(),
         }));
         self.judge();
+        self.process_list(view);
         for group in self.groups.keys().cloned().collect::<Vec<_>>() {
             self.plan(&group);
         }
@@ -254,6 +254,7 @@ impl Participant {
         let Some(candidacy) = self.groups.get_mut(group) else { return };
         candidacy.errand = None;
         candidacy.known_at = Revision::default();
+        candidacy.listed = None;
         if let Seat::Standby(line) = &mut candidacy.seat {
             let campaign_at = match line {
                 Line::Out { campaign_at } => *campaign_at,

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use regent_election::Refusal;
 use regent_election::participant::{Event, Phase, Reply, Request, Trouble, Verb, Why};
 use regent_election::store::{Heard, OfficeState};
+use regent_election::{Metadata, Refusal};
 
-use crate::bench::{Bench, at, group, tenure, term, unavailable, uncertain};
+use crate::bench::{Bench, at, group, node, office, tenure, term, unavailable, uncertain};
 
 fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
@@ -70,6 +70,20 @@ fn a_late_acknowledgement_does_not_revive_a_lost_term() {
     bench.acknowledge(beat);
     assert_eq!(bench.check("a"), None);
     assert_eq!(bench.phase("a"), Some(Phase::Lost));
+}
+
+/// The same after a pause that skipped every warning: the acknowledgement is the first thing the
+/// process hears on waking, and time is judged before it.
+#[test]
+fn a_pause_longer_than_the_lease_loses_the_term_whatever_was_acknowledged_meanwhile() {
+    let mut bench = Bench::leading(&["a"]);
+    bench.run_to(4333);
+    let (beat, _) = bench.take_beat();
+    bench.sleep_to(11_000);
+    bench.acknowledge(beat);
+    assert_eq!(bench.path("a"), [Phase::Lost]);
+    assert_eq!(bench.check("a"), None);
+    assert_eq!(bench.last_resorts, [(group("a"), term(1))]);
 }
 
 /// S13: after a pause of any length the first check whose clock read is past the end fails, though
@@ -345,6 +359,62 @@ fn a_promoted_standby_acts_only_after_its_acceptance_is_acknowledged() {
     let accept = bench.take_verb(&Verb::Accept(term(7)));
     bench.acknowledge(accept);
     assert_eq!(bench.check("a").unwrap().term, term(7));
+}
+
+#[test]
+fn accepting_adds_no_validity() {
+    let mut bench = Bench::standing(&["a"]);
+    let campaign = bench.take_campaign(&group("a"));
+    bench.stand_in_line(campaign, &group("a"));
+    bench.run_to(4000);
+    let (group_a, leader) = (group("a"), Some(node("me")));
+    bench.tell(Event::Watched { group: group_a, term: term(7), leader });
+    let accept = bench.take_verb(&Verb::Accept(term(7)));
+    bench.acknowledge(accept);
+    assert_eq!(bench.check("a").unwrap().remaining, ms(1000 + 9801 - 4000));
+}
+
+/// The campaign of a session that was promoted meanwhile is answered `elected`, but the office waits
+/// for its acceptance and may be passed on.
+#[test]
+fn a_campaign_that_finds_itself_promoted_accepts_before_it_acts() {
+    let mut bench = Bench::standing(&["a"]);
+    let campaign = bench.take_campaign(&group("a"));
+    let seat = office(&group("a"), OfficeState::Elected, term(7), 20);
+    bench.campaigned(campaign, seat, Some(term(7)), false, None);
+    assert_eq!(bench.check("a"), None);
+    let accept = bench.take_verb(&Verb::Accept(term(7)));
+    bench.revision = 21;
+    bench.acknowledge(accept);
+    assert_eq!(bench.check("a").unwrap().term, term(7));
+}
+
+/// The campaign won at revision 11, the tenure was ended at 12, the list that says so was read at
+/// 13, and the campaign's answer comes last: it must not lead under an epoch it has processed.
+#[test]
+fn an_answer_made_before_the_list_does_not_overrule_it() {
+    for (listed, verb) in
+        [(Some(tenure("a", 1, OfficeState::Ending)), Some(Verb::Resign(term(1)))), (None, None)]
+    {
+        let mut bench = Bench::standing(&["a"]);
+        let campaign = bench.take_campaign(&group("a"));
+        bench.run_to(2900);
+        bench.tell(Event::Stand { group: group("b"), priority: 0, metadata: Metadata::NONE });
+        bench.run_to(4333);
+        let (beat, _) = bench.take_beat();
+        (bench.epoch, bench.revision) = (1, 13);
+        bench.acknowledge(beat);
+        let list = bench.take_list();
+        let view = bench.view(listed.into_iter().collect(), &[]);
+        bench.answer(list, Ok(Reply::Session(view)));
+        let seat = office(&group("a"), OfficeState::Leading, term(1), 11);
+        bench.campaigned(campaign, seat, Some(term(1)), false, None);
+        assert_eq!(bench.check("a"), None);
+        assert_eq!(bench.phase("a"), Some(Phase::Standby));
+        if let Some(verb) = verb {
+            bench.take_verb(&verb);
+        }
+    }
 }
 
 /// Semantics 4 (M): otherwise a live session would keep an office nobody fills.

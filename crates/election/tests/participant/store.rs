@@ -264,11 +264,19 @@ impl RefStore {
 
     fn group_request(&mut self, now: Moment, request: GroupRequest) -> Answer {
         let GroupRequest { group, session: id, request, verb } = request;
-        let session = self.sessions.get_mut(&id).ok_or(Refusal::SessionUnknown)?;
-        let is_repeat = !session.ran.insert(request);
-        if is_repeat && !matches!(verb, Verb::Accept(_)) {
+        let session = self.sessions.get(&id).ok_or(Refusal::SessionUnknown)?;
+        if session.ran.contains(&request) && !matches!(verb, Verb::Accept(_)) {
             return Ok(Reply::Done);
         }
+        let answer = self.run(now, group, id, verb)?;
+        // Only what took effect is remembered: what was refused may run when it is asked again.
+        if let Some(session) = self.sessions.get_mut(&id) {
+            session.ran.insert(request);
+        }
+        Ok(answer)
+    }
+
+    fn run(&mut self, now: Moment, group: Group, id: SessionId, verb: Verb) -> Answer {
         match verb {
             Verb::Withdraw => {
                 let seat = self.groups.entry(group.clone()).or_default();

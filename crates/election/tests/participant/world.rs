@@ -128,6 +128,9 @@ struct Seat {
     work: BTreeMap<Group, Term>,
     phases: BTreeMap<Group, Phase>,
     lost: BTreeSet<(Group, Term)>,
+    /// What passed a check at the last instant, and what did so once and does no more.
+    passing: BTreeSet<(Group, Term)>,
+    passed: BTreeSet<(Group, Term)>,
 }
 
 enum Happening {
@@ -186,6 +189,8 @@ impl World {
                 work: BTreeMap::new(),
                 phases: BTreeMap::new(),
                 lost: BTreeSet::new(),
+                passing: BTreeSet::new(),
+                passed: BTreeSet::new(),
             });
             for index in 0..world.plan.groups {
                 let event = world.stand(index);
@@ -239,14 +244,23 @@ impl World {
     }
 
     /// S1: at most one unexpired leadership per group at any real instant.
-    fn check_s1(&self) {
+    /// And what a check has denied once, no check grants again: a term is over only once.
+    fn check_s1(&mut self) {
+        let mut passing = vec![BTreeSet::new(); self.seats.len()];
         for index in 0..self.plan.groups {
             let group = name(index);
             let leaders = self.leaders(&group);
             assert!(leaders.len() <= 1, "S1: {leaders:?} lead {group} at {}ns", self.now_ns);
             for (who, term) in leaders {
-                let lost = &self.seats[who].lost;
-                assert!(!lost.contains(&(group.clone(), term)), "term {term} was declared lost");
+                passing[who].insert((group.clone(), term));
+            }
+        }
+        for (seat, passing) in self.seats.iter_mut().zip(passing) {
+            let before = std::mem::replace(&mut seat.passing, passing);
+            seat.passed.extend(before.difference(&seat.passing).cloned());
+            for held in &seat.passing {
+                assert!(!seat.lost.contains(held), "{held:?} was declared lost");
+                assert!(!seat.passed.contains(held), "{held:?} came back");
             }
         }
     }
