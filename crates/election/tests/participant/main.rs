@@ -3,6 +3,7 @@
 
 mod bench;
 mod offices;
+mod real;
 mod rules;
 mod sessions;
 mod simulation;

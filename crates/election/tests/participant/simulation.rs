@@ -1,9 +1,12 @@
 //! All rules at once: whatever the network, the clocks and the processes do within the bound, at
-//! most one participant passes a check; and when all is well again, exactly one does.
+//! most one participant passes a check; and when all is well again, exactly one does. Once against a
+//! reference store of a few lines, once against the real state machine with the real lease clock.
 
 use proptest::prelude::*;
 use regent_election::{Budget, Drift};
 
+use crate::real::RealStore;
+use crate::store::{Keeper, RefStore};
 use crate::world::{Chaos, Network, Plan, World, name};
 
 const TTL_MS: u64 = 1000;
@@ -65,22 +68,31 @@ fn plan() -> impl Strategy<Value = Plan> {
     )
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 60, max_shrink_iters: 400, ..Default::default() })]
+/// S1 and S2 throughout (the world checks them at every instant), then L1: a live candidate connected
+/// to a live store means that somebody leads.
+fn survives(plan: Plan, store: Box<dyn Keeper>) -> Result<(), TestCaseError> {
+    let mut world = World::new(plan, store);
+    world.run_to(CHAOS_MS);
+    world.heal();
+    world.run_to(CHAOS_MS + CALM_MS);
+    for index in 0..GROUPS {
+        let (leaders, group) = (world.leaders(&name(index)), name(index));
+        prop_assert_eq!(leaders.len(), 1, "L1: {:?} lead {} after {} ms", leaders, group, CALM_MS);
+    }
+    Ok(())
+}
 
-    /// S1 and S2 throughout (the world checks them at every instant), then L1: a live candidate
-    /// connected to a live store means that somebody leads.
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, max_shrink_iters: 400, ..Default::default() })]
+
     #[test]
     fn at_most_one_leads_and_in_the_end_exactly_one(plan in plan()) {
-        let mut world = World::new(plan);
-        world.run_to(CHAOS_MS);
-        world.heal();
-        world.run_to(CHAOS_MS + CALM_MS);
-        for index in 0..GROUPS {
-            let leaders = world.leaders(&name(index));
-            prop_assert_eq!(leaders.len(), 1, "L1: {:?} lead {} after {:?} of calm",
-                leaders, name(index), world.ttl() * 12);
-        }
+        survives(plan, Box::new(RefStore::default()))?;
+    }
+
+    #[test]
+    fn the_real_rules_on_both_sides_keep_their_word(plan in plan()) {
+        survives(plan, Box::new(RealStore::new()))?;
     }
 }
 
@@ -88,7 +100,7 @@ proptest! {
 #[test]
 fn without_faults_leaders_stay() {
     for seed in 0..5 {
-        let mut world = World::new(Plan {
+        let plan = Plan {
             seed,
             participants: PARTICIPANTS,
             groups: GROUPS,
@@ -96,7 +108,8 @@ fn without_faults_leaders_stay() {
             drifts: vec![1000, -1000, 0, 1000],
             network: Network { delay_ms_max: 5, loss_percent: 0, double_percent: 0, hints: true },
             chaos: vec![],
-        });
+        };
+        let mut world = World::new(plan, Box::new(RealStore::new()));
         world.run_to(60 * TTL_MS);
         assert_eq!(world.elections, GROUPS as u64);
         assert!((0..GROUPS).all(|index| world.leaders(&name(index)).len() == 1));
@@ -107,7 +120,7 @@ fn without_faults_leaders_stay() {
 #[test]
 fn the_same_seed_gives_the_same_history() {
     let run = |seed| {
-        let mut world = World::new(Plan {
+        let plan = Plan {
             seed,
             participants: PARTICIPANTS,
             groups: GROUPS,
@@ -122,7 +135,8 @@ fn the_same_seed_gives_the_same_history() {
             chaos: (0..20)
                 .map(|n| (n * 700, Chaos::Cut { who: n as usize % 3, for_ms: 900 }))
                 .collect(),
-        });
+        };
+        let mut world = World::new(plan, Box::new(RefStore::default()));
         world.run_to(CHAOS_MS);
         (world.elections, world.leaders(&name(0)), world.leaders(&name(1)))
     };

@@ -16,6 +16,24 @@ use crate::bench::{office, term};
 
 type Answer = Result<Reply, Refusal>;
 
+/// What a world needs of a store. All moments are of the store's own clock.
+pub(crate) trait Keeper {
+    /// Answers a request that has arrived.
+    fn handle(&mut self, now: Moment, request: Request) -> Result<Reply, StoreError>;
+
+    /// An administrator ends a tenure: the holder has a full ttl to say that it stopped.
+    fn step_down(&mut self, now: Moment, group: &Group);
+
+    /// Frees whatever is due, at the very moment it is.
+    fn pass_time(&mut self, now: Moment);
+
+    /// When something is due next.
+    fn next_at(&self) -> Option<Moment>;
+
+    /// What watchers are to be told since last asked: group, term, who leads.
+    fn changes(&mut self) -> Vec<(Group, Term, Option<Node>)>;
+}
+
 #[derive(Default)]
 pub(crate) struct RefStore {
     revision: u64,
@@ -23,9 +41,8 @@ pub(crate) struct RefStore {
     ended: BTreeSet<SessionId>,
     groups: BTreeMap<Group, Seat>,
     /// Every term ever granted, and to which session: S2 says that this is a function.
-    pub(crate) granted: BTreeMap<(Group, u64), SessionId>,
-    /// What watchers are to be told: group, term, who leads.
-    pub(crate) changes: Vec<(Group, Term, Option<Node>)>,
+    granted: BTreeMap<(Group, u64), SessionId>,
+    changes: Vec<(Group, Term, Option<Node>)>,
 }
 
 struct Session {
@@ -82,8 +99,8 @@ impl Office {
     }
 }
 
-impl RefStore {
-    pub(crate) fn handle(&mut self, now: Moment, request: Request) -> Result<Reply, StoreError> {
+impl Keeper for RefStore {
+    fn handle(&mut self, now: Moment, request: Request) -> Result<Reply, StoreError> {
         self.pass_time(now);
         self.revision += 1;
         let answer = match request {
@@ -100,8 +117,7 @@ impl RefStore {
         answer.map_err(StoreError::Refused)
     }
 
-    /// An administrator ends a tenure: the holder has a full ttl to say that it stopped.
-    pub(crate) fn step_down(&mut self, now: Moment, group: &Group) {
+    fn step_down(&mut self, now: Moment, group: &Group) {
         self.pass_time(now);
         self.revision += 1;
         let Some(seat) = self.groups.get_mut(group) else { return };
@@ -117,8 +133,7 @@ impl RefStore {
         }
     }
 
-    /// Frees whatever is due, at the very moment it is.
-    pub(crate) fn pass_time(&mut self, now: Moment) {
+    fn pass_time(&mut self, now: Moment) {
         let due = |session: &Session| session.deadline <= now;
         let expired: Vec<SessionId> =
             self.sessions.iter().filter(|(_, s)| due(s)).map(|(id, _)| *id).collect();
@@ -143,8 +158,7 @@ impl RefStore {
         }
     }
 
-    /// When something is due next.
-    pub(crate) fn next_at(&self) -> Option<Moment> {
+    fn next_at(&self) -> Option<Moment> {
         let sessions = self.sessions.values().map(|session| session.deadline);
         let seats = self.groups.values().filter_map(|seat| match seat.office {
             Office::Ending { until, .. } => Some(until),
@@ -154,6 +168,12 @@ impl RefStore {
         sessions.chain(seats).min()
     }
 
+    fn changes(&mut self) -> Vec<(Group, Term, Option<Node>)> {
+        std::mem::take(&mut self.changes)
+    }
+}
+
+impl RefStore {
     fn open(&mut self, now: Moment, open: regent_election::store::Open) -> Answer {
         if self.ended.contains(&open.session) {
             return Err(Refusal::SessionUnknown);

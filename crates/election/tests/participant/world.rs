@@ -6,7 +6,6 @@
 //! pass only at an event of its own machine, so the first instant of any overlap is an event.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 use regent_election::participant::{
     Action, Attempt, Event, Participant, Phase, Reply, Request, Transition,
@@ -15,7 +14,7 @@ use regent_election::store::StoreError;
 use regent_election::{Budget, Group, Metadata, Moment, Node, SessionId, Term};
 
 use crate::bench::{group, node, unavailable, uncertain};
-use crate::store::RefStore;
+use crate::store::Keeper;
 
 const MS: u64 = 1_000_000;
 
@@ -149,7 +148,7 @@ pub(crate) struct World {
     dice: u64,
     queue: BTreeMap<(u64, u64), Happening>,
     queued: u64,
-    store: RefStore,
+    store: Box<dyn Keeper>,
     store_clock: Clock,
     outage_until: u64,
     seats: Vec<Seat>,
@@ -160,13 +159,13 @@ pub(crate) struct World {
 }
 
 impl World {
-    pub(crate) fn new(plan: Plan) -> Self {
+    pub(crate) fn new(plan: Plan, store: Box<dyn Keeper>) -> Self {
         let mut world = Self {
             now_ns: 0,
             dice: plan.seed,
             queue: BTreeMap::new(),
             queued: 0,
-            store: RefStore::default(),
+            store,
             store_clock: Clock::new(&plan.budget, plan.drifts[0], 7_777 * MS),
             outage_until: 0,
             seats: Vec::new(),
@@ -428,7 +427,7 @@ impl World {
                 self.after(at_ns - self.now_ns, Happening::StoreWakes);
             }
         }
-        for (group, term, leader) in std::mem::take(&mut self.store.changes) {
+        for (group, term, leader) in self.store.changes() {
             for who in 0..self.seats.len() {
                 if !self.plan.network.hints || self.is_cut(who) || self.chance(20) {
                     continue;
@@ -513,10 +512,6 @@ impl World {
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         (z ^ (z >> 31)) % below.max(1)
-    }
-
-    pub(crate) fn ttl(&self) -> Duration {
-        self.plan.budget.ttl()
     }
 }
 
