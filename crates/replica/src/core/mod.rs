@@ -143,6 +143,9 @@ pub struct Core {
 
     unconfirmed: VecDeque<(u64, Vec<(ReplicaId, PeerMessage)>)>,
     arriving: Option<(u64, Arc<[u8]>, Box<Replicated>)>,
+    /// A snapshot that was installed and is not durable yet: its batch and its index. Raft counts it
+    /// as applied only when it is durable, and until then looks in vain for what it replaced.
+    installing: Option<(u64, u64)>,
     snapshot_task: Option<u64>,
     has_room: bool,
     /// The wall clock as last told: a note for people, read by no rule.
@@ -224,6 +227,7 @@ impl Core {
             member_change: None,
             unconfirmed: VecDeque::new(),
             arriving: None,
+            installing: None,
             snapshot_task: None,
             has_room: true,
             wall_ms: 0,
@@ -283,7 +287,9 @@ impl Core {
             }
             Some(_) => {}
         }
-        let may_campaign = self.node.raft.state != StateRole::Leader && self.node.raft.promotable();
+        let may_campaign = self.node.raft.state != StateRole::Leader
+            && self.node.raft.promotable()
+            && self.installing.is_none();
         if may_campaign && self.timer.is_over(self.silent_ms() / self.patience()) {
             self.node.raft.election_elapsed = 0;
             self.timer.campaigned();

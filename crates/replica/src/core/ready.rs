@@ -40,9 +40,13 @@ impl Core {
                 ready.take_persisted_messages().into_iter().filter_map(addressed).collect();
             let number = ready.number();
             let must_sync = ready.must_sync();
+            let is_installed = snapshot.is_some();
             self.unconfirmed.push_back((number, later));
             self.out.batches.push(Batch { number, snapshot, entries, hard_state, must_sync });
             self.node.advance_append_async(ready);
+            if is_installed {
+                self.installing = Some((number, self.applied));
+            }
         }
     }
 
@@ -56,6 +60,10 @@ impl Core {
             }
         }
         self.node.on_persist_ready(batch);
+        if let Some((_, index)) = self.installing.take_if(|(number, _)| *number <= batch) {
+            // Raft must not look for entries that the snapshot has replaced.
+            self.node.advance_apply_to(index);
+        }
     }
 
     fn send(&mut self, messages: Vec<Message>) {

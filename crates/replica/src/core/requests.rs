@@ -79,6 +79,10 @@ impl Core {
                 if admissible(&message, from.get(), self.config.id.get()).is_err() || !is_whole {
                     return;
                 }
+                // A late call to campaign must not meet a snapshot that is not durable yet.
+                if message.msg_type == MessageType::MsgTimeoutNow && self.installing.is_some() {
+                    return;
+                }
                 if matches!(message.msg_type, MessageType::MsgAppend | MessageType::MsgHeartbeat) {
                     self.contact_at = Some(self.now);
                 }
@@ -137,6 +141,9 @@ impl Core {
     }
 
     fn on_request(&mut self, token: Token, request: Request) {
+        // A message told before may have ended this replica's leadership: what it may do follows from
+        // what it is, not from what it was at its last turn.
+        self.notice_role();
         match request {
             Request::Submit { command, request, query } => {
                 self.submissions.push_back(Submission::Local {
