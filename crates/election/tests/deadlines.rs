@@ -48,6 +48,8 @@ mod model {
         /// The least and most that promotions gave before the last change of ttl.
         given: (Moment, Moment),
         heard_at: Moment,
+        /// How many promotions there had been by then.
+        heard_in: usize,
         last: Option<u64>,
         pub(super) silent: bool,
         pub(super) expiring: bool,
@@ -86,6 +88,7 @@ mod model {
                 signs: vec![(now, ttl_ms)],
                 given: (now, now),
                 heard_at: now,
+                heard_in: self.promotions.len(),
                 last: None,
                 silent: false,
                 expiring: false,
@@ -117,6 +120,7 @@ mod model {
             sequence: Option<u64>,
             now: Moment,
         ) -> Hearing {
+            let heard_in = self.promotions.len();
             let Some(session) = self.get(no) else { return Hearing::Unknown };
             match (sequence, session.last) {
                 (Some(given), Some(last)) if given <= last => return Hearing::NotNewer { last },
@@ -126,6 +130,7 @@ mod model {
             let ttl = session.ttl_at(now);
             session.signs.push((now, ttl));
             session.heard_at = now;
+            session.heard_in = heard_in;
             if session.expiring {
                 session.heard_silently = true;
                 return Hearing::Expiring;
@@ -145,7 +150,7 @@ mod model {
             let Some(promoted_at) = self.promotions.last().copied() else { return (least, most) };
             let ttl = ms(session.ttl_longest());
             let restarted = promoted_at + ttl;
-            let spread_max = if session.heard_at >= promoted_at {
+            let spread_max = if session.heard_in == self.promotions.len() {
                 Duration::ZERO
             } else {
                 (ttl / 10).min(ms(1000))
@@ -154,10 +159,10 @@ mod model {
         }
 
         pub(super) fn mark_silent(&mut self, now: Moment) {
-            let promoted_at = self.promotions.last().copied();
+            let (promoted_at, number) = (self.promotions.last().copied(), self.promotions.len());
             for session in self.sessions.iter_mut().filter(|s| !s.silent && !s.expiring) {
                 let silent_at = match promoted_at {
-                    Some(at) if session.heard_at < at => at + ms(session.ttl_longest()) / 2,
+                    Some(at) if session.heard_in < number => at + ms(session.ttl_longest()) / 2,
                     Some(_) | None => session.heard_at + ms(session.ttl_at(session.heard_at)) / 2,
                 };
                 if silent_at <= now {

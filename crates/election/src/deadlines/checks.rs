@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::lease::Lease;
+use super::lease::{Lease, Promotion};
 use crate::moment::Moment;
 use crate::name::SessionNo;
 
@@ -64,12 +64,12 @@ impl Checks {
         &mut self,
         session: SessionNo,
         lease: &mut Lease,
-        promoted_at: Option<Moment>,
+        promotion: Option<Promotion>,
     ) {
         if lease.is_expiring {
             return;
         }
-        let wanted = Tick::not_before(lease.next_check_at(session, promoted_at));
+        let wanted = Tick::not_before(lease.next_check_at(session, promotion));
         match lease.queued {
             Some(queued) if queued <= wanted => return,
             Some(_) => self.stale += 1,

@@ -7,6 +7,14 @@ use crate::limits::SPREAD_MS_MAX;
 use crate::moment::Moment;
 use crate::name::SessionNo;
 
+/// The store began to count anew: what it heard before, it does not know.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Promotion {
+    pub(super) at: Moment,
+    /// Rises by one each time, so that what was heard in the same moment is told apart.
+    pub(super) number: u64,
+}
+
 /// One session's numbers. Its condition at any moment is computed from them.
 #[derive(Clone, Debug)]
 pub(super) struct Lease {
@@ -15,6 +23,8 @@ pub(super) struct Lease {
     former: Option<(u64, Moment)>,
     /// The last arrival, or the opening.
     heard_at: Moment,
+    /// The number of the promotion after which that was; 0 before any.
+    heard_in: u64,
     /// The latest of all "heard plus ttl".
     deadline: Moment,
     sequence: Option<u64>,
@@ -27,11 +37,12 @@ pub(super) struct Lease {
 }
 
 impl Lease {
-    pub(super) fn open(ttl_ms: u64, now: Moment) -> Self {
+    pub(super) fn open(ttl_ms: u64, now: Moment, promotion: Option<Promotion>) -> Self {
         Self {
             ttl_ms,
             former: None,
             heard_at: now,
+            heard_in: promotion.map_or(0, |last| last.number),
             deadline: now + Duration::from_millis(ttl_ms),
             sequence: None,
             queued: None,
@@ -71,10 +82,10 @@ impl Lease {
         session: SessionNo,
         ttl_ms: u64,
         now: Moment,
-        promoted_at: Option<Moment>,
+        promotion: Option<Promotion>,
     ) {
         // What the last promotion gave was counted with the ttl before this change.
-        self.deadline = self.deadline(session, promoted_at);
+        self.deadline = self.deadline(session, promotion);
         // Changes in quick succession add up to the largest of them, for as long as any holds.
         let old = self.ttl_at(now);
         let until = now + old;
@@ -86,7 +97,12 @@ impl Lease {
     }
 
     /// Takes an arrival into account, or says the last number if this one is not above it.
-    pub(super) fn hear(&mut self, sequence: Option<u64>, now: Moment) -> Result<(), u64> {
+    pub(super) fn hear(
+        &mut self,
+        sequence: Option<u64>,
+        now: Moment,
+        promotion: Option<Promotion>,
+    ) -> Result<(), u64> {
         if let (Some(given), Some(last)) = (sequence, self.sequence)
             && given <= last
         {
@@ -94,36 +110,37 @@ impl Lease {
         }
         self.sequence = sequence.or(self.sequence);
         self.heard_at = self.heard_at.max(now);
+        self.heard_in = promotion.map_or(0, |last| last.number);
         self.deadline = self.deadline.max(now + self.ttl_at(now));
         self.heard_since_silent = true;
         Ok(())
     }
 
     /// When it is due, given the store's last promotion.
-    pub(super) fn deadline(&self, session: SessionNo, promoted_at: Option<Moment>) -> Moment {
-        let Some(promoted_at) = promoted_at else { return self.deadline };
+    pub(super) fn deadline(&self, session: SessionNo, promotion: Option<Promotion>) -> Moment {
+        let Some(promotion) = promotion else { return self.deadline };
         let ttl = self.ttl_longest();
-        let restarted = promoted_at + ttl;
-        if self.heard_at >= promoted_at {
+        let restarted = promotion.at + ttl;
+        if self.heard_in == promotion.number {
             return self.deadline.max(restarted);
         }
         self.deadline.max(restarted + spread(session, ttl))
     }
 
     /// When it counts as silent, unless it is heard before.
-    pub(super) fn silent_at(&self, promoted_at: Option<Moment>) -> Moment {
-        match promoted_at {
-            Some(promoted_at) if self.heard_at < promoted_at => {
-                promoted_at + self.ttl_longest() / 2
+    pub(super) fn silent_at(&self, promotion: Option<Promotion>) -> Moment {
+        match promotion {
+            Some(promotion) if self.heard_in != promotion.number => {
+                promotion.at + self.ttl_longest() / 2
             }
             Some(_) | None => self.heard_at + self.ttl_at(self.heard_at) / 2,
         }
     }
 
     /// When its condition may change next.
-    pub(super) fn next_check_at(&self, session: SessionNo, promoted_at: Option<Moment>) -> Moment {
-        let deadline = self.deadline(session, promoted_at);
-        if self.is_silent { deadline } else { self.silent_at(promoted_at).min(deadline) }
+    pub(super) fn next_check_at(&self, session: SessionNo, promotion: Option<Promotion>) -> Moment {
+        let deadline = self.deadline(session, promotion);
+        if self.is_silent { deadline } else { self.silent_at(promotion).min(deadline) }
     }
 }
 

@@ -36,7 +36,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use checks::{Checks, Tick};
-use lease::Lease;
+use lease::{Lease, Promotion};
 use waits::Waits;
 
 use crate::command::WaitKind;
@@ -84,7 +84,7 @@ pub struct Deadlines {
     silent: BTreeSet<SessionNo>,
     audible: BTreeSet<SessionNo>,
     waits: Waits,
-    promoted_at: Option<Moment>,
+    promotion: Option<Promotion>,
     turned_at: Option<Moment>,
 }
 
@@ -100,8 +100,8 @@ impl Deadlines {
         self.wake(now);
         match self.leases.entry(session) {
             Entry::Vacant(place) => {
-                let lease = place.insert(Lease::open(ttl_ms, now));
-                self.checks.schedule(session, lease, self.promoted_at);
+                let lease = place.insert(Lease::open(ttl_ms, now, self.promotion));
+                self.checks.schedule(session, lease, self.promotion);
                 *self.ttls.entry(ttl_ms).or_default() += 1;
             }
             Entry::Occupied(_) => {
@@ -118,8 +118,8 @@ impl Deadlines {
     pub fn change_ttl(&mut self, session: SessionNo, ttl_ms: u64, now: Moment) {
         let Some(lease) = self.leases.get_mut(&session) else { return };
         let old_ms = lease.ttl_ms();
-        lease.change_ttl(session, ttl_ms, now, self.promoted_at);
-        self.checks.schedule(session, lease, self.promoted_at);
+        lease.change_ttl(session, ttl_ms, now, self.promotion);
+        self.checks.schedule(session, lease, self.promotion);
         self.forget_ttl(old_ms);
         *self.ttls.entry(ttl_ms).or_default() += 1;
     }
@@ -141,7 +141,7 @@ impl Deadlines {
     /// One look-up; no queue is touched unless the session had been silent or had another ttl.
     pub fn heard(&mut self, session: SessionNo, sequence: Option<u64>, now: Moment) -> Hearing {
         let Some(lease) = self.leases.get_mut(&session) else { return Hearing::Unknown };
-        if let Err(last) = lease.hear(sequence, now) {
+        if let Err(last) = lease.hear(sequence, now, self.promotion) {
             return Hearing::NotNewer { last };
         }
         if lease.is_expiring {
@@ -149,7 +149,7 @@ impl Deadlines {
         }
         let was_silent = std::mem::take(&mut lease.is_silent);
         if was_silent || lease.has_changed() {
-            self.checks.schedule(session, lease, self.promoted_at);
+            self.checks.schedule(session, lease, self.promotion);
         }
         if was_silent {
             self.silent.remove(&session);
@@ -163,7 +163,8 @@ impl Deadlines {
     ///
     /// Who was silent stays so until it is heard; who was not is silent half a ttl from `now`.
     pub fn promote(&mut self, now: Moment) {
-        self.promoted_at = Some(now);
+        let number = self.promotion.map_or(1, |last| last.number + 1);
+        self.promotion = Some(Promotion { at: now, number });
         self.turned_at = Some(now);
     }
 
@@ -211,7 +212,7 @@ impl Deadlines {
             self.silent.remove(&session);
             self.audible.insert(session);
         }
-        self.checks.schedule(session, lease, self.promoted_at);
+        self.checks.schedule(session, lease, self.promotion);
     }
 
     /// Sessions that were not heard for half their ttl, as of the last [`Deadlines::due`].
@@ -233,7 +234,7 @@ impl Deadlines {
         if lease.is_expiring {
             return Some(Duration::ZERO);
         }
-        Some(now.until(lease.deadline(session, self.promoted_at)))
+        Some(now.until(lease.deadline(session, self.promotion)))
     }
 
     /// Starts to time a wait. A later wait of the same kind in the same group takes its place.
@@ -251,7 +252,7 @@ impl Deadlines {
 
     /// Waits that are over, each told once. Looks at no more than `waits_max` of them.
     pub fn elapsed(&mut self, now: Moment, waits_max: usize) -> Vec<(Group, WaitKind, Revision)> {
-        self.waits.elapsed(now, self.promoted_at, waits_max)
+        self.waits.elapsed(now, self.promotion.map(|last| last.at), waits_max)
     }
 
     /// Drops all waits: a driver that becomes responsible feeds them again from the state.
@@ -295,17 +296,17 @@ impl Deadlines {
             return false;
         };
         lease.queued = None;
-        if !lease.is_silent && lease.silent_at(self.promoted_at) <= now {
+        if !lease.is_silent && lease.silent_at(self.promotion) <= now {
             lease.is_silent = true;
             lease.heard_since_silent = false;
             self.silent.insert(session);
             self.audible.remove(&session);
         }
-        if lease.deadline(session, self.promoted_at) <= now {
+        if lease.deadline(session, self.promotion) <= now {
             lease.is_expiring = true;
             return true;
         }
-        self.checks.schedule(session, lease, self.promoted_at);
+        self.checks.schedule(session, lease, self.promotion);
         false
     }
 

@@ -113,6 +113,21 @@ fn promotion_gives_everybody_a_full_ttl_and_spreads_the_unheard() {
     assert!(instants.len() > 10, "a burst is spread, not moved: {instants:?}");
 }
 
+/// A store that has just started reads its sessions and is promoted in one moment: nobody has been
+/// heard since.
+#[test]
+fn sessions_found_at_the_start_are_spread_too() {
+    let mut deadlines = Deadlines::new();
+    for no in 0..100 {
+        deadlines.open(SessionNo(no), 2000, at(0));
+    }
+    deadlines.promote(at(0));
+    let due = run(&mut deadlines, 0, 2300);
+    let instants: BTreeSet<u64> = due.iter().map(|(now, _)| *now).collect();
+    assert_eq!(due.len(), 100);
+    assert!(instants.len() > 10 && instants.first() >= Some(&2000), "{instants:?}");
+}
+
 /// Semantics 8: a store that slept must not expire the living.
 #[test]
 fn a_gap_in_the_loop_restarts_all_deadlines() {
