@@ -73,6 +73,10 @@ pub struct Facts {
     /// Longest ttl allowed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ttl_ms_max: Option<u64>,
+    /// The number of the last heartbeat seen of this session. Above one's own highest it means that
+    /// another process uses the same session.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_sequence: Option<u64>,
 }
 
 impl Problem {
@@ -187,9 +191,9 @@ impl From<Refusal> for Problem {
             | Refusal::SuccessorSilent { group, .. }
             | Refusal::NoOffer { group }
             | Refusal::TermsExhausted { group } => facts.group = Some(group),
+            Refusal::HeartbeatNotNewer { last, given: _ } => facts.last_sequence = Some(last),
             Refusal::SessionUnknown
             | Refusal::SessionMismatch { .. }
-            | Refusal::HeartbeatNotNewer { .. }
             | Refusal::Full { .. }
             | Refusal::RequestTooOld { .. }
             | Refusal::RequestAhead { .. }

@@ -90,6 +90,9 @@ pub const REQUESTS_IN_FLIGHT_MAX: usize = 32;
 pub const TRIES_REMEMBERED: usize = 4;
 /// Heartbeats whose answers are still awaited.
 pub const HEARTBEATS_IN_FLIGHT_MAX: usize = 64;
+/// By how much heartbeats are numbered ahead after one that was not newer: far more than a twin of
+/// this process could send before the next one arrives.
+pub const HEARTBEAT_LEAP: u64 = 1 << 20;
 /// Most lost terms that one heartbeat disowns; the rest are resigned one by one.
 pub const DISOWNED_PER_HEARTBEAT_MAX: usize = 1000;
 /// Abandoned sessions that a participant still tries to close; older ones expire by themselves.

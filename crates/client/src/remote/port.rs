@@ -119,7 +119,7 @@ fn refusal(problem: &Problem, asked: &Request) -> Option<Refusal> {
         Code::HeartbeatNotNewer => {
             let Request::Heartbeat(heartbeat) = asked else { return None };
             let given = heartbeat.sequence?;
-            Refusal::HeartbeatNotNewer { given, last: given }
+            Refusal::HeartbeatNotNewer { given, last: facts.last_sequence.unwrap_or(given) }
         }
         Code::NotLeader => Refusal::NotLeader {
             group: group?,
@@ -222,6 +222,7 @@ fn successor_of(asked: &Request) -> Option<&Node> {
 #[cfg(test)]
 mod tests {
     use regent_api::problem::code_of;
+    use regent_election::store::Heartbeat;
     use regent_election::{Revision, SessionId};
 
     use super::*;
@@ -261,6 +262,19 @@ mod tests {
             let error = RemoteError::Refused(problem).into_store_error(&asked());
             assert_eq!(error, StoreError::Refused(sent));
         }
+    }
+
+    /// Without the last number no participant could tell its own duplicate from a twin (S14).
+    #[test]
+    fn a_heartbeat_that_came_too_late_is_told_the_last_number() {
+        let session = SessionId::new(7).unwrap();
+        let asked =
+            Request::Heartbeat(Heartbeat { session, sequence: Some(5), disowned: Vec::new() });
+        let sent = Refusal::HeartbeatNotNewer { given: 5, last: 9 };
+        let wire = serde_json::to_string(&Problem::from(sent.clone())).unwrap();
+        let problem = serde_json::from_str(&wire).unwrap();
+        let error = RemoteError::Refused(problem).into_store_error(&asked);
+        assert_eq!(error, StoreError::Refused(sent));
     }
 
     #[test]

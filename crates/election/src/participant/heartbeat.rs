@@ -5,7 +5,7 @@ use super::request::{Reply, Request};
 use super::session::{pause_told, retry_after};
 use super::words::{Attempt, Trouble, Why};
 use super::{Participant, Pending};
-use crate::limits::{DISOWNED_PER_HEARTBEAT_MAX, HEARTBEATS_IN_FLIGHT_MAX};
+use crate::limits::{DISOWNED_PER_HEARTBEAT_MAX, HEARTBEAT_LEAP, HEARTBEATS_IN_FLIGHT_MAX};
 use crate::moment::Moment;
 use crate::name::Group;
 use crate::outcome::Refusal;
@@ -191,7 +191,14 @@ impl Participant {
                 self.trouble(None, Trouble::SessionShared { given: beat.sequence, last });
                 self.session_gone(Why::SessionShared);
             }
-            Err(error) => self.beat_failed(error),
+            Err(error) => {
+                if matches!(error, StoreError::Refused(Refusal::HeartbeatNotNewer { .. })) {
+                    // Our own duplicate, or a twin that counts in step with us. Whoever comes after
+                    // this leap without having made it meets a higher number, and knows.
+                    open.sequence = open.sequence.saturating_add(HEARTBEAT_LEAP);
+                }
+                self.beat_failed(error);
+            }
         }
     }
 

@@ -111,6 +111,19 @@ impl Bench {
         bench
     }
 
+    /// The same process once more, as a cloned machine image runs it: same secret, same numbers.
+    pub(crate) fn twin(&self) -> Self {
+        Self {
+            machine: self.machine.clone(),
+            now_ms: self.now_ms,
+            wake_at: self.wake_at,
+            sessions_given: self.sessions_given,
+            epoch: self.epoch,
+            revision: self.revision,
+            ..Self::new()
+        }
+    }
+
     pub(crate) fn stand(&mut self, name: &str) {
         let (group, metadata) = (group(name), Metadata::NONE);
         self.tell(Event::Stand { group, priority: 0, metadata });

@@ -86,6 +86,41 @@ fn an_uncertain_opening_is_repeated_with_the_same_secret() {
     assert!(bench.needs_session, "the first try had opened it, and it has ended since");
 }
 
+/// Lets time pass for one of two twins, and answers its heartbeats as a store does that has seen `last`.
+fn beat_to(twin: &mut Bench, ms: u64, last: &mut u64) {
+    twin.run_to(ms);
+    while twin.has_sent(|request| matches!(request, Request::Heartbeat(_))) {
+        let (beat, heartbeat) = twin.take_beat();
+        let given = heartbeat.sequence.unwrap();
+        if given > *last {
+            *last = given;
+            twin.acknowledge(beat);
+        } else {
+            twin.refuse(beat, Refusal::HeartbeatNotNewer { given, last: *last });
+        }
+    }
+}
+
+/// S14. Twins that take turns meet each other's numbers exactly, never a higher one, unless somebody
+/// makes a leap.
+#[test]
+fn twins_of_one_session_never_both_go_on_leading() {
+    for lag_ms in [0, 50, 400, 450, 1000, 1700, 3300] {
+        let mut first = Bench::leading(&["a"]);
+        let mut second = first.twin();
+        let mut last = 0;
+        for step in 0..2000 {
+            let ms = 1000 + step * 50;
+            beat_to(&mut first, ms, &mut last);
+            if let Some(late_ms) = ms.checked_sub(lag_ms).filter(|late_ms| *late_ms >= 1000) {
+                beat_to(&mut second, late_ms, &mut last);
+            }
+        }
+        let leads = [first.check("a"), second.check("a")].map(|held| held.is_some());
+        assert!(leads[0] != leads[1], "lag {lag_ms} ms: {leads:?}, last heartbeat {last}");
+    }
+}
+
 /// The opening's answer came after its whole validity: the session is there, but nothing is valid
 /// until a heartbeat is acknowledged.
 #[test]
