@@ -1,5 +1,7 @@
 //! Committed entries become state, in slices that leave room for messages and heartbeats.
 
+use std::time::Duration;
+
 use raft::eraftpb::{Entry as LogEntry, SnapshotMetadata};
 use regent_election::Applied;
 
@@ -192,8 +194,8 @@ impl Core {
         }
     }
 
-    /// The most advanced voter beside this one that was heard lately and may serve.
-    fn best_successor(&self) -> Option<u64> {
+    /// The voters beside this one that were heard lately and may serve, with how far they are.
+    fn successors(&self) -> impl Iterator<Item = (u64, u64)> {
         let own = self.config.id.get();
         let progress = self.node.raft.prs();
         let is_witness = |id: u64| {
@@ -202,11 +204,36 @@ impl Core {
         };
         let voters = self.node.store().members().voters.iter().copied();
         voters
-            .filter(|id| *id != own && !is_witness(*id))
+            .filter(move |id| *id != own && !is_witness(*id))
             .filter_map(|id| Some((progress.get(id)?, id)))
             .filter(|(progress, _)| progress.recent_active)
-            .max_by_key(|(progress, id)| (progress.matched, *id))
-            .map(|(_, id)| id)
+            .map(|(progress, id)| (progress.matched, id))
+    }
+
+    /// The most advanced of them.
+    fn best_successor(&self) -> Option<u64> {
+        self.successors().max().map(|(_, id)| id)
+    }
+
+    /// A Raft leader without room hands over, so that client writes go on where there is some
+    /// (semantics 29). To the next in a circle, and not at once again: nobody knows who has room, and
+    /// if nobody has, somebody must lead all the same.
+    pub(super) fn hand_over_if_full(&mut self) {
+        let every = Duration::from_millis(10 * self.config.timing.election_ms_max());
+        let is_early = self.handed_over_at.is_some_and(|at| self.now.since(at) < every);
+        let is_due = !self.has_room
+            && self.is_serving
+            && !is_early
+            && self.node.raft.lead_transferee.is_none();
+        if !is_due {
+            return;
+        }
+        let own = self.config.id.get();
+        let next = self.successors().map(|(_, id)| (id < own, id)).min();
+        if let Some((_, target)) = next {
+            self.handed_over_at = Some(self.now);
+            self.node.transfer_leader(target);
+        }
     }
 
     /// A witness that leads does one thing: it brings the best full voter up to date and hands over.

@@ -148,6 +148,8 @@ pub struct Core {
     installing: Option<(u64, u64)>,
     snapshot_task: Option<u64>,
     has_room: bool,
+    /// When leadership was last handed over for want of room.
+    handed_over_at: Option<Moment>,
     /// The wall clock as last told: a note for people, read by no rule.
     wall_ms: u64,
     out: Outputs,
@@ -230,6 +232,7 @@ impl Core {
             installing: None,
             snapshot_task: None,
             has_room: true,
+            handed_over_at: None,
             wall_ms: 0,
             out: Outputs::default(),
             config,
@@ -244,6 +247,7 @@ impl Core {
         self.tick();
         self.notice_role();
         self.hand_over_if_witness();
+        self.hand_over_if_full();
         self.do_duties();
         self.propose();
         self.begin_round();
