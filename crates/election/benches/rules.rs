@@ -4,6 +4,7 @@
 //! memory is half of what is asked, and one run must show everything side by side.
 
 #![allow(unsafe_code, reason = "a counting allocator cannot be written without")]
+#![allow(clippy::disallowed_methods, reason = "a benchmark measures time; no rule is in here")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::hint::black_box;

@@ -417,7 +417,9 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// caller's own.
     async fn campaign(&self, campaign: Campaign) -> StoreResult<Campaigned>;
 
-    /// Leaves the line or the office. Done already if the session is open and does neither.
+    /// Leaves the line. Who leads is told to stop and confirms by resigning: a withdrawal names no
+    /// term, so a late duplicate must not end a later office. Done already if the session is open
+    /// and neither stands nor leads.
     async fn withdraw(
         &self,
         group: &Group,

@@ -136,7 +136,15 @@ pub(super) async fn withdrawing_leaves_the_line_or_the_office(bench: Bench) -> R
     ensure!(view.standbys_count == 0, "bob stands after withdrawing: {view:?}");
     bench.store().withdraw(&group, alice.session, None).await?;
     let office = bench.leader(&group).await?;
-    ensure!(office.leader.is_none(), "alice leads after withdrawing: {office:?}");
+    ensure!(
+        matches!(office.state, OfficeState::Ending | OfficeState::Vacant),
+        "alice leads on after withdrawing: {office:?}"
+    );
+    if office.state == OfficeState::Ending {
+        alice.resign(&group, office.term).await?;
+    }
+    let office = bench.leader(&group).await?;
+    ensure!(office.leader.is_none(), "alice leads after she has stopped: {office:?}");
     bench.store().withdraw(&group, alice.session, None).await?;
     let last = bench.store().history(&group).await?.pop();
     let cause = last.map(|change| change.cause);

@@ -2,9 +2,9 @@
 
 use super::group::Office;
 use super::office::End;
-use super::{State, Turn, Verdict, done};
+use super::{Rest, State, Turn, Verdict, done};
 use crate::name::{Group, SessionId, SessionNo};
-use crate::outcome::{Cause, Refusal};
+use crate::outcome::{Answer, Cause, Refusal};
 use crate::term::Term;
 
 impl State {
@@ -23,17 +23,26 @@ impl State {
         done()
     }
 
-    /// Leaves the line or the office, whichever it is in.
+    /// Leaves the line. A leader that withdraws is told to stop and confirms by resigning: a
+    /// withdrawal names no term, so a late duplicate of one must not end a later office under its
+    /// holder's feet.
     pub(super) fn withdraw(&mut self, turn: &mut Turn, group: &Group, id: SessionId) -> Verdict {
         let session = self.session_of(id)?;
         self.leave_line(turn, group, session);
         let tenure = self.groups.get(group).and_then(|state| state.office.tenure());
-        if tenure.is_some_and(|tenure| tenure.session == session) {
-            let (cause, reason) = self.cause_of_ending(group).unwrap_or((Cause::Withdrawn, None));
-            self.vacate(turn, group, End { cause, reason, stopped: true, asked: true });
-        }
+        let answer = match tenure.filter(|tenure| tenure.session == session) {
+            None => Answer::Done,
+            Some(tenure) if tenure.accepted => {
+                self.begin_ending(turn, group, Cause::Withdrawn, None)
+            }
+            // It never acted, so there is nothing to wait for.
+            Some(_) => {
+                self.vacate(turn, group, End::by_holder(Cause::Withdrawn));
+                Answer::Done
+            }
+        };
         self.settle(turn, session);
-        done()
+        Ok((answer, Rest::Nothing))
     }
 
     /// Whether this session holds this term, ending or not.

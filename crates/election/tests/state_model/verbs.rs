@@ -317,9 +317,9 @@ impl Model {
         let session = self.must_be_open(id)?;
         let standing = self.stands(group, session).map(|one| one.serial);
         self.candidacies.retain(|one| Some(one.serial) != standing);
+        // It names no term: a late duplicate must find a later tenure acting, and let it stop first.
         if self.holds(group, session) {
-            let end = self.farewell(group, Cause::Withdrawn, true);
-            self.vacate(group, end);
+            return Ok(self.tell_to_stop(group, Cause::Withdrawn, None));
         }
         Ok(Answer::Done)
     }
