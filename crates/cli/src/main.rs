@@ -16,6 +16,7 @@ mod logs;
 mod output;
 mod policy;
 mod renew;
+mod replica;
 mod resign;
 mod secret;
 mod serve;

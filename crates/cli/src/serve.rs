@@ -4,6 +4,7 @@
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 
 use clap::Args;
@@ -18,6 +19,7 @@ use crate::exit::Exit;
 use crate::failure::{Failure, Outcome, plain};
 use crate::logs::{self, LogArgs};
 use crate::output::remark;
+use crate::replica;
 use crate::settings::SettingsArgs;
 use crate::signals::Signals;
 
@@ -50,7 +52,7 @@ pub(crate) async fn run(args: ServeArgs, log: &LogArgs) -> Outcome {
     let mut signals = Signals::listen()
         .map_err(|error| Failure::new(Exit::Unavailable, format!("signals: {error}")))?;
     let (listener, address) = listen(settings.listen).await?;
-    let store = open(&settings)?;
+    let store = open(&settings, address).await?;
     warn(&settings, address, &store.describe());
     greet(address, &store.describe());
 
@@ -102,21 +104,36 @@ async fn listen(wanted: SocketAddr) -> Result<(TcpListener, SocketAddr), Failure
     })
 }
 
-fn open(settings: &Settings) -> Result<Arc<dyn Store>, Failure> {
-    let url = if settings.store == STORE_DEFAULT {
+/// Opens the store. Only here is decided which.
+async fn open(settings: &Settings, address: SocketAddr) -> Result<Arc<dyn Store>, Failure> {
+    if let Some(directory) = settings.store.strip_prefix(STORE_DEFAULT) {
+        let directory =
+            if directory.is_empty() { &settings.data_dir } else { Path::new(directory) };
+        return Ok(replica::run(directory, settings, address).await?);
+    }
+    if settings.store == "local:" {
         let directory = settings.data_dir.to_str().ok_or_else(|| {
             Failure::new(Exit::Config, "data_dir is not UTF-8; choose another with --data-dir")
         })?;
-        format!("{STORE_DEFAULT}{directory}")
-    } else {
-        settings.store.clone()
-    };
+        return open_local(settings, &format!("local:{directory}"));
+    }
+    open_local(settings, &settings.store)
+}
+
+/// A store of this process alone.
+fn open_local(settings: &Settings, url: &str) -> Result<Arc<dyn Store>, Failure> {
+    if let Some(directory) = url.strip_prefix("local:").or_else(|| url.strip_prefix("file:")) {
+        replica::refuse_replica(Path::new(directory))?;
+    }
     let options = Options { settings: Some(settings.store_settings.clone()), ..Options::default() };
-    open_url_with(&url, options).map_err(|error| {
+    open_url_with(url, options).map_err(|error| {
         let message = error.to_string();
         match error {
-            OpenError::Unknown { .. }
-            | OpenError::NoDirectory { .. }
+            OpenError::Unknown { .. } => Failure::new(
+                Exit::Config,
+                format!("store: {message}, and replica: (our own, the default)"),
+            ),
+            OpenError::NoDirectory { .. }
             | OpenError::PlaceInMemory { .. } => {
                 Failure::new(Exit::Config, format!("store: {message}"))
             }
@@ -158,7 +175,7 @@ fn tell_origins(effective: &Effective) {
     for (name, meant) in misspelt(names.iter().map(String::as_str)) {
         remark(&format!("warning: ${name} is no setting; did you mean ${meant}?"));
     }
-    let is_elsewhere = *effective.origin(Key::Store) != Origin::Default;
+    let is_elsewhere = !matches!(effective.text(Key::Store).as_str(), STORE_DEFAULT | "local:");
     if is_elsewhere && *effective.origin(Key::DataDir) != Origin::Default {
         remark("warning: data_dir is not used, because store names another place");
     }

@@ -26,9 +26,40 @@ pub(crate) struct SettingsArgs {
     /// Where the embedded store keeps its data [default: $XDG_DATA_HOME/regent]
     #[arg(long, value_name = "DIR")]
     data_dir: Option<String>,
-    /// Which store: local:, local:DIR or memory: [default: local:]
+    /// Which store: replica:, local:DIR or memory: [default: replica:]
     #[arg(long, value_name = "URL")]
     store: Option<String>,
+    /// Where other replicas are listened to [default: 127.0.0.1:7401]
+    #[arg(long, value_name = "ADDR:PORT", help_heading = "Cluster")]
+    peer_listen: Option<String>,
+    /// Where other replicas reach this one, if it founds a cluster of one
+    #[arg(long, value_name = "HOST:PORT", help_heading = "Cluster")]
+    peer_advertise: Option<String>,
+    /// Where clients reach this replica, if it founds a cluster of one
+    #[arg(long, value_name = "HOST:PORT", help_heading = "Cluster")]
+    client_advertise: Option<String>,
+    /// Timers of the cluster: lan or wan [default: lan]
+    #[arg(long, value_name = "PROFILE", help_heading = "Cluster")]
+    timing: Option<String>,
+    /// Shortest silence before a replica stands for election [default: by timing]
+    #[arg(long, value_name = "DURATION", help_heading = "Cluster")]
+    election_min: Option<String>,
+    /// Longest such silence [default: by timing]
+    #[arg(long, value_name = "DURATION", help_heading = "Cluster")]
+    election_max: Option<String>,
+    /// How often the leading replica shows itself [default: by timing]
+    #[arg(long, value_name = "DURATION", help_heading = "Cluster")]
+    heartbeat: Option<String>,
+    /// How long a peer has to answer [default: by timing]
+    #[arg(long, value_name = "DURATION", help_heading = "Cluster")]
+    peer_request: Option<String>,
+    /// Changes between two snapshots of a replica
+    #[arg(long, value_name = "N", help_heading = "Cluster")]
+    snapshot_every: Option<String>,
+    /// Whether a replica that joins is a witness [default: false]
+    #[arg(long, value_name = "BOOL", help_heading = "Cluster", num_args = 0..=1,
+        default_missing_value = "true")]
+    witness: Option<String>,
     /// Whether the first campaign in a group creates it [default: true]
     #[arg(long, value_name = "BOOL", help_heading = "Store")]
     auto_create: Option<String>,
@@ -107,6 +138,16 @@ impl SettingsArgs {
             Key::Listen => &self.listen,
             Key::DataDir => &self.data_dir,
             Key::Store => &self.store,
+            Key::PeerListen => &self.peer_listen,
+            Key::PeerAdvertise => &self.peer_advertise,
+            Key::ClientAdvertise => &self.client_advertise,
+            Key::Timing => &self.timing,
+            Key::ElectionMin => &self.election_min,
+            Key::ElectionMax => &self.election_max,
+            Key::Heartbeat => &self.heartbeat,
+            Key::PeerRequest => &self.peer_request,
+            Key::SnapshotEvery => &self.snapshot_every,
+            Key::Witness => &self.witness,
             Key::AutoCreate => &self.auto_create,
             Key::GroupsMax => &self.groups_max,
             Key::TtlMin => &self.ttl_min,

@@ -34,6 +34,68 @@ fn a_port_in_use_is_told_with_the_way_out() {
 }
 
 #[test]
+fn a_cluster_of_one_starts_though_the_port_for_peers_is_in_use() {
+    let room = Room::new();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let data = room.text("data");
+    room.serve("127.0.0.1:0", &["--data-dir", &data]).kill();
+    let server = room.serve("127.0.0.1:0", &["--data-dir", &data, "--peer-listen", &address]);
+    server.yes(&room, &["campaign", "billing", "--node", "a"]);
+    assert!(server.log().contains("listens elsewhere"), "{}", server.log());
+}
+
+#[test]
+fn an_empty_directory_never_becomes_a_member_of_a_larger_cluster() {
+    let room = Room::new();
+    let data = room.text("data");
+    for flag in [&["--peer-listen", "127.0.0.1:0"][..], &["--witness"]] {
+        let serve = ["serve", "--listen", "127.0.0.1:0", "--data-dir", &data];
+        let ended = room.run(&[&serve[..], flag].concat());
+        assert_eq!(ended.code, 78, "{ended:?}");
+        assert!(ended.stderr.contains("regent cluster init"), "{ended:?}");
+        assert!(ended.stderr.contains("must not vote again"), "{ended:?}");
+    }
+}
+
+#[test]
+fn two_kinds_of_store_never_share_a_directory() {
+    let room = Room::new();
+    let (one, other) = (room.text("one"), room.text("other"));
+    room.serve("127.0.0.1:0", &["--store", &format!("local:{one}")]).kill();
+    room.serve("127.0.0.1:0", &["--data-dir", &other]).kill();
+    let ended = room.run(&["serve", "--listen", "127.0.0.1:0", "--data-dir", &one]);
+    assert_eq!(ended.code, 78, "{ended:?}");
+    assert!(ended.stderr.contains(&format!("--store local:{one}")), "{ended:?}");
+    let local = format!("local:{other}");
+    let ended = room.run(&["serve", "--listen", "127.0.0.1:0", "--store", &local]);
+    assert_eq!(ended.code, 78, "{ended:?}");
+    assert!(ended.stderr.contains(&format!("--store replica:{other}")), "{ended:?}");
+    std::fs::create_dir(room.path("mine")).unwrap();
+    std::fs::write(room.path("mine/letter.txt"), "x").unwrap();
+    let mine = room.text("mine");
+    let ended = room.run(&["serve", "--listen", "127.0.0.1:0", "--data-dir", &mine]);
+    assert_eq!(ended.code, 78, "{ended:?}");
+    assert!(ended.stderr.contains("letter.txt"), "{ended:?}");
+}
+
+#[test]
+fn settings_of_the_store_hold_from_the_next_start_on() {
+    let room = Room::new();
+    let data = room.text("data");
+    let serve = |more: &[&str]| room.serve("127.0.0.1:0", &[&["--data-dir", &data], more].concat());
+    serve(&[]).kill();
+    for _ in 0..2 {
+        let server = serve(&["--ttl-max", "5s"]);
+        let ended = server.ask(&room, &["campaign", "billing", "--node", "a", "--ttl", "6s"]);
+        assert_eq!(ended.code, 77, "{ended:?}");
+        server.kill();
+    }
+    let server = serve(&[]);
+    server.yes(&room, &["campaign", "billing", "--node", "a", "--ttl", "6s"]);
+}
+
+#[test]
 fn a_place_where_no_data_can_be_kept_is_told_with_the_way_out() {
     let room = Room::new();
     std::fs::write(room.path("file"), "x").unwrap();
@@ -115,6 +177,8 @@ fn a_wrong_configuration_is_one_sentence_with_its_line() {
         (["serve", "--listen", "7400"], "no address and port"),
         (["serve", "--requests-max", "0"], "more than zero"),
         (["serve", "--ttl-min", "1ms"], "ttl bounds"),
+        (["serve", "--heartbeat", "75ms"], "150 ms / 2 = 75 ms"),
+        (["serve", "--peer-advertise", "nowhere"], "no host and port"),
         (["serve", "--config", "missing.toml"], "missing.toml"),
     ] {
         let ended = room.run(&[&arguments[..], &[]].concat());
@@ -137,7 +201,7 @@ fn the_settings_that_hold_are_shown_with_their_origin() {
     assert_eq!(line("listen"), "listen = \"127.0.0.1:2\" # $REGENT_LISTEN");
     assert_eq!(line("requests_max"), "requests_max = 7 # r.toml:1");
     assert_eq!(line("cluster"), "cluster = \"blue\" # --cluster");
-    assert_eq!(line("store"), "store = \"local:\" # default");
+    assert_eq!(line("store"), "store = \"replica:\" # default");
     // What is shown is a file that can be used.
     let plain = room.run(&["config", "show"]);
     std::fs::write(room.path("shown.toml"), &plain.stdout).unwrap();

@@ -29,7 +29,7 @@ use tokio::sync::oneshot;
 
 use crate::core::{Core, CoreConfig, Role, Status};
 use crate::disk::error::{SnapshotError, WriteError};
-use crate::disk::{Disk, Opened, Reserve, Snapshots};
+use crate::disk::{Disk, Identity as Whose, Opened, Reserve, Snapshots};
 use crate::io::{Input, Outputs, PeerMessage, Request, Response, SnapshotTask, Token};
 use crate::member::ReplicaId;
 use crate::peers::{Deliver, Identity, Peers};
@@ -94,6 +94,9 @@ pub struct Handle {
     peers: Arc<Peers>,
     threads: Arc<Mutex<Vec<JoinHandle<()>>>>,
     is_stopping: Arc<AtomicBool>,
+    whose: Whose,
+    snapshots: Snapshots,
+    is_witness: bool,
 }
 
 impl fmt::Debug for Handle {
@@ -136,6 +139,24 @@ impl Handle {
     #[must_use]
     pub fn status(&self) -> Status {
         self.status.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Which replica of which cluster it is.
+    #[must_use]
+    pub const fn identity(&self) -> Whose {
+        self.whose
+    }
+
+    /// Whether it votes and keeps the log but no state: it can answer nothing about elections.
+    #[must_use]
+    pub const fn is_witness(&self) -> bool {
+        self.is_witness
+    }
+
+    /// The snapshots on its disk.
+    #[must_use]
+    pub const fn snapshots(&self) -> &Snapshots {
+        &self.snapshots
     }
 
     /// The last measured round trips to peers.
@@ -230,6 +251,7 @@ impl Node {
         let (to_disk, batches) = std::sync::mpsc::channel();
         let (to_side, errands) = std::sync::mpsc::channel();
         let snapshots = disk.snapshots().clone();
+        let shown = snapshots.clone();
         let reserve = Arc::clone(disk.reserve());
         let worker_to_disk = to_disk.clone();
         let worker = Worker {
@@ -264,6 +286,9 @@ impl Node {
             peers,
             threads: Arc::new(Mutex::new(threads)),
             is_stopping: Arc::default(),
+            whose: identity,
+            snapshots: shown,
+            is_witness,
         };
         Ok(Self { handle, hub })
     }

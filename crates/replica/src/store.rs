@@ -16,7 +16,7 @@ use regent_election::store::{
 use regent_election::watch::Hub;
 use regent_election::{
     Answer, Change, Command, Cursor, Group, IfLost, Node as Label, Opening, Policy, RequestId,
-    SessionId, Term,
+    SessionId, Settings, Term,
 };
 use tokio::time::{Instant, sleep_until};
 
@@ -55,13 +55,30 @@ impl ReplicaStore {
         &self.handle
     }
 
+    /// Makes these hold for the whole store.
+    ///
+    /// # Errors
+    /// If the rules refuse them, or nobody leads.
+    pub async fn put_settings(&self, settings: Settings) -> StoreResult<()> {
+        self.do_it(Command::PutSettings { settings: Box::new(settings) }, None).await
+    }
+
+    /// Asks the replica, unless it has no state to answer from.
+    async fn ask(&self, request: Request) -> StoreResult<Response> {
+        if self.handle.is_witness() {
+            let why = "this replica is a witness: it votes and keeps no state; ask another".into();
+            return Err(StoreError::Unavailable { why, retry_after: None });
+        }
+        self.handle.ask(request).await
+    }
+
     async fn submit(
         &self,
         command: Command,
         request: Option<RequestId>,
         query: Option<Query>,
     ) -> StoreResult<Done> {
-        match self.handle.ask(Request::Submit { command, request, query }).await? {
+        match self.ask(Request::Submit { command, request, query }).await? {
             Response::Applied { answer, view, .. } => {
                 Ok(Done { answer: answer?, view: view.transpose()? })
             }
@@ -76,7 +93,7 @@ impl ReplicaStore {
 
     async fn read(&self, query: Query, consistency: Consistency) -> StoreResult<View> {
         let linearizable = consistency == Consistency::Linearizable;
-        match self.handle.ask(Request::Read { query, linearizable }).await? {
+        match self.ask(Request::Read { query, linearizable }).await? {
             Response::View { view, .. } => Ok(view),
             Response::Error(error) => Err(error),
             other => Err(unexpected(&other)),
@@ -89,7 +106,7 @@ impl ReplicaStore {
         sequence: Option<u64>,
         tenure: Option<(Group, Term)>,
     ) -> StoreResult<(Heard, bool)> {
-        match self.handle.ask(Request::Heartbeat { session, sequence, tenure }).await? {
+        match self.ask(Request::Heartbeat { session, sequence, tenure }).await? {
             Response::Heard { ttl_ms, epoch, revision, must_accept } => {
                 Ok((Heard { ttl_ms, epoch, revision }, must_accept))
             }
@@ -139,9 +156,12 @@ impl Store for ReplicaStore {
             name: "replica",
             place: self.place.clone(),
             level: Level::Strict,
-            caveat: (voters <= 1).then(|| {
-                "one replica and one disk: a restart costs its outage plus one ttl before a lost leader is succeeded".into()
-            }),
+            caveat: match (self.handle.is_witness(), voters) {
+                (true, _) => Some("a witness: it votes, keeps no state and serves no clients".into()),
+                (false, 0) => Some("not yet a member of its cluster: add it with `regent cluster add`".into()),
+                (false, 1) => Some("one replica and one disk: a restart costs its outage plus one ttl before a lost leader is succeeded".into()),
+                (false, _) => None,
+            },
         }
     }
 

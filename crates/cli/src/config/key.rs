@@ -8,14 +8,19 @@ use std::fmt;
 use std::time::Duration;
 
 use regent_election::Settings as StoreSettings;
+use regent_replica::limits::LOG_ENTRIES_BETWEEN_SNAPSHOTS;
 use regent_server::ServerConfig;
 
 use super::value::{Kind, Value};
 
 /// Where the service listens if nobody says: on loopback, where nobody else can reach it.
 pub(crate) const LISTEN_DEFAULT: &str = "127.0.0.1:7400";
-/// The store if nobody says: the embedded one, in `data_dir`.
-pub(crate) const STORE_DEFAULT: &str = "local:";
+/// Where replicas of the same cluster are listened to if nobody says.
+pub(crate) const PEER_LISTEN_DEFAULT: &str = "127.0.0.1:7401";
+/// The store if nobody says: our own replicated one, in `data_dir`.
+pub(crate) const STORE_DEFAULT: &str = "replica:";
+/// Words for the timers of a cluster: within a data centre, or between several.
+pub(crate) const TIMINGS: &[&str] = &["lan", "wan"];
 /// Words for how much is logged, least first.
 pub(crate) const LOG_LEVELS: &[&str] = &["off", "error", "warn", "info", "debug", "trace"];
 /// Words for how a line of the log looks.
@@ -57,7 +62,27 @@ keys! {
     DataDir = "data_dir", Kind::Directory,
         "where the embedded store keeps its data; empty means $XDG_DATA_HOME/regent, ~/.local/share/regent or ./regent-data";
     Store = "store", Kind::Text,
-        "which store: local: (embedded, durable, in data_dir), local:DIR, or memory: (nothing survives a restart)";
+        "which store: replica: (our own, durable, alone or in a cluster, in data_dir), replica:DIR, local:DIR (one process and one journal, no peers), or memory: (nothing survives a restart)";
+    PeerListen = "peer_listen", Kind::Address,
+        "where replicas of the same cluster are listened to; there is no authentication yet, so keep it on a network you trust";
+    PeerAdvertise = "peer_advertise", Kind::Text,
+        "where other replicas reach this one, written into a cluster of one when it is founded; empty means where it listens";
+    ClientAdvertise = "client_advertise", Kind::Text,
+        "where clients reach this replica, written into a cluster of one when it is founded; empty means where it listens";
+    Timing = "timing", Kind::OneOf(TIMINGS),
+        "timers of the cluster: lan (replicas in one data centre) or wan (in several); the same on every replica";
+    ElectionMin = "election_min", Kind::Duration,
+        "shortest silence after which a replica stands for election; 0s means that of timing";
+    ElectionMax = "election_max", Kind::Duration,
+        "longest such silence; each is drawn by lot between the two; 0s means that of timing";
+    Heartbeat = "heartbeat", Kind::Duration,
+        "how often the leading replica shows itself, less than half of election_min; 0s means that of timing";
+    PeerRequest = "peer_request", Kind::Duration,
+        "how long a peer has to answer, less than heartbeat; 0s means that of timing";
+    SnapshotEvery = "snapshot_every", Kind::Count,
+        "changes between two snapshots of a replica, which bound how long a restart takes";
+    Witness = "witness", Kind::Bool,
+        "whether a replica that joins votes and keeps the log but no state, and serves no clients";
     AutoCreate = "auto_create", Kind::Bool,
         "whether the first campaign in a group creates it";
     GroupsMax = "groups_max", Kind::Count,
@@ -142,6 +167,14 @@ impl Key {
             Self::Listen => text(LISTEN_DEFAULT),
             Self::DataDir => text(""),
             Self::Store => text(STORE_DEFAULT),
+            Self::PeerListen => text(PEER_LISTEN_DEFAULT),
+            Self::PeerAdvertise | Self::ClientAdvertise => text(""),
+            Self::Timing => text(TIMINGS[0]),
+            Self::ElectionMin | Self::ElectionMax | Self::Heartbeat | Self::PeerRequest => time(0),
+            Self::SnapshotEvery => {
+                count(usize::try_from(LOG_ENTRIES_BETWEEN_SNAPSHOTS).unwrap_or(usize::MAX))
+            }
+            Self::Witness => Value::Bool(false),
             Self::AutoCreate => Value::Bool(store.auto_create),
             Self::GroupsMax => count(usize::try_from(store.groups_max).unwrap_or(usize::MAX)),
             Self::TtlMin => time(store.default_policy.ttl_ms_min),

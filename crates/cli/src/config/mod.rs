@@ -8,6 +8,7 @@
 mod file;
 mod key;
 mod place;
+mod replica;
 mod value;
 
 use std::collections::BTreeMap;
@@ -23,6 +24,7 @@ use regent_server::ServerConfig;
 pub(crate) use file::File;
 pub(crate) use key::{Key, LOG_FORMATS, LOG_LEVELS, STORE_DEFAULT};
 pub(crate) use place::Environment;
+pub(crate) use replica::ReplicaSettings;
 pub(crate) use value::Value;
 
 use crate::duration::millis;
@@ -114,6 +116,8 @@ pub(crate) struct Settings {
     pub(crate) log_format: String,
     /// What holds for the whole store.
     pub(crate) store_settings: StoreSettings,
+    /// What holds for this replica of a cluster.
+    pub(crate) replica: ReplicaSettings,
     /// The rest.
     pub(crate) server: ServerConfig,
 }
@@ -208,6 +212,7 @@ impl Effective {
             ConfigError::Together { what: format!("{what} (from {said})") }
         })?;
         let store_settings = self.store_settings()?;
+        let replica = self.replica_settings()?;
         Ok(Settings {
             listen: self.address(Key::Listen),
             data_dir: self.directory(Key::DataDir),
@@ -215,13 +220,14 @@ impl Effective {
             log_level: self.text(Key::LogLevel),
             log_format: self.text(Key::LogFormat),
             store_settings,
+            replica,
             server,
         })
     }
 
     /// What holds for the whole store. The bounds of ttls are those of every group that has no
     /// policy of its own, too.
-    fn store_settings(&self) -> Result<StoreSettings, ConfigError> {
+    pub(crate) fn store_settings(&self) -> Result<StoreSettings, ConfigError> {
         let ttl_ms_ceiling = millis(self.duration(Key::TtlMax));
         let settings = StoreSettings {
             ttl_ms_ceiling,
@@ -240,7 +246,8 @@ impl Effective {
         })
     }
 
-    fn text(&self, key: Key) -> String {
+    /// What a setting that holds text says.
+    pub(crate) fn text(&self, key: Key) -> String {
         match &self.values[&key].0 {
             Value::Text(text) => text.clone(),
             other => unreachable!("{key} holds {other:?}, which its kind never makes"),
