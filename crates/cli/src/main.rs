@@ -1,5 +1,6 @@
 //! The command `regent`: a table of contents. Every verb is a file of the same name.
 
+mod bench;
 mod campaign;
 mod client;
 mod completions;
@@ -92,6 +93,8 @@ enum Verb {
     /// Show the settings of the service
     #[command(subcommand)]
     Config(settings::ConfigVerb),
+    /// Measure what elections cost a running service
+    Bench(bench::BenchArgs),
     /// Print completions for a shell
     Completions(completions::CompletionsArgs),
     /// What a script may conclude from the exit code
@@ -159,6 +162,7 @@ impl Verb {
             Self::History(args) => history::run(args).await,
             Self::Session(verb) => sessions::run(verb).await,
             Self::Config(verb) => settings::run(&verb, log),
+            Self::Bench(args) => bench::run(args).await,
             Self::Completions(args) => completions::run(&args),
             Self::ExitCodes => {
                 Screen { output: Output::Text }.line(&exit::table())?;
@@ -181,6 +185,7 @@ impl Verb {
             Self::StepDown(args) => args.client.output,
             Self::History(args) => args.client.output,
             Self::Session(verb) => verb.client().output,
+            Self::Bench(args) => args.client.output,
             Self::Config(settings::ConfigVerb::Show(args)) => args.output,
             Self::Serve(_)
             | Self::Config(settings::ConfigVerb::Sample(_))
