@@ -158,6 +158,16 @@ impl Deadlines {
         Hearing::Heard
     }
 
+    /// Counts a session as silent until it is heard, for a driver that begins to count: whoever stands
+    /// for an office that stayed vacant had been silent. Its deadline is not touched.
+    pub fn fall_silent(&mut self, session: SessionNo) {
+        let Some(lease) = self.leases.get_mut(&session) else { return };
+        lease.is_silent = true;
+        lease.heard_since_silent = false;
+        self.silent.insert(session);
+        self.audible.remove(&session);
+    }
+
     /// Gives every session a full ttl from `now`, and those not heard after it a spread on top.
     /// Waits restart in full. Touches no session.
     ///

@@ -91,7 +91,7 @@ fn beat_to(twin: &mut Bench, ms: u64, last: &mut u64) {
     twin.run_to(ms);
     while twin.has_sent(|request| matches!(request, Request::Heartbeat(_))) {
         let (beat, heartbeat) = twin.take_beat();
-        let given = heartbeat.sequence.unwrap();
+        let given = heartbeat.sequence.expect("a participant numbers its heartbeats");
         if given > *last {
             *last = given;
             twin.acknowledge(beat);

@@ -50,6 +50,10 @@ impl Core {
         for (session, ttl_ms) in state.sessions() {
             deadlines.open(session, ttl_ms, now);
         }
+        // An office stays vacant only while all who stand for it are silent; being heard fills it.
+        for session in state.stranded().flat_map(|group| state.standbys(group)) {
+            deadlines.fall_silent(session);
+        }
         for wait in state.waits() {
             deadlines.wait(wait.group, wait.kind, wait.since, wait.for_ms, now);
         }

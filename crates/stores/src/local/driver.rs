@@ -64,3 +64,51 @@ fn look(core: &mut Core, now: Moment) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use regent_election::state::State;
+    use regent_election::{
+        Entry, Group, IfLost, Incarnation, Metadata, Node, Opening, SessionId, SessionNo, Settings,
+    };
+
+    use super::super::log::Log;
+    use super::*;
+
+    fn campaign(state: &mut State, node: &str, session: SessionId) -> SessionNo {
+        let opening = Opening { node: Node::new(node).unwrap(), ttl_ms: None, passing: false };
+        let command = Command::Campaign {
+            group: Group::new("billing").unwrap(),
+            session,
+            opening: Some(opening),
+            if_lost: IfLost::Stand,
+            priority: 0,
+            metadata: Metadata::NONE,
+        };
+        state.apply(Entry::bare(command)).answer.unwrap();
+        state.find_session(session).unwrap()
+    }
+
+    /// L1. The leader expired while its only standby was silent, and the store ended before that
+    /// standby was heard again.
+    #[test]
+    fn a_standby_that_was_silent_before_a_restart_leads_as_soon_as_it_is_heard() {
+        let mut state = State::new(Settings::default());
+        let (alice, bob) = (SessionId::new(1).unwrap(), SessionId::new(2).unwrap());
+        let expired = campaign(&mut state, "alice", alice);
+        let silent = campaign(&mut state, "bob", bob);
+        let expire = Command::Expire { sessions: vec![expired] };
+        state.apply(Entry { silent: vec![silent], ..Entry::bare(expire) });
+        let group = Group::new("billing").unwrap();
+        assert!(state.has_stranded());
+
+        let now = regent_clock::now();
+        let log = Log::new(state.revision(), None);
+        let mut core = Core::new(state, Incarnation(1), log, now);
+        look(&mut core, now);
+        assert_eq!(core.state.holder(&group), None, "nobody knows whether it lives");
+        core.hear(silent, None).unwrap();
+        look(&mut core, now);
+        assert_eq!(core.state.holder(&group).map(|holder| holder.session), Some(silent));
+    }
+}
