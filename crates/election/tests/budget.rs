@@ -1,6 +1,8 @@
 //! The budget over its whole accepted range, checked by arithmetic that shares nothing with it:
 //! two clocks are simulated as exact fractions of true time, and the holder must be done first.
 
+use std::time::Duration;
+
 use proptest::prelude::*;
 use regent_election::limits::{DRIFT_PPM_MAX, RENEW_MS_MIN, TTL_MS_CEILING, TTL_MS_FLOOR};
 use regent_election::timing::{Budget, BudgetError, Drift, Wishes};
@@ -51,7 +53,7 @@ fn wishes() -> impl Strategy<Value = (u64, Wishes)> {
     })
 }
 
-fn millis(duration: std::time::Duration) -> u64 {
+fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).expect("a budget is below a day")
 }
 
@@ -149,4 +151,87 @@ proptest! {
             }
         }
     }
+}
+
+const TEN_SECONDS: u64 = 10_000;
+
+#[test]
+fn the_default_is_ten_seconds_renewed_every_third() {
+    let budget = Budget::default();
+    assert_eq!(budget.valid_for(), Duration::from_millis(9801)); // 10 s × 0.99 / 1.01
+    assert_eq!(budget.renew_every(), Duration::from_millis(3333));
+    assert_eq!(budget.request_timeout(), Duration::from_secs(2));
+    assert_eq!(budget.stop_grace(), Duration::from_secs(1));
+    assert_eq!(budget.act_for(), Duration::from_millis(8801));
+    assert_eq!(budget.jeopardy_after(), Duration::from_millis(5333));
+}
+
+/// The mutant of semantics 2. At 10 % drift and a 10 s ttl, `ttl × (1 − ρ)` is 9 s, which a slow
+/// holder stretches to 10 s of true time, while a fast store frees the lease after 9.09 s.
+#[test]
+fn subtracting_the_drift_once_would_overlap() {
+    let drift = Drift::COARSE;
+    let once_ms = TEN_SECONDS - TEN_SECONDS / 10;
+    assert!(!drift.separates(once_ms, TEN_SECONDS));
+    assert!(drift.separates(drift.valid_for_ms(TEN_SECONDS), TEN_SECONDS));
+    assert!(!drift.separates(drift.valid_for_ms(TEN_SECONDS) + 1, TEN_SECONDS));
+    let true_ms = |on_a_clock_ms: u64, rate_percent: u64| on_a_clock_ms * 100 / rate_percent;
+    assert!(true_ms(once_ms, 90) > true_ms(TEN_SECONDS, 110));
+}
+
+#[test]
+fn without_drift_nothing_is_lost() {
+    assert_eq!(Drift::from_ppm(0).unwrap().valid_for_ms(TEN_SECONDS), TEN_SECONDS);
+}
+
+#[test]
+fn what_does_not_fit_is_refused_with_the_arithmetic() {
+    let wishes = Wishes {
+        renew_every_ms: Some(3000),
+        stop_grace_ms: Some(1000),
+        request_timeout_ms: Some(500),
+    };
+    let error = Budget::with(5000, Drift::DEFAULT, wishes).unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "ttl 5s leaves no room for two renewals 3s apart, 500ms for an answer and 1s to stop: \
+         2 × 3s + 500ms + 1s = 7.5s > 4.9s, what is safe of it at 1% drift; raise ttl, renew \
+         more often or stop faster"
+    );
+}
+
+#[test]
+fn absurd_wishes_are_refused_and_never_overflow() {
+    let with = |wishes| Budget::with(TEN_SECONDS, Drift::DEFAULT, wishes);
+    let none = Wishes::default();
+    for wishes in [
+        Wishes { renew_every_ms: Some(u64::MAX), ..none },
+        Wishes { request_timeout_ms: Some(u64::MAX), ..none },
+        Wishes { stop_grace_ms: Some(u64::MAX), ..none },
+        Wishes { stop_grace_ms: Some(9_801), ..none },
+        Wishes { stop_grace_ms: Some(0), ..none },
+        Wishes { renew_every_ms: Some(0), ..none },
+        Wishes { request_timeout_ms: Some(9), ..none },
+        Wishes { renew_every_ms: Some(100), request_timeout_ms: Some(101), ..none },
+    ] {
+        assert!(with(wishes).is_err(), "{wishes:?}");
+    }
+    for ttl_ms in [0, TTL_MS_FLOOR - 1, TTL_MS_CEILING + 1, u64::MAX] {
+        assert!(Budget::new(ttl_ms, Drift::DEFAULT).is_err(), "{ttl_ms}");
+    }
+    assert!(Drift::from_ppm(DRIFT_PPM_MAX + 1).is_err());
+}
+
+#[test]
+fn a_shorter_acknowledged_ttl_counts_and_a_longer_one_does_not() {
+    let budget = Budget::default();
+    assert_eq!(budget.valid_for_acknowledged(1010), Duration::from_millis(990));
+    assert_eq!(budget.valid_for_acknowledged(u64::MAX), budget.valid_for());
+}
+
+#[test]
+fn drift_and_budget_read_like_sentences() {
+    assert_eq!(Drift::DEFAULT.to_string(), "1%");
+    assert_eq!(Drift::from_ppm(500).unwrap().to_string(), "0.05%");
+    assert!(Budget::default().to_string().starts_with("ttl 10s: renewed every 3.333s"));
 }

@@ -2,7 +2,9 @@
 //! reference store, with bad networks, bad clocks and pauses.
 
 mod bench;
+mod news;
 mod offices;
+mod plan;
 mod real;
 mod rules;
 mod sessions;

@@ -5,9 +5,10 @@
 use proptest::prelude::*;
 use regent_election::{Budget, Drift};
 
+use crate::plan::{Chaos, Network, Plan};
 use crate::real::RealStore;
 use crate::store::{Keeper, RefStore};
-use crate::world::{Chaos, Network, Plan, World, name};
+use crate::world::{World, name};
 
 const TTL_MS: u64 = 1000;
 const CHAOS_MS: u64 = 15_000;
