@@ -95,6 +95,9 @@ impl<T> Trying<T> for io::Result<T> {
 #[derive(Debug)]
 pub(super) struct Directory {
     path: PathBuf,
+    /// The directory itself, to make names durable. Opened once: a process that has run out of file
+    /// descriptors could otherwise name a file and not keep the name.
+    names: Option<File>,
     /// Holds the lock; released when it is dropped, also by a crash.
     _lock: File,
 }
@@ -113,7 +116,9 @@ impl Directory {
             }
             Err(TryLockError::Error(source)) => return Err(source).trying("lock", &lock_path),
         }
-        Ok(Self { path: path.to_owned(), _lock: lock })
+        // Elsewhere a directory cannot be opened, and names need no sync.
+        let names = cfg!(unix).then(|| File::open(path)).transpose().trying("open", path)?;
+        Ok(Self { path: path.to_owned(), names, _lock: lock })
     }
 
     pub(super) fn path_of(&self, kind: FileKind, number: u64) -> PathBuf {
@@ -143,6 +148,8 @@ impl Directory {
     }
 
     /// Makes a file appear whole under its name, for good. `write` fills it; it is synced here.
+    ///
+    /// After an error the file may have its name all the same, if that could not be made durable.
     pub(super) fn create(
         &self,
         kind: FileKind,
@@ -176,11 +183,7 @@ impl Directory {
 
     /// Makes names durable.
     fn sync(&self) -> LocalResult<()> {
-        if cfg!(unix) {
-            let directory = File::open(&self.path).trying("open", &self.path)?;
-            directory.sync_all().trying("sync", &self.path)?;
-        }
-        Ok(())
+        self.names.as_ref().map_or(Ok(()), File::sync_all).trying("sync", &self.path)
     }
 }
 

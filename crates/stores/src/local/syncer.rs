@@ -101,6 +101,10 @@ impl Syncer {
         let next = match Journal::create(&self.directory, number, incarnation, revision) {
             Ok(next) => next,
             Err(error) => {
+                // What is appended here from now on would contradict a next journal that is there.
+                if self.directory.path_of(FileKind::Journal, number).exists() {
+                    end_the_process(&format!("the next journal may be there or not: {error}"));
+                }
                 tracing::error!(%error, "no other journal could be begun; this one goes on");
                 self.rotate_at = self.journal.len() + self.journal_bytes_max / 4;
                 return;
