@@ -3,6 +3,7 @@
 mod bench;
 mod campaign;
 mod client;
+mod cluster;
 mod completions;
 mod config;
 mod confirm;
@@ -90,6 +91,9 @@ enum Verb {
     /// Sessions by hand
     #[command(subcommand)]
     Session(sessions::SessionVerb),
+    /// Our own replicated store: found it, look after it
+    #[command(subcommand)]
+    Cluster(cluster::ClusterVerb),
     /// Show the settings of the service
     #[command(subcommand)]
     Config(settings::ConfigVerb),
@@ -161,6 +165,7 @@ impl Verb {
             Self::StepDown(args) => step_down::run(args).await,
             Self::History(args) => history::run(args).await,
             Self::Session(verb) => sessions::run(verb).await,
+            Self::Cluster(verb) => cluster::run(verb, log).await,
             Self::Config(verb) => settings::run(&verb, log),
             Self::Bench(args) => bench::run(args).await,
             Self::Completions(args) => completions::run(&args),
@@ -186,6 +191,7 @@ impl Verb {
             Self::History(args) => args.client.output,
             Self::Session(verb) => verb.client().output,
             Self::Bench(args) => args.client.output,
+            Self::Cluster(verb) => verb.output(),
             Self::Config(settings::ConfigVerb::Show(args)) => args.output,
             Self::Serve(_)
             | Self::Config(settings::ConfigVerb::Sample(_))

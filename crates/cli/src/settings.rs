@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use crate::config::{Effective, Key, SAMPLE, Value, find_file};
+use crate::config::{Effective, Key, SAMPLE, Settings, Value, find_file};
 use crate::exit::Exit;
 use crate::failure::{Failure, Outcome};
 use crate::logs::LogArgs;
@@ -173,6 +173,47 @@ impl SettingsArgs {
             Key::MetricsGroupsMax => &self.metrics_groups_max,
         };
         Key::ALL.iter().filter_map(|key| Some((*key, of(*key).clone()?))).collect()
+    }
+}
+
+/// Settings that matter when data are founded.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct FoundingArgs {
+    /// Read settings from this file
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Where the replica keeps its data [default: $XDG_DATA_HOME/regent]
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<String>,
+    /// Whether the first campaign in a group creates it [default: true]
+    #[arg(long, value_name = "BOOL", help_heading = "Store")]
+    auto_create: Option<String>,
+    /// Most groups, whoever created them
+    #[arg(long, value_name = "N", help_heading = "Store")]
+    groups_max: Option<String>,
+    /// Shortest ttl in groups without a policy of their own [default: 500ms]
+    #[arg(long, value_name = "DURATION", help_heading = "Store")]
+    ttl_min: Option<String>,
+    /// Longest ttl any session may have [default: 1h]
+    #[arg(long, value_name = "DURATION", help_heading = "Store")]
+    ttl_max: Option<String>,
+}
+
+impl FoundingArgs {
+    /// What holds, from these flags, the environment, the file and the defaults, as for `regent
+    /// serve`: both read the same file the same way.
+    pub(crate) fn resolve(self, log: &LogArgs) -> Result<Settings, Failure> {
+        let Self { config, data_dir, auto_create, groups_max, ttl_min, ttl_max } = self;
+        let settings = SettingsArgs {
+            config,
+            data_dir,
+            auto_create,
+            groups_max,
+            ttl_min,
+            ttl_max,
+            ..SettingsArgs::default()
+        };
+        Ok(settings.resolve(log)?.settings()?)
     }
 }
 

@@ -24,7 +24,7 @@ use regent_server::ServerConfig;
 pub(crate) use file::File;
 pub(crate) use key::{Key, LOG_FORMATS, LOG_LEVELS, STORE_DEFAULT};
 pub(crate) use place::Environment;
-pub(crate) use replica::ReplicaSettings;
+pub(crate) use replica::{ReplicaSettings, host_and_port};
 pub(crate) use value::Value;
 
 use crate::duration::millis;

@@ -1,0 +1,122 @@
+//! `regent cluster init`: prepares the data directory of one replica.
+
+use clap::Args;
+use regent_replica::disk::Founding;
+use regent_replica::{ReplicaId, Replicated};
+
+use super::founding::{self, Founded};
+use super::members;
+use crate::exit::Exit;
+use crate::failure::{Failure, Outcome};
+use crate::logs::LogArgs;
+use crate::output::{Output, Screen, json, remark};
+use crate::settings::FoundingArgs;
+
+const EXAMPLES: &str = "\
+Examples:
+  regent cluster init --id 1 --members 1=a:7401/a:7400,2=b:7401/b:7400,3=c:7401/c:7400
+  regent cluster init --id 1 --members 1=a:7401/a:7400 --data-dir ./data
+  regent cluster init --id 3 --members 1=a:7401/a:7400,2=b:7401/b:7400,3=c:7401/c:7400 --witness 3
+  regent cluster init --join --id 4 --cluster-id 0123456789abcdef0123456789abcdef
+
+A member is NUMBER=HOST:PORT/HOST:PORT: where the others reach it, and where clients do.
+The first machine draws the cluster's id; give the one it prints to the others with --cluster-id.
+A replica that lost its disk must not be founded again: it has forgotten for whom it voted. Remove
+it from the cluster and let it join under another number.";
+
+/// Flags of `regent cluster init`.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct InitArgs {
+    /// Which replica this machine runs
+    #[arg(long, value_name = "N", value_parser = members::replica_id)]
+    id: ReplicaId,
+    /// All founding members, the same list on every machine
+    #[arg(long, value_name = "LIST", required_unless_present = "join", conflicts_with = "join")]
+    members: Option<String>,
+    /// A member that votes and keeps the log, but no state
+    #[arg(long, value_name = "N", value_parser = members::replica_id, value_delimiter = ',',
+        conflicts_with = "join")]
+    witness: Vec<ReplicaId>,
+    /// The id that the first machine printed
+    #[arg(long, value_name = "HEX", value_parser = founding::cluster_id, required_if_eq("join", "true"))]
+    cluster_id: Option<u128>,
+    /// Prepare a replica that joins a cluster: it learns before it votes
+    #[arg(long)]
+    join: bool,
+    #[command(flatten)]
+    founding: FoundingArgs,
+    /// For people or for programs
+    #[arg(long, short, env = "REGENT_OUTPUT", value_enum, default_value_t)]
+    pub(crate) output: Output,
+}
+
+/// Founds one replica.
+pub(crate) fn run(args: InitArgs, log: &LogArgs) -> Outcome {
+    let settings = args.founding.resolve(log)?;
+    let directory = &settings.data_dir;
+    let screen = Screen { output: args.output };
+    if args.join {
+        let cluster = args.cluster_id.expect("the parser demands it of those who join");
+        founding::found(directory, cluster, args.id, &Founding::joining())?;
+        let told = serde_json::json!({
+            "cluster_id": format!("{cluster:032x}"),
+            "replica": args.id.get(),
+            "data_dir": directory.display().to_string(),
+        });
+        let shown = || join_steps(args.id, &directory.display().to_string());
+        screen.answer(&told, shown)?;
+        return Ok(Exit::Done);
+    }
+    let list = args.members.as_deref().expect("the parser demands it of those who do not join");
+    let members = members::parse(list, &args.witness)
+        .map_err(|why| Failure::usage(format!("--members: {why}")))?;
+    if !members.contains_key(&args.id) {
+        return Err(Failure::usage(format!("--id {} is not in the list of --members", args.id)));
+    }
+    let whole = Replicated::found(settings.store_settings, members.clone());
+    let cluster = founding::id_for(&whole, args.cluster_id)?;
+    let first = Founding::cluster(whole.state.settings().clone(), members);
+    founding::found(directory, cluster, args.id, &first)?;
+    let founded = Founded::new(cluster, args.id, directory, &whole);
+    for warning in &founded.warnings {
+        remark(&format!("warning: {warning}"));
+    }
+    match args.output {
+        Output::Json => screen.line(&json(&founded))?,
+        Output::Text => screen.line(&init_steps(&founded, args.cluster_id.is_none(), &whole))?,
+    }
+    Ok(Exit::Done)
+}
+
+fn join_steps(id: ReplicaId, directory: &str) -> String {
+    format!(
+        "replica {id} is ready to join, in {directory}\nnext:\n  \
+         regent serve --data-dir {directory} --listen ADDR:PORT --peer-listen ADDR:PORT\n  \
+         regent cluster add --id {id} --peer HOST:PORT --client HOST:PORT\n  \
+         regent cluster promote {id}"
+    )
+}
+
+fn init_steps(founded: &Founded, is_first: bool, whole: &Replicated) -> String {
+    let mut text = founded.facts();
+    if is_first && founded.voters > 1 {
+        text.push_str("\n\non the other machines, with the same list and settings:");
+        for id in founded.others() {
+            text.push_str(&format!(
+                "\n  regent cluster init --id {id} --members {}{} --cluster-id {}",
+                founded.members,
+                founded.witness_flag(),
+                founded.cluster_id
+            ));
+        }
+    }
+    let own = whole.members.iter().find(|(id, _)| id.get() == founded.replica);
+    if let Some((_, own)) = own {
+        text.push_str(&format!(
+            "\n\nthen, here:\n  regent serve --data-dir {} --listen {} --peer-listen {}",
+            founded.data_dir, own.client_address, own.peer_address
+        ));
+    }
+    text
+}
