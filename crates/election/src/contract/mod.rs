@@ -1,7 +1,7 @@
 //! The contract every store keeps, as cases that run against a real one in real time.
 //!
 //! A case is a fact about elections, named so, and knows the store only through the
-//! [`Store`](crate::store::Store) port. [`cases`] lists them; a caller runs them one by one or all at
+//! [`Store`] port. [`cases`] lists them; a caller runs them one by one or all at
 //! once and prints what held, what broke, and what was skipped and why. Each case makes its own
 //! groups and sessions, so cases never meet and any number may run together, twice, or on a store in
 //! use.
