@@ -1,8 +1,8 @@
 //! The replica's disk: what the core says to keep, kept.
 //!
-//! A directory holds a log of entries, hard state and boots ([`wal`]), two snapshots ([`snapshot`]),
-//! two segments made in advance ([`reserve`]), and a mark of how far the log was durable
-//! ([`acked`]). All of it is reached through [`files::Files`], so that a simulator can lose, tear,
+//! A directory holds a log of entries, hard state and boots (`wal`), two snapshots ([`snapshot`]),
+//! two segments made in advance (`reserve`), and a mark of how far the log was durable
+//! (`acked`). All of it is reached through [`files::Files`], so that a simulator can lose, tear,
 //! flip and refuse what it likes.
 //!
 //! What holds, whatever happens:
@@ -23,6 +23,7 @@ pub mod limits;
 pub mod snapshot;
 
 mod acked;
+mod bytes;
 mod founding;
 mod identity;
 mod names;
@@ -140,13 +141,12 @@ impl Disk {
             prepared.push(self.snapshots.prepare(place, bytes)?);
         }
         let mut prepared = prepared.into_iter();
-        let mut plan = self.wal.plan(batches)?;
-        for batch in batches {
+        let filled: Vec<&Batch> = batches.iter().filter(|batch| holds_something(batch)).collect();
+        let mut plan = self.wal.plan(&filled)?;
+        for batch in filled {
             if batch.snapshot.is_some() {
-                // The log before it is durable before the snapshot is, and that before the record
-                // that says so: a power cut leaves what was before, or both.
-                self.wal.flush()?;
-                self.wal.sync()?;
+                // Durable before the record that says so: a log that starts after a snapshot that is
+                // not there would be worth nothing. The other way round, recovery writes the record.
                 let snapshot = prepared.next().expect("one was prepared for every batch with one");
                 self.snapshots.commit(snapshot)?;
             }
@@ -205,4 +205,9 @@ impl Disk {
         self.has_failed = matches!(result, Err(WriteError::Fatal { .. }));
         result
     }
+}
+
+/// Raft also numbers batches in which there is nothing to keep.
+const fn holds_something(batch: &Batch) -> bool {
+    batch.snapshot.is_some() || batch.hard_state.is_some() || !batch.entries.is_empty()
 }

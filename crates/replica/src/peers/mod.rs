@@ -5,7 +5,7 @@
 //! heartbeat: every peer has its own queue and task, and a snapshot travels on a connection of its
 //! own, at the pace its receiver reads.
 //!
-//! The transport is plain TCP behind [`dial`] and [`Peers::start`]'s listener: the two places where
+//! The transport is plain TCP behind `dial` and [`Peers::start`]'s listener: the two places where
 //! TLS will go.
 
 mod frame;
