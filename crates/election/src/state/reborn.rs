@@ -8,7 +8,7 @@
 //! before the backup's own stamp is refused.
 //!
 //! What is left to the store: a new life (cursors of the old one get a gap), and to grant nothing
-//! until every lease of the old one is over.
+//! until every lease of the old one is over, which is the longest ttl that the settings allow.
 
 use super::group::{Marks, Office};
 use super::repeat::Requests;
@@ -79,6 +79,9 @@ impl State {
         }
         self.index = Index::default();
         for (_, session) in std::mem::take(&mut self.sessions) {
+            // A ceiling that was lowered ended nobody: the longest lease that may still run counts.
+            let ceiling = &mut self.settings.ttl_ms_ceiling;
+            *ceiling = session.ttl_ms_longest.max(*ceiling);
             self.ended.remember(session.id);
         }
         self.by_secret.clear();
@@ -96,7 +99,7 @@ mod tests {
     use super::*;
     use crate::command::{Command, Entry, IfLost, Opening};
     use crate::name::{Group, Metadata, Node, SessionId};
-    use crate::policy::Settings;
+    use crate::policy::{Policy, Settings};
     use crate::{Answer, Refusal};
 
     const NOW_S: u64 = 1_800_000_000;
@@ -158,6 +161,25 @@ mod tests {
         assert_eq!(campaign(&mut state, 1, "billing"), Err(Refusal::SessionUnknown));
         let decoded = State::decode(&state.encode()).unwrap();
         assert_eq!(decoded, state);
+    }
+
+    /// A restored store grants nothing for as long as the longest ttl. A ceiling that was lowered
+    /// ends no session, so leases longer than it may still run.
+    #[test]
+    fn the_longest_ttl_of_the_old_life_is_waited_for_though_the_ceiling_was_lowered_since() {
+        let mut state = State::new(Settings::default());
+        let hour_ms = 60 * 60 * 1000;
+        let (session, node) = (SessionId::new(1).unwrap(), Node::new("a").unwrap());
+        let open = Command::Open { session, node, ttl_ms: hour_ms };
+        state.apply(Entry::bare(open)).answer.unwrap();
+        let default_policy = Policy { ttl_ms_max: 10_000, ..Policy::default() };
+        let settings = Settings { ttl_ms_ceiling: 10_000, default_policy, ..Settings::default() };
+        let lower = Command::PutSettings { settings: Box::new(settings) };
+        assert_eq!(state.apply(Entry::bare(lower)).answer, Ok(Answer::Done));
+        let change = Command::ChangeTtl { session, ttl_ms: 10_000 };
+        assert_eq!(state.apply(Entry::bare(change)).answer, Ok(Answer::Done));
+        let state = state.reborn(NOW_S, NOW_S, Term::NONE).unwrap();
+        assert_eq!(state.settings().ttl_ms_ceiling, hour_ms);
     }
 
     #[test]
