@@ -23,9 +23,10 @@
 
 use std::sync::Arc;
 
+use super::bytes::{checksum, u32_at, u64_at};
 use super::error::{OpenError, Trying, WriteError};
 use super::files::{Files, OpenFile, SECTOR_BYTES};
-use super::identity::{Identity, Kind, checksum, u32_at, u64_at};
+use super::identity::{Identity, Kind};
 use super::names::ACKED;
 
 const KIND: Kind = Kind { magic: *b"regntack", version: 1 };

@@ -15,6 +15,7 @@
 use std::fmt;
 use std::path::Path;
 
+use super::bytes::{u32_at, u64_at};
 use super::error::OpenError;
 use crate::member::ReplicaId;
 
@@ -78,23 +79,4 @@ impl Identity {
         let (found, expected) = (found.to_string(), self.to_string());
         Err(OpenError::Stranger { path: path.to_owned(), found, expected })
     }
-}
-
-/// The number at this place; the caller has checked that it is there.
-pub(super) fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    let field = bytes[at..].first_chunk().expect("callers check the length first");
-    u32::from_le_bytes(*field)
-}
-
-/// The number at this place; the caller has checked that it is there.
-pub(super) fn u64_at(bytes: &[u8], at: usize) -> u64 {
-    let field = bytes[at..].first_chunk().expect("callers check the length first");
-    u64::from_le_bytes(*field)
-}
-
-/// A checksum that goes on from another one.
-pub(super) fn checksum(from: u32, bytes: &[u8]) -> u32 {
-    let mut hasher = crc32fast::Hasher::new_with_initial(from);
-    hasher.update(bytes);
-    hasher.finalize()
 }

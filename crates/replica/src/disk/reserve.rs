@@ -12,6 +12,7 @@
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::bytes::is_zero;
 use super::error::{OpenError, Trying, WriteError};
 use super::files::{Files, OpenFile};
 use super::limits::{SPARE_SEGMENTS, ZEROS_BYTES};
@@ -57,7 +58,7 @@ impl Reserve {
         for number in found {
             let name = names::spare(*number);
             let is_good = match files.read(&name, segment_bytes) {
-                Ok(bytes) => bytes.len() as u64 == segment_bytes && bytes.iter().all(|b| *b == 0),
+                Ok(bytes) => bytes.len() as u64 == segment_bytes && is_zero(&bytes),
                 Err(error) if error.kind() == io::ErrorKind::FileTooLarge => false,
                 Err(error) => return Err(error).opening("read", &*files, &name),
             };

@@ -24,9 +24,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use raft::eraftpb::{EntryType, SnapshotMetadata};
 use regent_election::codec::Input;
 
+use super::bytes::{checksum, u32_at, u64_at};
 use super::error::{OpenError, SnapshotError, Trying, WriteError};
 use super::files::Files;
-use super::identity::{Identity, Kind, checksum, u32_at, u64_at};
+use super::identity::{Identity, Kind};
 use super::limits::{SNAPSHOT_BYTES_MAX, SNAPSHOTS_KEPT};
 use super::names;
 use super::reserve::no_room_or_fatal;

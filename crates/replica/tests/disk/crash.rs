@@ -110,12 +110,7 @@ impl Run {
             Step::Snapshot => self.snapshot(),
             Step::Purge => self.disk().purge().map(|_| ()),
             Step::Fill => self.disk().reserve().fill().map(|_| ()),
-            Step::Kill => {
-                self.disk = None;
-                self.files.kill();
-                let confirmed = self.model.confirmed;
-                return self.reopen(confirmed);
-            }
+            Step::Kill => return self.kill(),
             Step::PowerCut => return self.power_cut(),
             Step::PowerFor(calls) => {
                 self.files.power_for((*calls).into());
@@ -125,7 +120,8 @@ impl Run {
         if let Err(error) = done {
             assert!(matches!(error, WriteError::Fatal { .. }), "{error}");
             assert!(error.to_string().contains("power"), "{error}");
-            self.power_cut();
+            // A process that is killed in the middle leaves the same, but what it did stays.
+            if self.dice.below(3) == 0 { self.kill() } else { self.power_cut() }
         }
     }
 
@@ -166,6 +162,13 @@ impl Run {
         }
     }
 
+    fn kill(&mut self) {
+        self.disk = None;
+        self.files.kill();
+        let confirmed = self.model.confirmed;
+        self.reopen(confirmed);
+    }
+
     fn power_cut(&mut self) {
         self.disk = None;
         self.files.power_cut(&mut self.dice);
@@ -187,8 +190,12 @@ impl Run {
                 }
                 Err(error) => {
                     assert!(error.to_string().contains("power"), "{error}");
-                    self.files.power_cut(&mut self.dice);
-                    oldest_allowed = self.model.durable;
+                    if self.dice.below(3) == 0 {
+                        self.files.kill();
+                    } else {
+                        self.files.power_cut(&mut self.dice);
+                        oldest_allowed = self.model.durable;
+                    }
                 }
             }
         }

@@ -268,3 +268,79 @@ fn founding_gives_every_member_the_same_start() {
     let two = Founding::cluster(Settings::default(), Members::new());
     assert_eq!((one.place, one.whole.encode()), (two.place, two.whole.encode()));
 }
+
+/// `docs/formats.md` in code.
+#[test]
+fn files_are_laid_out_as_documented() {
+    let files = SimFiles::default();
+    let opened = found(&files);
+    let (mut model, mut disk) = (Model::new(&opened), opened.disk);
+    commit_all(&mut model, &mut disk, 1);
+    let nothing = model.batch(Vec::new(), None);
+    let number = nothing.number;
+    assert_eq!(disk.write(&[nothing]).unwrap(), Some(number), "confirmed, and not written");
+    disk.close().unwrap();
+    let all = files.all();
+    let u32_at = |bytes: &[u8], at: usize| u32::from_le_bytes(*bytes[at..].first_chunk().unwrap());
+    let u64_at = |bytes: &[u8], at: usize| u64::from_le_bytes(*bytes[at..].first_chunk().unwrap());
+    let crc = |from: u32, bytes: &[u8]| {
+        let mut hasher = crc32fast::Hasher::new_with_initial(from);
+        hasher.update(bytes);
+        hasher.finalize()
+    };
+    let prefix = |bytes: &[u8]| {
+        assert_eq!((u32_at(bytes, 8), u32_at(bytes, 12)), (1, 0));
+        assert_eq!((u64_at(bytes, 16), u64_at(bytes, 24)), (0xc1, 0));
+        assert_eq!((u64_at(bytes, 32), u64_at(bytes, 40)), (1, 0x11fe));
+        String::from_utf8(bytes[..8].to_vec()).unwrap()
+    };
+
+    let wal = &all["wal-00000000000000000001"];
+    assert_eq!(prefix(wal), "regntwal");
+    assert_eq!([48, 56, 64].map(|at| u64_at(wal, at)), [1, 1, SEGMENT_BYTES]);
+    assert_eq!((u32_at(wal, 72), u32_at(wal, 76)), (0, crc(0, &wal[..76])));
+    let (mut at, mut chain, mut records) = (80, 0, Vec::new());
+    while wal[at] != 0 {
+        assert_eq!(&wal[at..at + 3], b"rec");
+        let length = u32_at(wal, at + 4) as usize;
+        assert_eq!(u64_at(wal, at + 8), records.len() as u64 + 1, "numbers rise by one");
+        assert_eq!(u32_at(wal, at + 24), chain);
+        let head = u32_at(wal, at + 28);
+        assert_eq!(head, crc(u32_at(wal, 76), &wal[at..at + 28]));
+        let body = at + 32..at + 32 + length.next_multiple_of(8);
+        chain = u32_at(wal, body.end);
+        assert_eq!(chain, crc(head, &wal[body.clone()]));
+        assert_eq!(&wal[body.end + 4..body.end + 8], b"end.");
+        records.push((wal[at + 3], u64_at(wal, at + 16), wal[at + 32..at + 32 + length].to_vec()));
+        at = body.end + 8;
+    }
+    let kinds: Vec<(u8, u64)> =
+        records.iter().map(|(kind, durable, _)| (*kind, *durable)).collect();
+    assert_eq!(kinds, [(1, 0), (3, 1), (2, 1), (2, 3)]);
+    let opening = &records[0].2;
+    assert_eq!([0, 8, 16, 24, 32, 40].map(|at| u64_at(opening, at)), [1, 0, 1, 0, 1, 1]);
+    assert_eq!(records[1].2, 1u64.to_le_bytes(), "the first boot");
+    assert_eq!(records[2].2, [0, 1, 1, 0, 1, 0], "no snapshot, the hard state, no entries");
+    assert_eq!(records[3].2[..9], [0, 1, 1, 0, 2, 1, 1, 1, 2], "commit 2, one ordinary entry, 2");
+
+    let acked = &all["acked"];
+    let marks: Vec<u64> = [0, 512, 1024]
+        .into_iter()
+        .filter_map(|at| acked.get(at..at + 60))
+        .filter(|slot| u32_at(slot, 56) == crc(0, &slot[..56]))
+        .inspect(|slot| assert_eq!(prefix(slot), "regntack"))
+        .map(|slot| u64_at(slot, 48))
+        .collect();
+    assert_eq!(marks.into_iter().max(), Some(4), "the last record");
+
+    let snapshot = &all["snapshot-00000000000000000001"];
+    assert_eq!(prefix(snapshot), "regntsnp");
+    let whole = founding().whole.encode();
+    let place = [1, 1, 0, 0, 0, 0, 1, 1];
+    assert_eq!([48, 56].map(|at| u64_at(snapshot, at)), [place.len() as u64, whole.len() as u64]);
+    assert_eq!(u32_at(snapshot, 64), crc(0, &snapshot[..64]));
+    assert_eq!(snapshot[68..76], place, "one voter, index 1, Raft term 1");
+    assert_eq!(snapshot[76..76 + whole.len()], whole);
+    let sum = crc(u32_at(snapshot, 64), &snapshot[68..76 + whole.len()]);
+    assert_eq!(snapshot[76 + whole.len()..], sum.to_le_bytes());
+}

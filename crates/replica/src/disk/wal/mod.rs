@@ -164,7 +164,7 @@ impl Wal {
     }
 
     /// Makes batches ready. Whatever may be refused for want of room is refused here.
-    pub(crate) fn plan(&self, batches: &[Batch]) -> Result<Plan, WriteError> {
+    pub(crate) fn plan(&self, batches: &[&Batch]) -> Result<Plan, WriteError> {
         let mut plan = Plan { payloads: Vec::new(), steps: VecDeque::new() };
         let mut left = self.file_bytes - self.at;
         for batch in batches {

@@ -15,7 +15,7 @@
 use raft::eraftpb::{Entry, HardState};
 use regent_election::codec::{CodecError, Input, Wire};
 
-use super::super::identity::u64_at;
+use super::super::bytes::u64_at;
 use crate::io::Batch;
 use crate::raft_codec::{put_entry, put_hard_state, take_entry, take_hard_state};
 

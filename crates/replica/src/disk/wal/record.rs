@@ -28,8 +28,8 @@
 //! may be a vote. "The last record is bad, so it was torn" would believe a flipped bit; "a good one
 //! follows, so it is damaged" would refuse a disk that wrote two unsynced records out of order.
 
+use super::super::bytes::{checksum, is_zero, u32_at, u64_at};
 use super::super::files::SECTOR_BYTES;
-use super::super::identity::{checksum, u32_at, u64_at};
 
 /// Bytes before the payload.
 pub(crate) const HEAD_BYTES: usize = 32;
@@ -142,7 +142,7 @@ pub(crate) fn read(segment: &[u8], at: usize, place: Place) -> Found<'_> {
         return Found::End;
     };
     let Some(head) = head_at(rest, place.seed) else {
-        if rest.iter().all(|byte| *byte == 0) {
+        if is_zero(rest) {
             return Found::End;
         }
         // How long it is is not known: the least that any record has is looked at.

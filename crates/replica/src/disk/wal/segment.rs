@@ -14,8 +14,9 @@
 
 use std::path::Path;
 
+use super::super::bytes::{checksum, u32_at, u64_at};
 use super::super::error::OpenError;
-use super::super::identity::{self, Identity, Kind, checksum, u32_at, u64_at};
+use super::super::identity::{self, Identity, Kind};
 use super::record::Place;
 
 /// Bytes of a header.
