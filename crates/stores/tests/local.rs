@@ -6,8 +6,8 @@ mod common;
 use std::sync::Arc;
 
 use common::{bid, campaign, group, leader, reign, secret, waiting, win};
-use regent_election::store::{CampaignSession, Level, Scope, Store, StoreError};
-use regent_election::{Policy, Settings};
+use regent_election::store::{CampaignSession, Heartbeat, Level, Scope, Store, StoreError};
+use regent_election::{Policy, Settings, Term};
 use regent_stores::{LocalError, LocalStore, Options, open_url};
 
 #[tokio::test]
@@ -90,6 +90,25 @@ async fn a_waiting_campaign_ends_when_it_can_no_longer_win() {
     let answer = waiter.await.unwrap().unwrap();
     assert!(answer.elected.is_none() && !answer.standing, "{answer:?}");
     assert_eq!(answer.session, Some(session), "its session is its own and lives on");
+}
+
+#[tokio::test]
+async fn a_heartbeat_resigns_what_it_disowns_of_its_own_and_writes_nothing_for_the_rest() {
+    let store = LocalStore::memory().unwrap();
+    let (alice, bob) = (secret(), secret());
+    let own = win(&store, "alice", "billing", alice).await;
+    let others = win(&store, "bob", "search", bob).await;
+    let later = Term::new(own.get() + 1).unwrap();
+    let before = store.census().await.unwrap().revision;
+    let foreign = [("search", others), ("nowhere", own), ("billing", later)];
+    let disowned: Vec<_> =
+        foreign.into_iter().cycle().take(300).map(|(name, term)| (group(name), term)).collect();
+    let beat = |disowned| Heartbeat { session: alice, sequence: None, disowned };
+    store.heartbeat(beat(disowned)).await.unwrap();
+    assert_eq!(store.census().await.unwrap().revision, before);
+    assert_eq!(leader(&store, "search").await.term, others);
+    store.heartbeat(beat(vec![(group("billing"), own)])).await.unwrap();
+    assert_eq!(leader(&store, "billing").await.leader, None);
 }
 
 #[tokio::test]

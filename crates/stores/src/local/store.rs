@@ -74,8 +74,15 @@ impl Store for LocalStore {
                 let session = core.session(id)?;
                 core.hear(session, sequence)?;
                 for (group, term) in disowned {
-                    // What is over already, or another's, is not the caller's to resign.
-                    let _ = core.ask(Command::Resign { group, session: id, term }, None)?.answer;
+                    // What is over already, or another's, is not the caller's to resign, and a
+                    // heartbeat that only says so writes nothing.
+                    let is_held = core
+                        .state
+                        .holder(&group)
+                        .is_some_and(|holder| holder.session == session && holder.term == term);
+                    if is_held {
+                        core.ask(Command::Resign { group, session: id, term }, None)?.answer?;
+                    }
                 }
                 core.heard(session)
             })
