@@ -202,6 +202,26 @@ fn without_the_mark_a_flipped_bit_is_still_no_lost_write() {
     assert!(earlier > 0, "what is lost without a trace is cut off");
 }
 
+/// The other way round: what a later write knew to be durable is missed, mark or no mark.
+#[test]
+fn without_the_mark_later_records_speak_for_those_before_them() {
+    let life = life();
+    life.files.edit("acked", |bytes| *bytes = life.old_mark.clone());
+    let last = life.names().into_iter().rfind(|name| name.starts_with("wal-")).unwrap();
+    let bytes = life.files.all()[&last].clone();
+    let starts: Vec<usize> =
+        (80..bytes.len() - 8).step_by(8).filter(|at| bytes[*at..].starts_with(b"rec")).collect();
+    assert!(starts.len() > 4, "{starts:?}");
+    // The last three were written one by one, each knowing of the one before.
+    for pair in starts[..starts.len() - 1].windows(2) {
+        let what = format!("record from byte {} zeroed", pair[0]);
+        let fate = life.fate(&what, |files| {
+            files.edit(&last, |bytes| bytes[pair[0]..pair[1]].fill(0));
+        });
+        assert_eq!(fate, Fate::Refused, "{what}");
+    }
+}
+
 #[derive(Clone, Debug)]
 enum Wound {
     Flip,

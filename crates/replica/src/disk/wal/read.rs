@@ -195,3 +195,73 @@ pub(crate) fn note_indexes<'a>(
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use raft::eraftpb::HardState;
+
+    use super::super::super::files::RealFiles;
+    use super::super::{lead, payload, record};
+    use super::*;
+    use crate::member::ReplicaId;
+
+    fn identity() -> Identity {
+        Identity { cluster: 3, replica: ReplicaId::new(1).unwrap(), incarnation: 4 }
+    }
+
+    fn summary(vote: u64) -> Summary {
+        let mut hard_state = HardState::default();
+        (hard_state.term, hard_state.vote) = (2, vote);
+        Summary { hard_state, boot: 1, last: (0, 0) }
+    }
+
+    /// Segments of one record each after their opening, chained as they should be.
+    fn refusal(segments: &[(Summary, Kind, Vec<u8>)]) -> Result<Log, String> {
+        let place = tempfile::tempdir().unwrap();
+        let files = RealFiles::new(place.path()).unwrap();
+        let (mut first_record, mut chain) = (1, 0);
+        for (number, (opening, kind, payload)) in (1..).zip(segments) {
+            let header =
+                Header { identity: identity(), number, first_record, file_bytes: 4096, chain };
+            let (mut bytes, place) = lead(&header, 0, opening);
+            let place = record::put(place, 0, *kind, payload, &mut bytes);
+            (first_record, chain) = (place.number, place.chain);
+            bytes.resize(4096, 0);
+            files.create(&names::segment(number)).unwrap().write_at(0, &bytes).unwrap();
+        }
+        let numbers: Vec<u64> = (1..=segments.len() as u64).collect();
+        read(&files, &identity(), &numbers, 0).map_err(|error| error.to_string())
+    }
+
+    fn nothing() -> Vec<u8> {
+        let mut batch = Vec::new();
+        payload::put_parts(None, None, &[], &mut batch);
+        batch
+    }
+
+    #[test]
+    fn a_segment_that_remembers_another_vote_than_the_one_before_is_refused() {
+        let one = |vote| (summary(vote), Kind::Batch, nothing());
+        assert_eq!(refusal(&[one(1), one(1)]).unwrap().segments.len(), 2);
+        let refused = refusal(&[one(1), one(2)]).unwrap_err();
+        assert!(refused.contains("contradicts the segment before"), "{refused}");
+    }
+
+    #[test]
+    fn payloads_that_make_no_sense_are_refused_though_their_checksum_is_right() {
+        let with = |kind, payload: &[u8]| refusal(&[(summary(0), kind, payload.to_vec())]);
+        assert!(with(Kind::Batch, &nothing()).is_ok());
+        assert!(with(Kind::Boot, &2u64.to_le_bytes()).is_ok());
+        for (kind, payload) in [
+            (Kind::Batch, &[][..]),
+            (Kind::Batch, &[0, 0, 200, 200, 200, 200, 1]),
+            (Kind::Batch, &[0, 0, 0, 9]),
+            (Kind::Boot, &1u64.to_le_bytes()),
+            (Kind::Boot, &[3]),
+            (Kind::Opening, &[0; 48]),
+        ] {
+            let refused = with(kind, payload).unwrap_err();
+            assert!(refused.contains("record 2"), "{kind:?} {payload:?}: {refused}");
+        }
+    }
+}
