@@ -112,6 +112,8 @@ pub enum Request {
         /// To whom; none means the most advanced voter.
         to: Option<ReplicaId>,
     },
+    /// Keep a snapshot of everything applied so far; done when it is durable.
+    Snapshot,
 }
 
 /// What a client is told.

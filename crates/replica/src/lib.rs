@@ -1,8 +1,10 @@
 //! Our own replicated store: Raft driven without I/O, and the thin drivers beside it.
 
+pub mod backup;
 pub mod core;
 pub mod disk;
 pub mod io;
+mod keeper;
 pub mod limits;
 pub mod log;
 pub mod member;
@@ -13,6 +15,7 @@ pub mod replicated;
 pub mod store;
 pub mod timing;
 
+pub use backup::{Backup, BackupError};
 pub use core::{Core, CoreConfig, Recovered, Role, Status};
 pub use member::{Member, MemberChange, Members, ReplicaId};
 pub use node::{Handle, Node, NodeConfig};

@@ -145,6 +145,11 @@ impl Log {
         self.has_state = false;
     }
 
+    /// Asks for a later snapshot than the newest one.
+    pub fn want_snapshot(&self) {
+        self.is_wanted.set(true);
+    }
+
     /// Whether somebody has asked for a later snapshot than the newest one; asked once.
     pub fn take_wanted(&self) -> bool {
         self.is_wanted.take()

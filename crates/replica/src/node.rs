@@ -14,7 +14,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -28,9 +28,9 @@ use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 
 use crate::core::{Core, CoreConfig, Role, Status};
-use crate::disk::error::{SnapshotError, WriteError};
-use crate::disk::{Disk, Identity as Whose, Opened, Reserve, Snapshots};
-use crate::io::{Input, Outputs, PeerMessage, Request, Response, SnapshotTask, Token};
+use crate::disk::{Identity as Whose, Opened, Snapshots};
+use crate::io::{Input, Outputs, PeerMessage, Request, Response, Token};
+use crate::keeper::{Errand, Job, beside, keep};
 use crate::member::ReplicaId;
 use crate::peers::{Deliver, Identity, Peers};
 use crate::timing::Timing;
@@ -41,15 +41,11 @@ const INBOX_MAX: usize = 65_536;
 const INPUTS_PER_TURN: usize = 8_192;
 /// How often the status that others read is renewed when nothing happens.
 const STATUS_EVERY: Duration = Duration::from_millis(50);
-/// How soon a full disk is written to again.
-const NO_ROOM_AGAIN_AFTER: Duration = Duration::from_millis(100);
-/// How often a full disk is looked at.
-const NO_ROOM_LOOK_EVERY: Duration = Duration::from_secs(1);
 /// How long a shutting down leader waits for somebody to take over.
 const HAND_OVER_WITHIN: Duration = Duration::from_secs(2);
 
 /// What the core's thread is told.
-enum Told {
+pub(crate) enum Told {
     Input(Input),
     Ask(Request, Option<oneshot::Sender<Response>>),
     Stop,
@@ -97,6 +93,7 @@ pub struct Handle {
     whose: Whose,
     snapshots: Snapshots,
     is_witness: bool,
+    leader_changes: Arc<AtomicU64>,
 }
 
 impl fmt::Debug for Handle {
@@ -151,6 +148,12 @@ impl Handle {
     #[must_use]
     pub const fn is_witness(&self) -> bool {
         self.is_witness
+    }
+
+    /// How often it has seen the leader of the log change since it started.
+    #[must_use]
+    pub fn leader_changes(&self) -> u64 {
+        self.leader_changes.load(Ordering::Relaxed)
     }
 
     /// The snapshots on its disk.
@@ -248,6 +251,7 @@ impl Node {
         };
         let peers = Arc::new(Peers::start(to_peers, listener, members, deliver));
         let status = Arc::new(Mutex::new(core.status()));
+        let leader_changes = Arc::new(AtomicU64::new(0));
         let (to_disk, batches) = std::sync::mpsc::channel();
         let (to_side, errands) = std::sync::mpsc::channel();
         let snapshots = disk.snapshots().clone();
@@ -264,6 +268,7 @@ impl Node {
             hub: hub.clone(),
             status: Arc::clone(&status),
             status_at: now,
+            leader_changes: Arc::clone(&leader_changes),
             to_side: to_side.clone(),
             snapshots: snapshots.clone(),
             runtime: tokio::runtime::Handle::current(),
@@ -289,6 +294,7 @@ impl Node {
             whose: identity,
             snapshots: shown,
             is_witness,
+            leader_changes,
         };
         Ok(Self { handle, hub })
     }
@@ -324,22 +330,6 @@ fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<
         .map_err(|why| StartError::System(why.to_string()))
 }
 
-/// What the disk's thread is given.
-enum Job {
-    Batches(Vec<crate::io::Batch>),
-    /// A snapshot was kept: what it covers may go.
-    Purge,
-    /// Nothing comes after this.
-    End,
-}
-
-/// What the thread beside it is given.
-enum Errand {
-    Snapshot(SnapshotTask),
-    /// Segments were used: make others.
-    Fill,
-}
-
 /// The core's thread.
 struct Worker {
     core: Core,
@@ -351,6 +341,7 @@ struct Worker {
     hub: Hub,
     status: Arc<Mutex<Status>>,
     status_at: Moment,
+    leader_changes: Arc<AtomicU64>,
     to_side: std::sync::mpsc::Sender<Errand>,
     snapshots: Snapshots,
     runtime: tokio::runtime::Handle,
@@ -469,116 +460,10 @@ impl Worker {
                 "the replica's role changed"
             );
         }
+        if status.leader.is_some() && shared.leader != status.leader {
+            self.leader_changes.fetch_add(1, Ordering::Relaxed);
+        }
         *shared = status;
-    }
-}
-
-/// The disk's thread: writes everything that waits with one sync.
-fn keep(
-    mut disk: Disk,
-    jobs: &Receiver<Job>,
-    to_side: &std::sync::mpsc::Sender<Errand>,
-    inbox: &SyncSender<Told>,
-) {
-    while let Ok(job) = jobs.recv() {
-        let mut batches = Vec::new();
-        let mut purge = false;
-        let mut is_over = false;
-        for job in std::iter::once(job).chain(std::iter::from_fn(|| jobs.try_recv().ok())) {
-            match job {
-                Job::Batches(more) => batches.extend(more),
-                Job::Purge => purge = true,
-                Job::End => is_over = true,
-            }
-        }
-        if let Some(last) = batches.last().map(|batch| batch.number) {
-            let segments = disk.segments();
-            while let Err(error) = disk.write(&batches) {
-                survive(&error);
-                // Nothing was written: it is tried again until there is room, in the same order.
-                let _ = inbox.send(Told::Input(Input::Room { is_there: false }));
-                let _ = to_side.send(Errand::Fill);
-                std::thread::sleep(NO_ROOM_AGAIN_AFTER);
-            }
-            if inbox.send(Told::Input(Input::Persisted { batch: last })).is_err() {
-                break;
-            }
-            if disk.segments() != segments {
-                let _ = to_side.send(Errand::Fill);
-            }
-        }
-        if purge && let Err(error) = disk.purge() {
-            survive(&error);
-        }
-        if is_over {
-            break;
-        }
-    }
-    if let Err(error) = disk.close() {
-        survive(&error);
-    }
-}
-
-/// The thread beside the disk's: snapshots and spare segments, which take long.
-fn beside(
-    snapshots: &Snapshots,
-    reserve: &Reserve,
-    errands: &Receiver<Errand>,
-    to_disk: &std::sync::mpsc::Sender<Job>,
-    inbox: &SyncSender<Told>,
-) {
-    let mut has_room = true;
-    loop {
-        let errand = match errands.recv_timeout(NO_ROOM_LOOK_EVERY) {
-            Ok(errand) => Some(errand),
-            Err(RecvTimeoutError::Timeout) => None,
-            Err(RecvTimeoutError::Disconnected) => return,
-        };
-        let looks = matches!(errand, Some(Errand::Fill)) || (errand.is_none() && !has_room);
-        if let Some(Errand::Snapshot(task)) = errand {
-            let place = task.place.clone();
-            let input = match snapshots.make(&task) {
-                Ok(_) => {
-                    let _ = to_disk.send(Job::Purge);
-                    Input::SnapshotKept { place }
-                }
-                Err(SnapshotError::Write(error)) => {
-                    survive(&error);
-                    Input::SnapshotNotMade
-                }
-                Err(error) => {
-                    tracing::warn!(%error, "a snapshot was not made");
-                    Input::SnapshotNotMade
-                }
-            };
-            if inbox.send(Told::Input(input)).is_err() {
-                return;
-            }
-        }
-        if looks {
-            let found = reserve.fill().unwrap_or_else(|error| {
-                survive(&error);
-                false
-            });
-            if found != has_room {
-                has_room = found;
-                tracing::warn!(has_room, "the disk's room changed");
-                let _ = inbox.send(Told::Input(Input::Room { is_there: has_room }));
-            }
-        }
-    }
-}
-
-/// A full disk is survived. After any other failure nobody knows what is on the disk: a replica that
-/// went on could acknowledge what is not there. Whoever starts it again reads what is.
-fn survive(error: &WriteError) {
-    match error {
-        WriteError::NoRoom { .. } => tracing::warn!(%error, "the disk is full"),
-        WriteError::Fatal { .. } => {
-            tracing::error!(%error, "the disk failed");
-            eprintln!("regent: {error}");
-            std::process::abort();
-        }
     }
 }
 

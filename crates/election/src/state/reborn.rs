@@ -64,12 +64,34 @@ impl State {
                 Some(_) | None => Err(RebirthError::TermsExhausted { wanted }),
             }
         };
-        // A group that was being deleted is gone in the next life; its terms are not (semantics 22).
-        let doomed = self.groups.values().filter(|group| group.doomed).map(|group| group.term);
-        self.term_floor = ahead(doomed.fold(self.term_floor, Term::max))?;
-        self.groups.retain(|_, group| !group.doomed);
+        self.forget_sessions();
+        self.term_floor = ahead(self.term_floor)?;
         for group in self.groups.values_mut() {
             group.term = ahead(group.term)?;
+        }
+        // Ids of the old life may or may not have run in what was lost: all of them are refused.
+        let last = Revision(self.revision.0.saturating_add(LEAP));
+        self.requests = Requests::without_session();
+        self.requests.forget_up_to(last);
+        self.revision = last.next();
+        Ok(self)
+    }
+
+    /// This state as a backup keeps it: without sessions, tenures and lines, and so without anybody's
+    /// secret. Its terms are its own: it must be [`State::reborn`] before it is used.
+    #[must_use]
+    pub fn without_sessions(mut self) -> Self {
+        self.forget_sessions();
+        self.requests = Requests::without_session();
+        self
+    }
+
+    fn forget_sessions(&mut self) {
+        // A group that was being deleted is gone in the next life; its terms are not (semantics 22).
+        let doomed = self.groups.values().filter(|group| group.doomed).map(|group| group.term);
+        self.term_floor = doomed.fold(self.term_floor, Term::max);
+        self.groups.retain(|_, group| !group.doomed);
+        for group in self.groups.values_mut() {
             group.office = Office::Vacant;
             group.line = Vec::new();
             group.heir = None;
@@ -85,12 +107,6 @@ impl State {
             self.ended.remember(session.id);
         }
         self.by_secret.clear();
-        // Ids of the old life may or may not have run in what was lost: all of them are refused.
-        let last = Revision(self.revision.0.saturating_add(LEAP));
-        self.requests = Requests::without_session();
-        self.requests.forget_up_to(last);
-        self.revision = last.next();
-        Ok(self)
     }
 }
 
@@ -180,6 +196,15 @@ mod tests {
         assert_eq!(state.apply(Entry::bare(change)).answer, Ok(Answer::Done));
         let state = state.reborn(NOW_S, NOW_S, Term::NONE).unwrap();
         assert_eq!(state.settings().ttl_ms_ceiling, hour_ms);
+    }
+
+    #[test]
+    fn a_state_kept_without_sessions_is_reborn_like_the_whole_one() {
+        let kept = lived().without_sessions();
+        assert_eq!(kept.check_invariants(), Ok(()));
+        assert_eq!(State::decode(&kept.encode()).unwrap(), kept);
+        let reborn = |state: State| state.reborn(NOW_S, NOW_S, Term::NONE).unwrap();
+        assert_eq!(reborn(kept), reborn(lived()));
     }
 
     #[test]

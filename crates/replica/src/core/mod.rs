@@ -147,6 +147,8 @@ pub struct Core {
     /// as applied only when it is durable, and until then looks in vain for what it replaced.
     installing: Option<(u64, u64)>,
     snapshot_task: Option<u64>,
+    /// Who waits for a snapshot at or beyond an index.
+    snapshot_waiters: Vec<(u64, Token)>,
     has_room: bool,
     /// When leadership was last handed over for want of room.
     handed_over_at: Option<Moment>,
@@ -231,6 +233,7 @@ impl Core {
             arriving: None,
             installing: None,
             snapshot_task: None,
+            snapshot_waiters: Vec::new(),
             has_room: true,
             handed_over_at: None,
             wall_ms: 0,

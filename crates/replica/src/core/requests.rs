@@ -65,9 +65,18 @@ impl Core {
                 // Where snapshots are frequent, so little is kept that they are also used.
                 let kept = LOG_ENTRIES_KEPT.min(self.config.snapshot_every / 10);
                 let keep_after = place.index.saturating_sub(kept);
+                let index = place.index;
                 self.node.mut_store().compact(place, keep_after);
+                for (_, token) in self.snapshot_waiters.extract_if(.., |(at, _)| *at <= index) {
+                    self.out.answers.push((token, Response::Done));
+                }
             }
-            Input::SnapshotNotMade => self.snapshot_task = None,
+            Input::SnapshotNotMade => {
+                self.snapshot_task = None;
+                for (_, token) in std::mem::take(&mut self.snapshot_waiters) {
+                    self.refuse(token, unavailable("a snapshot could not be made"));
+                }
+            }
             Input::Room { is_there } => self.has_room = is_there,
         }
     }
@@ -193,6 +202,14 @@ impl Core {
             }
             Request::Members(change) => self.change_members(token, change),
             Request::Transfer { to } => self.transfer(token, to),
+            Request::Snapshot => {
+                if self.node.store().snapshot_place().index >= self.applied {
+                    self.answer(token, Response::Done);
+                } else {
+                    self.node.store().want_snapshot();
+                    self.snapshot_waiters.push((self.applied, token));
+                }
+            }
         }
     }
 

@@ -1,0 +1,142 @@
+//! The two threads that touch a replica's disk: one writes the log, one does beside it what takes long.
+//!
+//! They tell the core what is durable and nothing else; an error of the disk that leaves its state
+//! unknown ends the process.
+
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender};
+use std::time::Duration;
+
+use crate::disk::error::{SnapshotError, WriteError};
+use crate::disk::{Disk, Reserve, Snapshots};
+use crate::io::{Batch, Input, SnapshotTask};
+use crate::node::Told;
+
+/// How soon a full disk is written to again.
+const NO_ROOM_AGAIN_AFTER: Duration = Duration::from_millis(100);
+/// How often a full disk is looked at.
+const NO_ROOM_LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// What the disk's thread is given.
+pub(crate) enum Job {
+    Batches(Vec<Batch>),
+    /// A snapshot was kept: what it covers may go.
+    Purge,
+    /// Nothing comes after this.
+    End,
+}
+
+/// What the thread beside it is given.
+pub(crate) enum Errand {
+    Snapshot(SnapshotTask),
+    /// Segments were used: make others.
+    Fill,
+}
+
+/// The disk's thread: writes everything that waits with one sync.
+pub(crate) fn keep(
+    mut disk: Disk,
+    jobs: &Receiver<Job>,
+    to_side: &Sender<Errand>,
+    inbox: &SyncSender<Told>,
+) {
+    while let Ok(job) = jobs.recv() {
+        let mut batches = Vec::new();
+        let mut purge = false;
+        let mut is_over = false;
+        for job in std::iter::once(job).chain(std::iter::from_fn(|| jobs.try_recv().ok())) {
+            match job {
+                Job::Batches(more) => batches.extend(more),
+                Job::Purge => purge = true,
+                Job::End => is_over = true,
+            }
+        }
+        if let Some(last) = batches.last().map(|batch| batch.number) {
+            let segments = disk.segments();
+            while let Err(error) = disk.write(&batches) {
+                survive(&error);
+                // Nothing was written: it is tried again until there is room, in the same order.
+                let _ = inbox.send(Told::Input(Input::Room { is_there: false }));
+                let _ = to_side.send(Errand::Fill);
+                std::thread::sleep(NO_ROOM_AGAIN_AFTER);
+            }
+            if inbox.send(Told::Input(Input::Persisted { batch: last })).is_err() {
+                break;
+            }
+            if disk.segments() != segments {
+                let _ = to_side.send(Errand::Fill);
+            }
+        }
+        if purge && let Err(error) = disk.purge() {
+            survive(&error);
+        }
+        if is_over {
+            break;
+        }
+    }
+    if let Err(error) = disk.close() {
+        survive(&error);
+    }
+}
+
+/// The thread beside the disk's: snapshots and spare segments, which take long.
+pub(crate) fn beside(
+    snapshots: &Snapshots,
+    reserve: &Reserve,
+    errands: &Receiver<Errand>,
+    to_disk: &Sender<Job>,
+    inbox: &SyncSender<Told>,
+) {
+    let mut has_room = true;
+    loop {
+        let errand = match errands.recv_timeout(NO_ROOM_LOOK_EVERY) {
+            Ok(errand) => Some(errand),
+            Err(RecvTimeoutError::Timeout) => None,
+            Err(RecvTimeoutError::Disconnected) => return,
+        };
+        let looks = matches!(errand, Some(Errand::Fill)) || (errand.is_none() && !has_room);
+        if let Some(Errand::Snapshot(task)) = errand {
+            let place = task.place.clone();
+            let input = match snapshots.make(&task) {
+                Ok(_) => {
+                    let _ = to_disk.send(Job::Purge);
+                    Input::SnapshotKept { place }
+                }
+                Err(SnapshotError::Write(error)) => {
+                    survive(&error);
+                    Input::SnapshotNotMade
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "a snapshot was not made");
+                    Input::SnapshotNotMade
+                }
+            };
+            if inbox.send(Told::Input(input)).is_err() {
+                return;
+            }
+        }
+        if looks {
+            let found = reserve.fill().unwrap_or_else(|error| {
+                survive(&error);
+                false
+            });
+            if found != has_room {
+                has_room = found;
+                tracing::warn!(has_room, "the disk's room changed");
+                let _ = inbox.send(Told::Input(Input::Room { is_there: has_room }));
+            }
+        }
+    }
+}
+
+/// A full disk is survived. After any other failure nobody knows what is on the disk: a replica that
+/// went on could acknowledge what is not there. Whoever starts it again reads what is.
+fn survive(error: &WriteError) {
+    match error {
+        WriteError::NoRoom { .. } => tracing::warn!(%error, "the disk is full"),
+        WriteError::Fatal { .. } => {
+            tracing::error!(%error, "the disk failed");
+            eprintln!("regent: {error}");
+            std::process::abort();
+        }
+    }
+}
