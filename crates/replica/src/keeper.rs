@@ -52,12 +52,19 @@ pub(crate) fn keep(
         }
         if let Some(last) = batches.last().map(|batch| batch.number) {
             let segments = disk.segments();
+            let mut was_refused = false;
             while let Err(error) = disk.write(&batches) {
                 survive(&error);
+                was_refused = true;
                 // Nothing was written: it is tried again until there is room, in the same order.
                 let _ = inbox.send(Told::Input(Input::Room { is_there: false }));
                 let _ = to_side.send(Errand::Fill);
                 std::thread::sleep(NO_ROOM_AGAIN_AFTER);
+            }
+            // Whoever said that there is no room says when there is; the reserve may never have
+            // been short.
+            if was_refused && disk.reserve().has_room() {
+                let _ = inbox.send(Told::Input(Input::Room { is_there: true }));
             }
             if inbox.send(Told::Input(Input::Persisted { batch: last })).is_err() {
                 break;

@@ -1,0 +1,462 @@
+//! What happened in a run, as one list of events: all that a checker may look at.
+//!
+//! Every event has its true time. A process never knows that time; it is how a run is judged
+//! afterwards. The text form is one JSON line per event ([`json`]); [`story`] is the same for people.
+
+mod json;
+mod story;
+
+use std::fmt;
+
+use regent_election::participant::Phase;
+use regent_election::state::{Query, View};
+use regent_election::store::{Scope, StoreError};
+use regent_election::{
+    Answer, Command, Cursor, Event as Change, Group, Refusal, RequestId, Revision, SessionId,
+    Settings, Term,
+};
+use regent_replica::{MemberChange, Members, ReplicaId};
+
+pub use json::{fingerprint, group_of, write_json};
+
+/// Who did it; another one after every restart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Proc {
+    /// The world itself: faults, phases, and what no single process could know.
+    World,
+    /// A replica of the store.
+    Replica {
+        /// Which.
+        id: u64,
+        /// Which run of it.
+        run: u64,
+    },
+    /// A client: a participant, a caller or a watcher.
+    Client {
+        /// Which.
+        number: u32,
+        /// Which run of it.
+        run: u32,
+    },
+}
+
+impl fmt::Display for Proc {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::World => f.write_str("world"),
+            Self::Replica { id, run } => write!(f, "r{id}.{run}"),
+            Self::Client { number, run } => write!(f, "c{number}.{run}"),
+        }
+    }
+}
+
+/// What a client asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Op {
+    /// Change something.
+    Submit {
+        /// What.
+        command: Command,
+        /// Makes a repeat take effect once.
+        request: Option<RequestId>,
+        /// What to read in the moment after.
+        query: Option<Query>,
+    },
+    /// Keep a session alive.
+    Heartbeat {
+        /// Whose.
+        session: SessionId,
+        /// Its rising number.
+        sequence: Option<u64>,
+        /// The tenure to be proved.
+        tenure: Option<(Group, Term)>,
+        /// Terms given up beside it.
+        disowned: Vec<(Group, Term)>,
+    },
+    /// Read.
+    Read {
+        /// What.
+        query: Query,
+        /// Whether only the present will do.
+        linearizable: bool,
+    },
+    /// Change the members.
+    Members(MemberChange),
+    /// Hand Raft leadership over.
+    RaftTransfer {
+        /// To whom.
+        to: Option<ReplicaId>,
+    },
+}
+
+/// What a client was told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Out {
+    /// A change was applied, or refused by the rules.
+    Applied {
+        /// The rules' answer.
+        answer: Result<Answer, Refusal>,
+        /// What was read right after it, without the driver's hints.
+        view: Option<Result<View, Refusal>>,
+    },
+    /// A heartbeat was acknowledged.
+    Heard {
+        /// The ttl that counts from its send.
+        ttl_ms: u64,
+        /// The session's epoch.
+        epoch: u64,
+    },
+    /// A read, without the driver's hints.
+    Seen(View),
+    /// It is done.
+    Done,
+}
+
+/// One thing that happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum What {
+    /// A request leaves its client. Every try is a call of its own.
+    Invoke {
+        /// Names the call.
+        call: u64,
+        /// What is asked.
+        op: Op,
+    },
+    /// It was answered.
+    Ok {
+        /// Names the call.
+        call: u64,
+        /// The revision that served the answer, if it has one.
+        revision: Option<Revision>,
+        /// The answer.
+        out: Out,
+    },
+    /// A definite no: nothing happened.
+    Fail {
+        /// Names the call.
+        call: u64,
+        /// Why.
+        error: StoreError,
+    },
+    /// It may have happened.
+    Info {
+        /// Names the call.
+        call: u64,
+    },
+
+    /// The validity in hand changed: until when a check passes if nothing else happens.
+    Lead {
+        /// Where.
+        group: Group,
+        /// The session that holds it.
+        session: SessionId,
+        /// The term; none when no check passes any more.
+        held: Option<Term>,
+        /// True time at which the process's clock reaches the end of its validity.
+        until: u64,
+    },
+    /// The participant told its application of a change.
+    Phase {
+        /// Where.
+        group: Group,
+        /// The phase.
+        phase: Phase,
+        /// The term it is about.
+        term: Term,
+    },
+    /// The application says whether it wants to lead.
+    Stand {
+        /// Where.
+        group: Group,
+        /// Whether.
+        wants: bool,
+    },
+    /// One call of `check()`: the instant is that of the clock read.
+    Guard {
+        /// Where.
+        group: Group,
+        /// The session asked about, if there is one.
+        session: Option<SessionId>,
+        /// The term it passed for, if it passed.
+        passed: Option<Term>,
+    },
+    /// A write reached a register.
+    Write {
+        /// The group whose leaders write there.
+        group: Group,
+        /// Whether the register has a fence.
+        fenced: bool,
+        /// The term that came with it.
+        term: Term,
+        /// Whether it was admitted.
+        admitted: bool,
+    },
+
+    /// Something about a watch.
+    Watch {
+        /// Names the watch; another one after every reconnection.
+        watch: u64,
+        /// What.
+        what: Watched,
+    },
+
+    /// A process begins.
+    Up,
+    /// A process ends.
+    Down,
+    /// A process stands still from here…
+    Paused,
+    /// …until here.
+    Resumed,
+
+    /// A replica leads the log.
+    RaftLeader {
+        /// In which of Raft's terms.
+        raft_term: u64,
+    },
+    /// A Raft leader begins to judge sessions.
+    Serving {
+        /// What its clock shows.
+        clock: u64,
+    },
+    /// It does not any more.
+    ServingOver {
+        /// What its clock shows.
+        clock: u64,
+    },
+    /// A Raft leader's loop was away.
+    Gap {
+        /// What its clock shows on return.
+        clock: u64,
+        /// For how long it was away, by its own clock.
+        away: u64,
+    },
+    /// A heartbeat, or another wish of a session, has reached the Raft leader.
+    Hear {
+        /// Whether it is a heartbeat, which counts as a sign of life in any case.
+        is_heartbeat: bool,
+        /// Whose.
+        session: SessionId,
+        /// Its number.
+        sequence: Option<u64>,
+        /// What the leader's clock showed when it arrived.
+        clock: u64,
+    },
+    /// A Raft leader has put an entry into its log.
+    Append {
+        /// Whose wish it was, if a session's: a sign of life, whatever becomes of it.
+        session: Option<SessionId>,
+        /// Where.
+        index: u64,
+        /// In which of Raft's terms.
+        raft_term: u64,
+        /// What its clock shows.
+        clock: u64,
+    },
+    /// An entry was applied for the first time anywhere: it can never be undone.
+    Commit {
+        /// Where.
+        index: u64,
+        /// In which of Raft's terms it was appended.
+        raft_term: u64,
+        /// Whether it is a change of members.
+        is_conf: bool,
+        /// Its bytes.
+        data: Vec<u8>,
+        /// What stands beside them: a change of members, or a mark.
+        context: Vec<u8>,
+    },
+    /// A replica has applied everything up to here.
+    Apply {
+        /// The last index.
+        index: u64,
+        /// A print of all entries up to it.
+        chain: u64,
+    },
+    /// A print of a replica's whole state.
+    StateHash {
+        /// As of this index.
+        index: u64,
+        /// As of this revision.
+        revision: Revision,
+        /// The print.
+        hash: u64,
+    },
+
+    /// A fault begins or ends.
+    Fault {
+        /// What, for people.
+        what: String,
+        /// Whether it breaks the assumption on clocks: S1 and S4 are then not owed.
+        beyond_a1: bool,
+    },
+    /// The run enters another phase.
+    Stage {
+        /// Which.
+        stage: Stage,
+        /// The replicas that are healthy and connected from here on.
+        core: Vec<u64>,
+    },
+}
+
+/// What a watch does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Watched {
+    /// It begins.
+    Open {
+        /// The replica that is asked.
+        replica: u64,
+        /// What is watched.
+        scope: Scope,
+        /// From where.
+        cursor: Option<Cursor>,
+    },
+    /// It delivers a change.
+    Changed(Change),
+    /// It says that changes are not known any more.
+    Gap {
+        /// From where one could resume.
+        oldest: Cursor,
+        /// Where it goes on.
+        at: Cursor,
+    },
+    /// Everything up to here was delivered.
+    Mark(Cursor),
+    /// It ends, for whatever reason.
+    End,
+}
+
+/// The phases of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Stage {
+    /// Faults come and go; only safety is owed.
+    Chaos,
+    /// A core is healed, the rest stays broken for ever; progress is owed.
+    Core,
+    /// The core had its time: nothing may change any more without a reason.
+    Steady,
+    /// Every leader gives its office up in turn.
+    Rotation,
+    /// Everything is healed.
+    Healed,
+    /// All lost power at once and were started again.
+    Reborn,
+    /// The end.
+    End,
+}
+
+impl Stage {
+    /// The word for histories.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Chaos => "chaos",
+            Self::Core => "core",
+            Self::Steady => "steady",
+            Self::Rotation => "rotation",
+            Self::Healed => "healed",
+            Self::Reborn => "reborn",
+            Self::End => "end",
+        }
+    }
+}
+
+/// One line of a history.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// True time in nanoseconds.
+    pub at: u64,
+    /// Who.
+    pub proc: Proc,
+    /// What.
+    pub what: What,
+}
+
+/// What a run began with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Setup {
+    /// The seed.
+    pub seed: u64,
+    /// Who founded the cluster.
+    pub members: Members,
+    /// What held for the store at first.
+    pub settings: Settings,
+    /// The drift bound ρ all participants were configured with, in parts per million.
+    pub drift_ppm: u32,
+    /// The log index of the founding state.
+    pub founded_at: u64,
+}
+
+/// A whole run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct History {
+    /// What it began with.
+    pub setup: Setup,
+    /// What happened, in order of true time.
+    pub events: Vec<Event>,
+}
+
+impl History {
+    /// A run in which nothing has happened.
+    #[must_use]
+    pub const fn new(setup: Setup) -> Self {
+        Self { setup, events: Vec::new() }
+    }
+
+    /// Whether a fault broke the assumption on clocks.
+    #[must_use]
+    pub fn is_beyond_a1(&self) -> bool {
+        self.events.iter().any(|event| matches!(event.what, What::Fault { beyond_a1: true, .. }))
+    }
+
+    /// When it ended.
+    #[must_use]
+    pub fn end(&self) -> u64 {
+        self.events.last().map_or(0, |event| event.at)
+    }
+
+    /// The text form, one JSON line per event.
+    #[must_use]
+    pub fn to_json_lines(&self) -> String {
+        let mut text = String::new();
+        for event in &self.events {
+            write_json(event, &mut text).expect("a string takes everything");
+            text.push('\n');
+        }
+        text
+    }
+}
+
+/// A view without the driver's hints: those depend on who was asked and when.
+#[must_use]
+pub fn plain(mut view: View) -> View {
+    match &mut view {
+        View::Leader(office) => office.valid_for = None,
+        View::Group(group) => {
+            group.office.valid_for = None;
+            for standby in &mut group.standbys {
+                standby.silent = false;
+            }
+        }
+        View::Groups(page) => {
+            for office in &mut page.groups {
+                office.valid_for = None;
+            }
+        }
+        View::Session(_) | View::History(_) | View::Census(_) | View::Replay(_) => {}
+    }
+    view
+}
+
+/// The revision at which a view was true, if it says.
+#[must_use]
+pub fn revision_of(view: &View) -> Option<Revision> {
+    match view {
+        View::Leader(office) => Some(office.revision),
+        View::Session(session) => Some(session.revision),
+        View::Group(group) => Some(group.office.revision),
+        View::Groups(page) => Some(page.revision),
+        View::Census(census) => Some(census.revision),
+        View::History(_) | View::Replay(_) => None,
+    }
+}

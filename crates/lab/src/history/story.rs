@@ -1,0 +1,157 @@
+//! A history for people: one short line per event.
+
+use std::fmt;
+
+use regent_election::store::Scope;
+
+use super::json::{failure, group_of, refusal_word, term_of, verb};
+use super::{Event, Op, Out, Watched, What};
+
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (seconds, micros) = (self.at / 1_000_000_000, self.at / 1000 % 1_000_000);
+        write!(f, "{seconds:>3}.{micros:06} {:<7} {}", self.proc.to_string(), self.what)
+    }
+}
+
+impl fmt::Display for What {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Invoke { call, op } => write!(f, "[{call}] {op}"),
+            Self::Ok { call, revision, out } => {
+                write!(f, "[{call}] -> {out}")?;
+                revision.map_or(Ok(()), |revision| write!(f, " at revision {revision}"))
+            }
+            Self::Fail { call, error } => write!(f, "[{call}] -> no: {}", failure(error)),
+            Self::Info { call } => write!(f, "[{call}] -> perhaps"),
+            Self::Lead { group, held: Some(term), until, .. } => {
+                let (seconds, micros) = (until / 1_000_000_000, until / 1000 % 1_000_000);
+                write!(f, "may act in {group} under term {term} until {seconds}.{micros:06}")
+            }
+            Self::Lead { group, held: None, .. } => write!(f, "may not act in {group}"),
+            Self::Phase { group, phase, term } => write!(f, "{phase} in {group}, term {term}"),
+            Self::Stand { group, wants: true } => write!(f, "wants to lead {group}"),
+            Self::Stand { group, wants: false } => write!(f, "wants out of {group}"),
+            Self::Guard { group, passed: Some(term), .. } => {
+                write!(f, "check of {group} passes for term {term}")
+            }
+            Self::Guard { group, passed: None, .. } => write!(f, "check of {group} fails"),
+            Self::Write { group, fenced, term, admitted } => {
+                let register = if *fenced { "fenced" } else { "unfenced" };
+                let verdict = if *admitted { "admitted" } else { "refused" };
+                write!(f, "write of term {term} to the {register} register of {group}: {verdict}")
+            }
+            Self::Watch { watch, what } => write!(f, "watch {watch} {what}"),
+            Self::Up => f.write_str("starts"),
+            Self::Down => f.write_str("dies"),
+            Self::Paused => f.write_str("stands still"),
+            Self::Resumed => f.write_str("goes on"),
+            Self::RaftLeader { raft_term } => write!(f, "leads the log, Raft term {raft_term}"),
+            Self::Serving { .. } => f.write_str("begins to judge sessions"),
+            Self::ServingOver { .. } => f.write_str("judges no more"),
+            Self::Gap { away, .. } => write!(f, "was away for {} ms", away / 1_000_000),
+            Self::Hear { session, .. } => write!(f, "hears session {:x}", session.get()),
+            Self::Append { index, .. } => write!(f, "appends entry {index}"),
+            Self::Commit { index, is_conf: true, .. } => {
+                write!(f, "entry {index} is committed: members")
+            }
+            Self::Commit { index, data, .. } => {
+                write!(f, "entry {index} is committed: {}", payload(data))
+            }
+            Self::Apply { index, .. } => write!(f, "has applied {index}"),
+            Self::StateHash { index, hash, .. } => write!(f, "state at {index} is {hash:016x}"),
+            Self::Fault { what, .. } => write!(f, "fault: {what}"),
+            Self::Stage { stage, core } => write!(f, "stage {}, core {core:?}", stage.word()),
+        }
+    }
+}
+
+impl fmt::Display for Watched {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Open { replica, scope, cursor } => {
+                let scope = match scope {
+                    Scope::Group(group) => group.to_string(),
+                    Scope::Groups(groups) => format!("{groups:?}"),
+                    Scope::Prefix(prefix) => format!("{prefix}*"),
+                };
+                write!(f, "of {scope} at {replica}")?;
+                cursor.map_or(Ok(()), |cursor| write!(f, " after {cursor}"))
+            }
+            Self::Changed(change) => {
+                let leader = change.leader.as_ref().map_or("nobody", |leader| leader.as_str());
+                let (group, term, cause) = (&change.group, change.term, change.cause);
+                let (revision, ordinal) = (change.revision, change.ordinal);
+                write!(f, "{leader} leads {group}, term {term}, {cause}, {revision}-{ordinal}")
+            }
+            Self::Gap { oldest, at } => write!(f, "has a gap, oldest {oldest}, goes on at {at}"),
+            Self::Mark(cursor) => write!(f, "has told all up to {cursor}"),
+            Self::End => f.write_str("ends"),
+        }
+    }
+}
+
+/// What an entry's bytes say, if they can be read.
+fn payload(data: &[u8]) -> String {
+    let mut entry = raft::eraftpb::Entry::default();
+    entry.data = data.to_vec().into();
+    match regent_replica::replicated::payload(&entry) {
+        Ok(regent_replica::replicated::Payload::Proposal(_, proposal)) => {
+            let asked =
+                Op::Submit { command: proposal.command, request: proposal.request, query: None };
+            asked.to_string()
+        }
+        Ok(_) => "nothing".into(),
+        Err(error) => error.to_string(),
+    }
+}
+
+impl fmt::Display for Op {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Submit { command, request, .. } => {
+                f.write_str(verb(command))?;
+                if let Some(group) = group_of(command) {
+                    write!(f, " {group}")?;
+                }
+                if let Some(term) = term_of(command) {
+                    write!(f, " term {term}")?;
+                }
+                if let Some(session) = command.session() {
+                    write!(f, " session {:x}", session.get())?;
+                }
+                if let regent_election::Command::Expire { sessions } = command {
+                    write!(f, " {sessions:?}")?;
+                }
+                request.as_ref().map_or(Ok(()), |request| write!(f, " id {request}"))
+            }
+            Self::Heartbeat { session, sequence, disowned, .. } => {
+                write!(f, "heartbeat session {:x}", session.get())?;
+                if let Some(sequence) = sequence {
+                    write!(f, " number {sequence}")?;
+                }
+                if disowned.is_empty() { Ok(()) } else { write!(f, " disowns {disowned:?}") }
+            }
+            Self::Read { query, linearizable } => {
+                let how = if *linearizable { "reads" } else { "reads stale" };
+                write!(f, "{how} {query:?}")
+            }
+            Self::Members(change) => write!(f, "members {change:?}"),
+            Self::RaftTransfer { to } => write!(f, "hands Raft leadership to {to:?}"),
+        }
+    }
+}
+
+impl fmt::Display for Out {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Applied { answer: Ok(answer), .. } => write!(f, "{answer:?}"),
+            Self::Applied { answer: Err(refusal), .. } => {
+                write!(f, "refused: {}", refusal_word(refusal))
+            }
+            Self::Heard { ttl_ms, epoch } => write!(f, "heard, ttl {ttl_ms} ms, epoch {epoch}"),
+            Self::Seen(view) => write!(f, "{view:?}"),
+            Self::Done => f.write_str("done"),
+        }
+    }
+}

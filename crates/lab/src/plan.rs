@@ -1,0 +1,384 @@
+//! What a seed decides before a run begins: how large the world is and what may go wrong in it.
+//!
+//! Swarm testing: each seed enables a random subset of the faults with random rates. A world in which
+//! everything always goes wrong explores less than many worlds in which different things do.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::ops::RangeInclusive;
+
+use crate::dice::Dice;
+
+const MS: u64 = 1_000_000;
+
+/// Something that may go wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Fault {
+    /// Messages get lost.
+    Loss,
+    /// Messages arrive twice.
+    Duplicate,
+    /// Messages overtake each other.
+    Reorder,
+    /// Some links get slow for a while.
+    SlowLinks,
+    /// The replicas fall into two or three parts.
+    Partition,
+    /// The Raft leader is cut off.
+    Isolate,
+    /// Random directions between replicas are cut.
+    OneWay,
+    /// Two parts see each other only through one replica.
+    Bridge,
+    /// A link comes and goes quickly.
+    Flap,
+    /// Clients lose some of the replicas.
+    ClientCuts,
+    /// A replica dies and comes back; what was not synced is lost.
+    Crash,
+    /// All replicas lose power at once.
+    PowerCut,
+    /// A replica stands still while its clock runs.
+    Pause,
+    /// A replica's loop gets slow.
+    SlowReplica,
+    /// Syncs take long.
+    SlowDisk,
+    /// A sync takes very long.
+    StallDisk,
+    /// A disk is full for a while.
+    FullDisk,
+    /// A disk is lost for good; another replica takes the place.
+    Wipe,
+    /// Snapshots are made all the time.
+    Snapshots,
+    /// Raft leadership is handed over.
+    RaftTransfer,
+    /// A client stands still while its clock runs.
+    ClientPause,
+    /// A client dies.
+    ClientCrash,
+    /// Clocks run wrong, within the bound.
+    Drift,
+    /// Clocks run wrong beyond the bound, or jump.
+    BeyondA1,
+}
+
+impl Fault {
+    /// All of them.
+    pub const ALL: [Self; 24] = [
+        Self::Loss,
+        Self::Duplicate,
+        Self::Reorder,
+        Self::SlowLinks,
+        Self::Partition,
+        Self::Isolate,
+        Self::OneWay,
+        Self::Bridge,
+        Self::Flap,
+        Self::ClientCuts,
+        Self::Crash,
+        Self::PowerCut,
+        Self::Pause,
+        Self::SlowReplica,
+        Self::SlowDisk,
+        Self::StallDisk,
+        Self::FullDisk,
+        Self::Wipe,
+        Self::Snapshots,
+        Self::RaftTransfer,
+        Self::ClientPause,
+        Self::ClientCrash,
+        Self::Drift,
+        Self::BeyondA1,
+    ];
+
+    /// The word by which a command line names it.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Loss => "loss",
+            Self::Duplicate => "duplicate",
+            Self::Reorder => "reorder",
+            Self::SlowLinks => "slow-links",
+            Self::Partition => "partition",
+            Self::Isolate => "isolate",
+            Self::OneWay => "one-way",
+            Self::Bridge => "bridge",
+            Self::Flap => "flap",
+            Self::ClientCuts => "client-cuts",
+            Self::Crash => "crash",
+            Self::PowerCut => "power-cut",
+            Self::Pause => "pause",
+            Self::SlowReplica => "slow-replica",
+            Self::SlowDisk => "slow-disk",
+            Self::StallDisk => "stall-disk",
+            Self::FullDisk => "full-disk",
+            Self::Wipe => "wipe",
+            Self::Snapshots => "snapshots",
+            Self::RaftTransfer => "raft-transfer",
+            Self::ClientPause => "client-pause",
+            Self::ClientCrash => "client-crash",
+            Self::Drift => "drift",
+            Self::BeyondA1 => "beyond-a1",
+        }
+    }
+
+    /// Whether it strikes from time to time; the others are a condition of the whole run.
+    #[must_use]
+    pub const fn strikes(self) -> bool {
+        match self {
+            Self::Loss | Self::Duplicate | Self::Reorder | Self::SlowDisk | Self::Snapshots => {
+                false
+            }
+            Self::SlowLinks
+            | Self::Partition
+            | Self::Isolate
+            | Self::OneWay
+            | Self::Bridge
+            | Self::Flap
+            | Self::ClientCuts
+            | Self::Crash
+            | Self::PowerCut
+            | Self::Pause
+            | Self::SlowReplica
+            | Self::StallDisk
+            | Self::FullDisk
+            | Self::Wipe
+            | Self::RaftTransfer
+            | Self::ClientPause
+            | Self::ClientCrash
+            | Self::Drift
+            | Self::BeyondA1 => true,
+        }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.word())
+    }
+}
+
+impl std::str::FromStr for Fault {
+    type Err = String;
+
+    fn from_str(word: &str) -> Result<Self, String> {
+        Self::ALL.into_iter().find(|fault| fault.word() == word).ok_or_else(|| {
+            let known: Vec<&str> = Self::ALL.iter().map(|fault| fault.word()).collect();
+            format!("there is no fault {word}; there are {}", known.join(", "))
+        })
+    }
+}
+
+/// How links behave when nothing strikes them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NetPlan {
+    /// One way, without jitter.
+    pub delay_ns: RangeInclusive<u64>,
+    /// Messages lost, in a million.
+    pub loss_ppm: u32,
+    /// Messages repeated, in a million.
+    pub duplicate_ppm: u32,
+    /// Messages held back so that others overtake them, in a million.
+    pub reorder_ppm: u32,
+    /// The longest that one is held back.
+    pub reorder_ns_max: u64,
+}
+
+/// How disks behave when nothing strikes them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DiskPlan {
+    /// How long a sync takes.
+    pub sync_ns: RangeInclusive<u64>,
+    /// Entries between two snapshots.
+    pub snapshot_every: u64,
+}
+
+/// A driver's own mistakes, for proving that they would be found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Sabotage {
+    /// The disk says that everything is durable at once, and loses it in a crash.
+    FsyncSkipped,
+    /// A turn computes expiries before it drains what has arrived.
+    ExpiriesFirst,
+    /// A replica whose disk was lost comes back under its old id.
+    WipedVotes,
+    /// The register's fence is off.
+    FenceOff,
+}
+
+/// Everything that a seed decides.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// The seed.
+    pub seed: u64,
+    /// Replicas at the start.
+    pub replicas: u64,
+    /// Participants.
+    pub members: u32,
+    /// Clients that read, administer and campaign without a participant.
+    pub callers: u32,
+    /// Clients that watch.
+    pub watchers: u32,
+    /// Groups.
+    pub groups: u32,
+    /// The ttls participants choose from.
+    pub ttls_ms: Vec<u64>,
+    /// How long faults strike.
+    pub chaos_ms: u64,
+    /// What may go wrong.
+    pub faults: BTreeSet<Fault>,
+    /// The pause between two strikes of the same fault.
+    pub strike_every_ms: RangeInclusive<u64>,
+    /// Links.
+    pub net: NetPlan,
+    /// Disks.
+    pub disk: DiskPlan,
+    /// The drift bound ρ.
+    pub drift_ppm: u32,
+    /// Events a replica remembers for watchers.
+    pub ring_count: usize,
+    /// The pause between two acts of a participant's application.
+    pub act_every_ms: RangeInclusive<u64>,
+    /// The pause between two calls of a caller.
+    pub call_every_ms: RangeInclusive<u64>,
+    /// Whether the application stops in time.
+    pub overruns_ppm: u32,
+    /// A mistake built into the driver.
+    pub sabotage: Option<Sabotage>,
+}
+
+impl Plan {
+    /// What this seed decides.
+    #[must_use]
+    pub fn draw(seed: u64) -> Self {
+        let dice = Dice::new(seed);
+        let mut size = dice.fork("size");
+        let replicas = [1, 3, 3, 3, 3, 5, 5][size.below(7) as usize];
+        let faults = draw_faults(&mut dice.fork("faults"), replicas);
+        let mut rates = dice.fork("rates");
+        let is_slow = rates.once_in(4);
+        let ppm = |is_on: bool, rates: &mut Dice, most: u64| {
+            let drawn = rates.skewed(1_000..=most);
+            if is_on { u32::try_from(drawn).unwrap_or(0) } else { 0 }
+        };
+        let net = NetPlan {
+            delay_ns: if is_slow { MS..=12 * MS } else { 50_000..=2 * MS },
+            loss_ppm: ppm(faults.contains(&Fault::Loss), &mut rates, 200_000),
+            duplicate_ppm: ppm(faults.contains(&Fault::Duplicate), &mut rates, 100_000),
+            reorder_ppm: ppm(faults.contains(&Fault::Reorder), &mut rates, 300_000),
+            reorder_ns_max: rates.skewed(MS..=300 * MS),
+        };
+        let sync_ms_max = if faults.contains(&Fault::SlowDisk) { 60 } else { 4 };
+        let snapshot_every = if faults.contains(&Fault::Snapshots) {
+            rates.within(5..=60)
+        } else {
+            rates.within(200..=2_000)
+        };
+        let mut load = dice.fork("load");
+        let ttl_low = [500, 700, 1_000, 2_000][load.below(4) as usize];
+        let ttls_ms = vec![ttl_low, ttl_low + load.within(0..=1_000), ttl_low * 2];
+        let strike_low = load.within(200..=2_000);
+        Self {
+            seed,
+            replicas,
+            members: u32::try_from(load.within(2..=5)).unwrap_or(2),
+            callers: u32::try_from(load.within(1..=3)).unwrap_or(1),
+            watchers: u32::try_from(load.within(1..=2)).unwrap_or(1),
+            groups: u32::try_from(load.within(1..=3)).unwrap_or(1),
+            ttls_ms,
+            chaos_ms: load.within(8_000..=20_000),
+            faults,
+            strike_every_ms: strike_low..=strike_low * 4,
+            net,
+            disk: DiskPlan { sync_ns: 100_000..=sync_ms_max * MS, snapshot_every },
+            drift_ppm: 10_000,
+            ring_count: [16, 64, 4_096][load.below(3) as usize],
+            act_every_ms: 10..=load.within(100..=600),
+            call_every_ms: 5..=load.within(60..=500),
+            overruns_ppm: if load.once_in(3) { 100_000 } else { 0 },
+            sabotage: None,
+        }
+    }
+
+    /// A world without faults, for scenarios that bring their own.
+    #[must_use]
+    pub fn calm(seed: u64, replicas: u64) -> Self {
+        let mut plan = Self::draw(seed);
+        plan.replicas = replicas;
+        plan.faults.clear();
+        plan.net = NetPlan {
+            delay_ns: 100_000..=2 * MS,
+            loss_ppm: 0,
+            duplicate_ppm: 0,
+            reorder_ppm: 0,
+            reorder_ns_max: 0,
+        };
+        plan.disk = DiskPlan { sync_ns: 200_000..=4 * MS, snapshot_every: 1_000 };
+        plan.overruns_ppm = 0;
+        plan
+    }
+}
+
+/// About a third of the faults; those that need more than one replica only where there are.
+fn draw_faults(dice: &mut Dice, replicas: u64) -> BTreeSet<Fault> {
+    let mut faults = BTreeSet::new();
+    for fault in Fault::ALL {
+        // Rolled for every fault, so that one more in the list does not change the others.
+        let is_on = match fault {
+            Fault::BeyondA1 => dice.once_in(16),
+            Fault::PowerCut | Fault::Wipe | Fault::FullDisk => dice.once_in(6),
+            Fault::Drift => dice.once_in(2),
+            Fault::Loss
+            | Fault::Duplicate
+            | Fault::Reorder
+            | Fault::SlowLinks
+            | Fault::Partition
+            | Fault::Isolate
+            | Fault::OneWay
+            | Fault::Bridge
+            | Fault::Flap
+            | Fault::ClientCuts
+            | Fault::Crash
+            | Fault::Pause
+            | Fault::SlowReplica
+            | Fault::SlowDisk
+            | Fault::StallDisk
+            | Fault::Snapshots
+            | Fault::RaftTransfer
+            | Fault::ClientPause
+            | Fault::ClientCrash => dice.once_in(3),
+        };
+        let needs_many = match fault {
+            Fault::Partition
+            | Fault::Isolate
+            | Fault::OneWay
+            | Fault::Bridge
+            | Fault::Flap
+            | Fault::Wipe
+            | Fault::RaftTransfer => true,
+            Fault::Loss
+            | Fault::Duplicate
+            | Fault::Reorder
+            | Fault::SlowLinks
+            | Fault::ClientCuts
+            | Fault::Crash
+            | Fault::PowerCut
+            | Fault::Pause
+            | Fault::SlowReplica
+            | Fault::SlowDisk
+            | Fault::StallDisk
+            | Fault::FullDisk
+            | Fault::Snapshots
+            | Fault::ClientPause
+            | Fault::ClientCrash
+            | Fault::Drift
+            | Fault::BeyondA1 => false,
+        };
+        if is_on && (replicas > 1 || !needs_many) {
+            faults.insert(fault);
+        }
+    }
+    faults
+}

@@ -1,0 +1,551 @@
+//! A participant and its application: the real machine, driven as a real process drives it.
+//!
+//! The application does what applications do: it checks, pauses, writes, stops when told (not always
+//! in time), resigns, hands over, leaves and comes back. Everything it says leaves a little later,
+//! so a pause may fall between the clock read and the send, and between the check and the write.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use regent_election::participant::{
+    Action, Attempt, Event, GroupRequest, Participant, Phase, Reply, Request, Verb,
+};
+use regent_election::state::{Query, View};
+use regent_election::store::{
+    CampaignSession, Campaigned, Heard, Heartbeat, Open, StoreError, StoreResult,
+};
+use regent_election::{
+    Answer, Budget, Command, Group, IfLost, Metadata, Moment, Opening, Revision, SessionId, Term,
+};
+use regent_replica::io::Response;
+
+use super::clock::Clock;
+use super::net::Address;
+use super::parcel::{Ask, Parcel, told};
+use super::{Client, Happening, Timer, World, node_name};
+use crate::dice::Dice;
+use crate::history::{Proc, Stage, What};
+
+/// A participant's process.
+#[derive(Debug)]
+pub(super) struct Member {
+    pub(super) number: u32,
+    pub(super) run: u32,
+    pub(super) clock: Clock,
+    pub(super) pauses: u32,
+    pub(super) machine: Option<Participant>,
+    pub(super) budget: Budget,
+    pub(super) dice: Dice,
+    /// The groups its application stands in whenever it lives.
+    pub(super) groups: Vec<Group>,
+    /// The replica asked last; another one after a failure.
+    favourite: u64,
+    session: Option<SessionId>,
+    calls: BTreeMap<u64, Sent>,
+    inbox: VecDeque<Parcel>,
+    outbox: VecDeque<(Address, Parcel)>,
+    wake_at: Option<u64>,
+    /// The client that watches for it, if any.
+    pub(super) ears: Option<u32>,
+    /// What the history knows of its validity.
+    leads: BTreeMap<Group, (Term, u64)>,
+}
+
+/// A request that was not answered yet.
+#[derive(Debug)]
+struct Sent {
+    attempt: Attempt,
+    to: u64,
+    at: u64,
+    /// Whether its silence has been held against the replica.
+    is_blamed: bool,
+}
+
+/// Requests whose answers are still awaited.
+const CALLS_MAX: usize = 128;
+
+impl Member {
+    pub(super) const fn proc(&self) -> Proc {
+        Proc::Client { number: self.number, run: self.run }
+    }
+
+    /// Whether it leads anywhere.
+    pub(super) fn is_leading(&self) -> bool {
+        !self.leads.is_empty()
+    }
+
+    /// Asks another replica from here on.
+    fn leave(&mut self, replicas: &[u64]) {
+        let favourite = self.favourite;
+        let others: Vec<u64> = replicas.iter().copied().filter(|id| *id != favourite).collect();
+        self.favourite = self.dice.pick(&others).unwrap_or(favourite);
+    }
+
+    /// Keeps what arrives in a pause for afterwards.
+    pub(super) fn hold_back(&mut self, parcel: Parcel) {
+        self.inbox.push_back(parcel);
+    }
+
+    /// The groups it leads and has not been told to leave.
+    pub(super) fn settled(&self) -> Vec<Group> {
+        let leads = |group: &&Group| {
+            self.machine.as_ref().and_then(|machine| machine.phase(group)) == Some(Phase::Leading)
+        };
+        self.leads.keys().filter(leads).cloned().collect()
+    }
+}
+
+impl World {
+    /// Adds a participant that stands in these groups.
+    pub fn add_member(&mut self, ttl_ms: u64, groups: Vec<Group>) -> u32 {
+        let number = self.clients.len() as u32 + 1;
+        let dice = self.dice.fork(&format!("member {number}"));
+        let clock = self.draw_clock(&format!("clock of client {number}"));
+        let budget = Budget::new(ttl_ms, self.drift()).expect("every ttl in bounds has a budget");
+        let member = Member {
+            number,
+            run: 0,
+            clock,
+            pauses: 0,
+            machine: None,
+            budget,
+            dice,
+            groups,
+            favourite: 1,
+            session: None,
+            calls: BTreeMap::new(),
+            inbox: VecDeque::new(),
+            outbox: VecDeque::new(),
+            wake_at: None,
+            ears: None,
+            leads: BTreeMap::new(),
+        };
+        self.clients.insert(number, Client::Member(Box::new(member)));
+        self.start_member(number);
+        number
+    }
+
+    pub(super) fn start_member(&mut self, number: u32) {
+        let act_every = self.plan.act_every_ms.clone();
+        let Some(Client::Member(member)) = self.clients.get_mut(&number) else { return };
+        if member.machine.is_some() {
+            return;
+        }
+        member.run += 1;
+        let seed = member.dice.roll();
+        member.machine = Some(Participant::new(node_name(number), member.budget, seed));
+        let (run, groups) = (member.run, member.groups.clone());
+        let act_at = self.now + member.dice.within(act_every) * 1_000_000;
+        self.queue.push(act_at, Happening::Client { number, run, timer: Timer::Act });
+        self.note(Proc::Client { number, run }, What::Up);
+        for group in groups {
+            self.stand(number, group);
+        }
+    }
+
+    /// Ends a participant's process on the spot.
+    pub fn kill_client(&mut self, number: u32) {
+        let Some(Client::Member(member)) = self.clients.get_mut(&number) else { return };
+        if member.machine.take().is_none() {
+            return;
+        }
+        let proc = member.proc();
+        member.calls.clear();
+        member.inbox.clear();
+        member.outbox.clear();
+        member.leads.clear();
+        member.wake_at = None;
+        member.session = None;
+        self.note(proc, What::Down);
+    }
+
+    pub(super) fn stand(&mut self, number: u32, group: Group) {
+        let Some(Client::Member(member)) = self.clients.get(&number) else { return };
+        self.note(member.proc(), What::Stand { group: group.clone(), wants: true });
+        let metadata = Metadata::NONE;
+        self.on_member(number, Event::Stand { group, priority: 0, metadata });
+    }
+
+    pub(super) fn withdraw(&mut self, number: u32, group: Group) {
+        let Some(Client::Member(member)) = self.clients.get(&number) else { return };
+        self.note(member.proc(), What::Stand { group: group.clone(), wants: false });
+        self.on_member(number, Event::Withdraw { group });
+    }
+
+    /// Tells the machine something and does what it says.
+    pub(super) fn on_member(&mut self, number: u32, event: Event) {
+        let now = self.now;
+        let Some(Client::Member(member)) = self.clients.get_mut(&number) else { return };
+        let own_now = member.clock.read(now);
+        let Some(machine) = &mut member.machine else { return };
+        let actions = machine.on(own_now, event);
+        for action in actions {
+            self.do_action(number, action);
+            // The dead do nothing more.
+            let Some(Client::Member(member)) = self.clients.get(&number) else { return };
+            if member.machine.is_none() {
+                return;
+            }
+        }
+        self.note_leads(number);
+        let Some(Client::Member(member)) = self.clients.get(&number) else { return };
+        if !member.outbox.is_empty() && member.pauses == 0 {
+            let run = member.run;
+            let at = now + self.dice.skewed(1_000..=300_000);
+            self.queue.push(at, Happening::Client { number, run, timer: Timer::Depart });
+        }
+    }
+
+    fn do_action(&mut self, number: u32, action: Action) {
+        let Some(Client::Member(member)) = self.clients.get_mut(&number) else { return };
+        let proc = member.proc();
+        match action {
+            Action::Send { attempt, request } => self.ask_for(number, attempt, request),
+            Action::Transition(transition) => {
+                let (group, phase, term) = (transition.group, transition.to, transition.term);
+                self.note(proc, What::Phase { group, phase, term });
+            }
+            Action::StopWork { group, by, .. } => self.stop_work(number, group, by),
+            // What cannot be stopped takes its process with it.
+            Action::LastResort { .. } => {
+                self.kill_client(number);
+                self.restart_client_later(number);
+            }
+            Action::NeedSession => {
+                let id = self.fresh_session();
+                if let Some(Client::Member(member)) = self.clients.get_mut(&number) {
+                    member.session = Some(id);
+                }
+                self.on_member(number, Event::Session(id));
+            }
+            Action::Trouble { .. } => {}
+            Action::WakeAt(at) => {
+                let at = member.clock.when(at).max(self.now + 1_000);
+                if member.wake_at.is_none_or(|before| at < before || before <= self.now) {
+                    member.wake_at = Some(at);
+                    let run = member.run;
+                    self.queue.push(at, Happening::Client { number, run, timer: Timer::Wake });
+                }
+            }
+        }
+    }
+
+    fn stop_work(&mut self, number: u32, group: Group, by: Moment) {
+        let overruns_ppm = if self.stage == Stage::Chaos { self.plan.overruns_ppm } else { 0 };
+        let Some(Client::Member(member)) = self.clients.get_mut(&number) else { return };
+        let left = member.clock.when(by).saturating_sub(self.now);
+        let takes = if member.dice.chance(overruns_ppm) {
+            left + member.dice.within(1_000_000..=2_000_000_000)
+        } else {
+            member.dice.below(left * 3 / 4 + 1)
+        };
+        let run = member.run;
+        let timer = Timer::Drained { group };
+        self.queue.push(self.now + takes, Happening::Client { number, run, timer });
+    }
+
+    /// Puts a request into the outbox.
+    fn ask_for(&mut self, number: u32, attempt: Attempt, request: Request) {
+        self.choose_replica(number);
+        let ask = ask_of(request);
+        self.calls += 1;
+        let call = self.calls;
+        let Some(Client::Member(member)) = self.clients.get_mut(&number) else { return };
+        let proc = member.proc();
+        let to = member.favourite;
+        member.calls.insert(call, Sent { attempt, to, at: self.now, is_blamed: false });
+        if member.calls.len() > CALLS_MAX {
+            member.calls.pop_first();
+        }
+        let op = ask.op();
+        member.outbox.push_back((Address::Replica(to), Parcel::Ask { call, ask }));
+        self.note(proc, What::Invoke { call, op });
+    }
+
+    /// One that has not answered in time is left; in bad times others are tried without reason, too.
+    fn choose_replica(&mut self, number: u32) {
+        let now = self.now;
+        let replicas = self.askable();
+        let wanders = self.stage == Stage::Chaos;
+        let Some(Client::Member(member)) = self.clients.get_mut(&number) else { return };
+        let favourite = member.favourite;
+        let patience = u64::try_from(member.budget.request_timeout().as_nanos()).unwrap_or(0);
+        let mut is_late = !replicas.contains(&favourite);
+        for sent in member.calls.values_mut() {
+            if sent.to == favourite && !sent.is_blamed && now >= sent.at + patience {
+                sent.is_blamed = true;
+                is_late = true;
+            }
+        }
+        if is_late || (wanders && member.dice.once_in(4)) {
+            member.leave(&replicas);
+        }
+    }
+
+    pub(super) fn member_timer(&mut self, number: u32, timer: Timer) {
+        match timer {
+            Timer::Wake => {
+                let Some(Client::Member(member)) = self.clients.get_mut(&number) else { return };
+                if member.wake_at.is_some_and(|at| at <= self.now) {
+                    member.wake_at = None;
+                    self.on_member(number, Event::Tick);
+                }
+            }
+            Timer::Depart => {
+                let Some(Client::Member(member)) = self.clients.get_mut(&number) else { return };
+                for (to, parcel) in std::mem::take(&mut member.outbox) {
+                    self.send(Address::Client(number), to, parcel);
+                }
+            }
+            Timer::Act => self.act_member(number),
+            Timer::Drained { group } => self.on_member(number, Event::Stopped { group }),
+            Timer::Start => {}
+        }
+    }
+
+    /// The application does something: mostly its work, now and then something rarer.
+    fn act_member(&mut self, number: u32) {
+        let now = self.now;
+        let act_every = self.plan.act_every_ms.clone();
+        let members: Vec<u32> = self.member_numbers();
+        let Some(Client::Member(member)) = self.clients.get_mut(&number) else { return };
+        let at = now + member.dice.within(act_every) * 1_000_000;
+        let run = member.run;
+        self.queue.push(at, Happening::Client { number, run, timer: Timer::Act });
+        for group in member.groups.clone() {
+            self.work(number, &group);
+        }
+        if self.stage != Stage::Chaos {
+            return;
+        }
+        let Some(Client::Member(member)) = self.clients.get_mut(&number) else { return };
+        let Some(at) = member.dice.pick(&(0..member.groups.len()).collect::<Vec<_>>()) else {
+            return;
+        };
+        let group = member.groups[at].clone();
+        let is_led = member.leads.contains_key(&group);
+        match member.dice.below(60) {
+            0 if is_led => self.on_member(number, Event::Resign { group }),
+            1 | 2 if is_led => {
+                let others: Vec<u32> =
+                    members.into_iter().filter(|other| *other != number).collect();
+                if let Some(to) = member.dice.pick(&others) {
+                    self.on_member(number, Event::Transfer { group, to: node_name(to) });
+                }
+            }
+            3 => self.withdraw(number, group),
+            4..=9 => self.stand(number, group),
+            10 => self.on_member(number, Event::Unhealthy),
+            11..=20 => self.on_member(number, Event::Healthy),
+            _ => {}
+        }
+    }
+
+    /// Checks, and writes if the check passes. What happens in between is the fence's business.
+    pub(super) fn work(&mut self, number: u32, group: &Group) {
+        let now = self.now;
+        let Some(Client::Member(member)) = self.clients.get_mut(&number) else { return };
+        let Some(machine) = &member.machine else { return };
+        let held = machine.check(member.clock.read(now), group);
+        let (proc, session) = (member.proc(), member.session);
+        let run = member.run;
+        let passed = held.map(|held| held.term);
+        self.note(proc, What::Guard { group: group.clone(), session, passed });
+        if let Some(term) = passed
+            && let Some(Client::Member(member)) = self.clients.get_mut(&number)
+        {
+            let parcel = Parcel::Write { group: group.clone(), term, run };
+            member.outbox.push_back((Address::Registers, parcel));
+            let at = now + self.dice.skewed(1_000..=20_000_000);
+            self.queue.push(at, Happening::Client { number, run, timer: Timer::Depart });
+        }
+    }
+
+    pub(super) fn arrive_at_member(&mut self, number: u32, parcel: Parcel) {
+        let Some(Client::Member(member)) = self.clients.get_mut(&number) else { return };
+        if member.pauses > 0 {
+            member.hold_back(parcel);
+            return;
+        }
+        let ears = member.ears;
+        match parcel {
+            Parcel::Reply { call, response } => self.replied(number, call, *response),
+            Parcel::Refused { group, term } => {
+                self.on_member(number, Event::FenceRefused { group, term });
+            }
+            Parcel::Item { .. } => {
+                if let Some(ears) = ears {
+                    self.arrive_at_watcher(ears, parcel);
+                }
+            }
+            Parcel::Peer { .. }
+            | Parcel::Ask { .. }
+            | Parcel::Watch { .. }
+            | Parcel::Unwatch { .. }
+            | Parcel::Write { .. } => {}
+        }
+    }
+
+    fn replied(&mut self, number: u32, call: u64, response: Response) {
+        let replicas = self.askable();
+        let is_calm = self.stage != Stage::Chaos;
+        let Some(Client::Member(member)) = self.clients.get_mut(&number) else { return };
+        let Some(Sent { attempt, to: from, .. }) = member.calls.remove(&call) else { return };
+        let proc = member.proc();
+        let is_failure = matches!(
+            &response,
+            Response::Error(StoreError::Unavailable { .. } | StoreError::Uncertain { .. })
+        );
+        // A late failure of one that was left long ago says nothing about the present one.
+        if is_failure && from == member.favourite {
+            member.leave(&replicas);
+        } else if !is_failure && is_calm {
+            member.favourite = from;
+        }
+        self.note(proc, told(call, &response));
+        let answer = reply_of(response);
+        self.on_member(number, Event::Answered { attempt, answer });
+    }
+
+    /// A paused process goes on: its application may act before its machine is called.
+    pub(super) fn resume_member(&mut self, number: u32) {
+        let Some(Client::Member(member)) = self.clients.get_mut(&number) else { return };
+        if member.machine.is_none() {
+            return;
+        }
+        let (groups, run) = (member.groups.clone(), member.run);
+        let inbox = std::mem::take(&mut member.inbox);
+        member.wake_at = None;
+        for group in groups {
+            self.work(number, &group);
+        }
+        self.queue.push(self.now, Happening::Client { number, run, timer: Timer::Depart });
+        self.on_member(number, Event::Tick);
+        for parcel in inbox {
+            self.arrive_at_member(number, parcel);
+        }
+    }
+
+    /// Tells the history how validity has changed.
+    pub(super) fn note_leads(&mut self, number: u32) {
+        let Some(Client::Member(member)) = self.clients.get_mut(&number) else { return };
+        let Some(machine) = &member.machine else { return };
+        let mut held: BTreeMap<Group, (Term, u64)> = BTreeMap::new();
+        for (group, phase) in machine.phases() {
+            if matches!(phase, Phase::Leading | Phase::Jeopardy | Phase::Stopping)
+                && let Some((term, until)) = machine.valid_until(group)
+            {
+                held.insert(group.clone(), (term, member.clock.when(until)));
+            }
+        }
+        if held == member.leads {
+            return;
+        }
+        let before = std::mem::replace(&mut member.leads, held.clone());
+        let (proc, session) = (member.proc(), member.session);
+        let Some(session) = session else { return };
+        for group in before.keys().filter(|group| !held.contains_key(*group)) {
+            let group = group.clone();
+            self.note(proc, What::Lead { group, session, held: None, until: 0 });
+        }
+        for (group, (term, until)) in held {
+            if before.get(&group) != Some(&(term, until)) {
+                self.note(proc, What::Lead { group, session, held: Some(term), until });
+            }
+        }
+    }
+}
+
+/// What a server in front of a replica makes of a participant's request.
+fn ask_of(request: Request) -> Ask {
+    match request {
+        Request::Open(Open { node, ttl_ms, session }) => Ask::Submit {
+            command: Command::Open { session, node, ttl_ms },
+            request: None,
+            query: Some(Query::Session(session)),
+        },
+        Request::Heartbeat(Heartbeat { session, sequence, disowned }) => {
+            Ask::Heartbeat { session, sequence, tenure: None, disowned }
+        }
+        Request::List(session) => Ask::Read { query: Query::Session(session), linearizable: true },
+        Request::Close(session) => {
+            Ask::Submit { command: Command::Close { session }, request: None, query: None }
+        }
+        Request::Campaign(campaign) => {
+            let (CampaignSession::Own(session) | CampaignSession::Passing(session)) =
+                campaign.session;
+            let opening = Opening { node: campaign.node, ttl_ms: campaign.ttl_ms, passing: false };
+            Ask::Submit {
+                query: Some(Query::Leader(campaign.group.clone())),
+                command: Command::Campaign {
+                    group: campaign.group,
+                    session,
+                    opening: Some(opening),
+                    if_lost: IfLost::Stand,
+                    priority: campaign.priority,
+                    metadata: campaign.metadata,
+                },
+                request: campaign.request,
+            }
+        }
+        Request::Group(GroupRequest { group, session, request, verb }) => {
+            let query = matches!(verb, Verb::Accept(_)).then_some(Query::Session(session));
+            let command = match verb {
+                Verb::Withdraw => Command::Withdraw { group, session },
+                Verb::Accept(term) => Command::Accept { group, session, term },
+                Verb::Resign(term) => Command::Resign { group, session, term },
+                Verb::Offer(term, to) => Command::Offer { group, session, term, to },
+                Verb::Warm(term) => Command::Warm { group, session, term },
+                Verb::Transfer(term, to) => Command::Transfer { group, session, term, to },
+            };
+            Ask::Submit { command, request: Some(request), query }
+        }
+    }
+}
+
+/// What a client library makes of a replica's answer.
+fn reply_of(response: Response) -> StoreResult<Reply> {
+    match response {
+        Response::Error(error) => Err(error),
+        Response::Heard { ttl_ms, epoch, revision, .. } => {
+            Ok(Reply::Heard(Heard { ttl_ms, epoch, revision }))
+        }
+        Response::View { view: View::Session(view), .. } => Ok(Reply::Session(view)),
+        Response::View { .. } | Response::Done => Ok(Reply::Done),
+        Response::Applied { answer: Err(refusal), .. } => Err(refusal.into()),
+        Response::Applied { answer: Ok(answer), revision, view } => {
+            applied(answer, revision, view.transpose()?)
+        }
+    }
+}
+
+fn applied(answer: Answer, revision: Revision, view: Option<View>) -> StoreResult<Reply> {
+    let elected = match answer {
+        Answer::Elected { term, .. } => Some(term),
+        Answer::Session { .. }
+        | Answer::Standing { .. }
+        | Answer::Lost
+        | Answer::Done
+        | Answer::Ending { .. }
+        | Answer::Forced { .. }
+        | Answer::Overtaken => None,
+    };
+    let standing = matches!(answer, Answer::Standing { .. });
+    Ok(match (answer, view) {
+        (Answer::Session { .. }, Some(View::Session(view))) => Reply::Session(view),
+        (Answer::Done, Some(View::Session(view))) => {
+            Reply::Heard(Heard { ttl_ms: view.ttl_ms, epoch: view.epoch, revision })
+        }
+        (
+            Answer::Elected { .. } | Answer::Standing { .. } | Answer::Lost,
+            Some(View::Leader(office)),
+        ) => Reply::Campaigned(Campaigned {
+            elected,
+            standing,
+            office,
+            session: None,
+            ttl_ms: 0,
+            retry_after: None,
+        }),
+        (_, _) => Reply::Done,
+    })
+}

@@ -1,0 +1,223 @@
+//! One replica as a process: the real core and the real hub, with an inbox, an outbox, a disk and a
+//! clock that the world controls.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use raft::eraftpb::{Entry, EntryType, SnapshotMetadata};
+use regent_election::Moment;
+use regent_election::watch::{Bounds, Hub, HubWatch};
+use regent_replica::io::{Batch, SnapshotTask, Token};
+use regent_replica::{Core, CoreConfig, ReplicaId, Replicated};
+
+use crate::fnv::print;
+
+use super::clock::Clock;
+use super::disk::Disk;
+use super::net::Address;
+use super::parcel::{Ask, Parcel};
+
+/// A replica and its machine.
+#[derive(Debug)]
+pub(super) struct Replica {
+    pub(super) id: u64,
+    pub(super) clock: Clock,
+    pub(super) disk: Disk,
+    pub(super) running: Option<Box<Running>>,
+    /// Strikes that keep it paused.
+    pub(super) pauses: u32,
+    /// How long its loop takes to come round.
+    pub(super) lag_ns: u64,
+    /// No sync ends before this instant.
+    pub(super) stalled_until: u64,
+    /// Its disk is lost: it never comes back.
+    pub(super) is_retired: bool,
+}
+
+/// One run of a replica.
+#[derive(Debug)]
+pub(super) struct Running {
+    pub(super) run: u64,
+    pub(super) core: Core,
+    pub(super) hub: Hub,
+    /// What has arrived and when, in true time.
+    pub(super) inbox: VecDeque<(u64, Told)>,
+    pub(super) outbox: VecDeque<(Address, Parcel)>,
+    pub(super) turn_at: Option<u64>,
+    pub(super) turned_at: Option<Moment>,
+    pub(super) tokens: u64,
+    pub(super) asked: BTreeMap<Token, Asked>,
+    pub(super) watches: BTreeMap<u64, Served>,
+    pub(super) log: Mirror,
+    /// The last index whose application was noted.
+    pub(super) noted: u64,
+    pub(super) is_serving: bool,
+    /// The last of Raft's terms in which it led.
+    pub(super) led: u64,
+    /// Prints of all entries up to the snapshots that have arrived, by index.
+    pub(super) arriving: BTreeMap<u64, u64>,
+    /// The snapshot that the next one is built on.
+    base: Base,
+}
+
+#[derive(Clone, Debug)]
+struct Base {
+    index: u64,
+    bytes: Arc<[u8]>,
+}
+
+/// What waits in an inbox.
+#[derive(Debug)]
+pub(super) enum Told {
+    Peer { from: u64, bytes: Arc<[u8]>, snapshot: Option<(Arc<[u8]>, u64)> },
+    Ask { client: u32, call: u64, ask: Ask },
+    Persisted { batch: u64 },
+    SnapshotKept { place: SnapshotMetadata },
+    SnapshotSent { to: ReplicaId, arrived: bool },
+    Unreachable { replica: ReplicaId },
+    Room { is_there: bool },
+}
+
+/// A request that the core has and that a client waits for.
+#[derive(Debug)]
+pub(super) enum Asked {
+    /// Answered as it is.
+    Plain { client: u32, call: u64 },
+    /// One of the terms that a heartbeat gives up; the heartbeat itself comes last.
+    Disown { client: u32, call: u64, rest: Ask },
+}
+
+/// A watch that is served.
+#[derive(Debug)]
+pub(super) struct Served {
+    pub(super) client: u32,
+    pub(super) watch: HubWatch,
+    pub(super) number: u64,
+    pub(super) marked_at: u64,
+}
+
+impl Running {
+    /// Starts from what the disk remembers.
+    pub(super) fn start(
+        id: ReplicaId,
+        disk: &mut Disk,
+        now: Moment,
+        seed: u64,
+        snapshot_every: u64,
+        ring_count: usize,
+    ) -> Self {
+        let (recovered, run, chain) = disk.recover();
+        let mut config = CoreConfig::new(id, run, seed);
+        config.snapshot_every = snapshot_every;
+        let bounds = Bounds { ring_bytes_max: 0, ring_count_min: ring_count, queue_max: 8 };
+        let hub = Hub::new(config.incarnation, recovered.whole.state.revision(), bounds);
+        let index = recovered.place.index;
+        let base = Base { index, bytes: recovered.whole.encode().into() };
+        let log = Mirror::new(index, chain, recovered.entries.clone());
+        let core = Core::new(config, recovered, now).expect("the library takes what the disk kept");
+        Self {
+            run,
+            core,
+            hub,
+            inbox: VecDeque::new(),
+            outbox: VecDeque::new(),
+            turn_at: None,
+            turned_at: None,
+            tokens: 0,
+            asked: BTreeMap::new(),
+            watches: BTreeMap::new(),
+            log,
+            noted: index,
+            is_serving: false,
+            led: 0,
+            arriving: BTreeMap::new(),
+            base,
+        }
+    }
+
+    pub(super) fn token(&mut self, asked: Asked) -> Token {
+        self.tokens += 1;
+        let token = Token(self.tokens);
+        self.asked.insert(token, asked);
+        token
+    }
+
+    /// The print of all entries up to the snapshot that a batch carries, if it carries one.
+    pub(super) fn arriving_chain(&self, batch: &Batch) -> u64 {
+        let index = batch.snapshot.as_ref().map(|(place, _)| place.index);
+        index.and_then(|index| self.arriving.get(&index).copied()).unwrap_or(0)
+    }
+
+    /// Takes what the core wants written into the mirror of its log.
+    pub(super) fn mirror(&mut self, batch: &Batch, chain: u64) {
+        if let Some((place, bytes)) = &batch.snapshot {
+            self.log = Mirror::new(place.index, chain, Vec::new());
+            self.base = Base { index: place.index, bytes: Arc::clone(bytes) };
+            self.noted = self.noted.max(place.index);
+        }
+        self.log.append(&batch.entries);
+    }
+
+    /// Makes the snapshot that the core asks for: the last one, plus the entries since.
+    pub(super) fn make_snapshot(&mut self, task: &SnapshotTask) -> (Arc<[u8]>, u64) {
+        let mut whole =
+            Replicated::decode(&self.base.bytes).expect("a snapshot of one's own can be read");
+        let base = self.base.index;
+        for entry in task.entries.iter().filter(|entry| entry.index > base) {
+            whole.replay(entry).expect("an applied entry can be applied again");
+        }
+        let bytes: Arc<[u8]> = whole.encode().into();
+        self.base = Base { index: task.place.index, bytes: Arc::clone(&bytes) };
+        (bytes, self.log.chain_at(task.place.index))
+    }
+}
+
+/// A copy of a core's log, for the history: the core itself shows no entries.
+#[derive(Debug)]
+pub(super) struct Mirror {
+    base: u64,
+    entries: Vec<Entry>,
+    /// Prints of all entries up to `base`, `base + 1`, …
+    chains: Vec<u64>,
+}
+
+impl Mirror {
+    fn new(base: u64, chain: u64, entries: Vec<Entry>) -> Self {
+        let mut mirror = Self { base, entries: Vec::new(), chains: vec![chain] };
+        mirror.append(&entries);
+        mirror
+    }
+
+    fn append(&mut self, entries: &[Entry]) {
+        let Some(first) = entries.first() else { return };
+        let kept = first.index.saturating_sub(self.base + 1) as usize;
+        self.entries.truncate(kept);
+        self.chains.truncate(kept + 1);
+        for entry in entries.iter().filter(|entry| entry.index > self.base) {
+            let before = self.chains.last().copied().unwrap_or(0);
+            self.chains.push(link(before, entry));
+            self.entries.push(entry.clone());
+        }
+    }
+
+    pub(super) fn entry(&self, index: u64) -> Option<&Entry> {
+        self.entries.get(index.checked_sub(self.base + 1)? as usize)
+    }
+
+    pub(super) fn chain_at(&self, index: u64) -> u64 {
+        let at = index.saturating_sub(self.base) as usize;
+        self.chains.get(at).copied().unwrap_or(0)
+    }
+}
+
+/// The print of a log that ends with `entry`.
+fn link(before: u64, entry: &Entry) -> u64 {
+    let kind = match entry.entry_type {
+        EntryType::EntryNormal => 0_u64,
+        EntryType::EntryConfChange => 1,
+        EntryType::EntryConfChangeV2 => 2,
+    };
+    let numbers = [before, entry.index, entry.term, kind];
+    let bytes = numbers.iter().flat_map(|number| number.to_le_bytes());
+    print(bytes.chain(entry.data.iter().copied()).chain(entry.context.iter().copied()))
+}
