@@ -1,7 +1,7 @@
 //! What happened in a run, as one list of events: all that a checker may look at.
 //!
 //! Every event has its true time. A process never knows that time; it is how a run is judged
-//! afterwards. The text form is one JSON line per event ([`json`]); [`story`] is the same for people.
+//! afterwards. The text form is one JSON line per event (`json`); `story` is the same for people.
 
 mod json;
 mod story;
