@@ -95,6 +95,10 @@ codes! {
     RequestReused = "REQUEST_REUSED", 409, "this request id was used before";
     /// The group has used every term below 2^53.
     TermsExhausted = "TERMS_EXHAUSTED", 409, "no terms are left";
+    /// Another replica leads the log and must be asked; `leader_address` says where.
+    OtherReplicaLeads = "OTHER_REPLICA_LEADS", 409, "another replica leads the log";
+    /// The members cannot be changed like this; `detail` says why.
+    MemberRefused = "MEMBER_REFUSED", 409, "this change of members is refused";
     /// The session expired, was closed, or never was: whatever it held is lost.
     SessionExpired = "SESSION_EXPIRED", 410, "this session is not open";
     /// The body is larger than 64 KiB.

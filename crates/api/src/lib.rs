@@ -17,6 +17,7 @@
 
 pub mod accept;
 pub mod campaign;
+pub mod cluster;
 pub mod code;
 pub mod decode;
 pub mod groups;
@@ -42,6 +43,10 @@ pub mod withdraw;
 
 pub use accept::AcceptRequest;
 pub use campaign::{CampaignRequest, CampaignResponse};
+pub use cluster::{
+    AddMemberRequest, ClusterMember, ClusterResponse, MemberKind, PromoteMemberRequest,
+    RemoveMemberRequest, ReplicaRole, TransferClusterRequest,
+};
 pub use groups::{
     DeleteGroupQuery, GroupResponse, GroupsQuery, GroupsResponse, PolicyBody, PriorityRule,
     PutGroupRequest, Standby,

@@ -77,6 +77,9 @@ pub struct Facts {
     /// another process uses the same session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_sequence: Option<u64>,
+    /// Where clients reach the replica that leads the log.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub leader_address: Option<String>,
 }
 
 impl Problem {

@@ -85,6 +85,18 @@ pub enum Operation {
     ShowSession,
     /// Ends a session.
     CloseSession,
+    /// Shows the replicas of our own store.
+    ShowCluster,
+    /// Takes a replica in as a learner.
+    AddMember,
+    /// Makes a learner a voter.
+    PromoteMember,
+    /// Removes a replica.
+    RemoveMember,
+    /// Hands the lead of the log over.
+    TransferCluster,
+    /// Everything that must outlive the machines, in one file.
+    Backup,
     /// Whether the process turns.
     Healthz,
     /// Whether the store serves.

@@ -8,12 +8,13 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use crate::problem::Code;
 use crate::route::{Method, Operation, Route};
 use crate::{
-    AcceptRequest, CampaignRequest, CampaignResponse, CloseSessionRequest, DeleteGroupQuery, Done,
-    GroupResponse, GroupsQuery, GroupsResponse, HealthResponse, Heard, HistoryResponse,
-    LeaderQuery, LeaderResponse, OfferRequest, OpenSessionRequest, PutGroupRequest, ReadyResponse,
+    AcceptRequest, AddMemberRequest, CampaignRequest, CampaignResponse, CloseSessionRequest,
+    ClusterResponse, DeleteGroupQuery, Done, GroupResponse, GroupsQuery, GroupsResponse,
+    HealthResponse, Heard, HistoryResponse, LeaderQuery, LeaderResponse, OfferRequest,
+    OpenSessionRequest, PromoteMemberRequest, PutGroupRequest, ReadyResponse, RemoveMemberRequest,
     RenewRequest, RenewSessionRequest, ResignRequest, SessionResponse, ShowSessionRequest,
-    StepDownRequest, SteppedDown, TransferRequest, WarmRequest, WatchManyQuery, WatchQuery,
-    WatchResponse, WithdrawRequest,
+    StepDownRequest, SteppedDown, TransferClusterRequest, TransferRequest, WarmRequest,
+    WatchManyQuery, WatchQuery, WatchResponse, WithdrawRequest,
 };
 
 fn of<T: JsonSchema>(to: &mut SchemaGenerator) -> Schema {
@@ -44,6 +45,8 @@ const HANDING_OVER: &[Code] = &[
     Code::RequestAhead,
     Code::RequestReused,
 ];
+
+const CHANGING_MEMBERS: &[Code] = &[Code::OtherReplicaLeads, Code::MemberRefused];
 
 /// All routes.
 pub const ROUTES: &[Route] = &[
@@ -307,6 +310,62 @@ pub const ROUTES: &[Route] = &[
     )
     .takes(of::<CloseSessionRequest>)
     .answers(of::<Done>),
+    Route::new(
+        Method::Get,
+        Operation::ShowCluster,
+        "/v1/cluster",
+        "showCluster",
+        "The replicas of our own store: who is there, who leads the log, how far everybody is",
+    )
+    .answers(of::<ClusterResponse>),
+    Route::new(
+        Method::Post,
+        Operation::AddMember,
+        "/v1/cluster/members/add",
+        "addMember",
+        "Takes a replica in as a learner: it receives everything and counts for nothing",
+    )
+    .takes(of::<AddMemberRequest>)
+    .answers(of::<Done>)
+    .may(CHANGING_MEMBERS),
+    Route::new(
+        Method::Post,
+        Operation::PromoteMember,
+        "/v1/cluster/members/promote",
+        "promoteMember",
+        "Makes a learner that has caught up a voter",
+    )
+    .takes(of::<PromoteMemberRequest>)
+    .answers(of::<Done>)
+    .may(CHANGING_MEMBERS),
+    Route::new(
+        Method::Post,
+        Operation::RemoveMember,
+        "/v1/cluster/members/remove",
+        "removeMember",
+        "Removes a replica; its number is never used again",
+    )
+    .takes(of::<RemoveMemberRequest>)
+    .answers(of::<Done>)
+    .may(CHANGING_MEMBERS),
+    Route::new(
+        Method::Post,
+        Operation::TransferCluster,
+        "/v1/cluster/transfer",
+        "transferCluster",
+        "Hands the lead of the log to another replica; no leader of any group changes",
+    )
+    .takes(of::<TransferClusterRequest>)
+    .answers(of::<Done>)
+    .may(CHANGING_MEMBERS),
+    Route::new(
+        Method::Get,
+        Operation::Backup,
+        "/v1/cluster/backup",
+        "backup",
+        "Groups, policies, terms and settings in one checksummed file; sessions are not in it",
+    )
+    .shows("application/octet-stream"),
     Route::new(Method::Get, Operation::Healthz, "/healthz", "healthz", "Whether the process turns")
         .answers(of::<HealthResponse>),
     Route::new(Method::Get, Operation::Readyz, "/readyz", "readyz", "Whether the store serves")

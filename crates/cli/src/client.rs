@@ -27,7 +27,7 @@ pub(crate) struct ClientArgs {
     /// How long to wait for an answer
     #[arg(long, env = "REGENT_TIMEOUT", value_name = "DURATION", default_value = "5s",
         value_parser = duration::parse, help_heading = "Server and output")]
-    timeout: Duration,
+    pub(crate) timeout: Duration,
     /// For people or for programs
     #[arg(
         long,

@@ -102,6 +102,8 @@ fn exit_of(code: Code) -> Exit {
         | Code::RequestAhead
         | Code::RequestReused
         | Code::TermsExhausted
+        | Code::OtherReplicaLeads
+        | Code::MemberRefused
         | Code::PayloadTooLarge
         | Code::UnsupportedMediaType
         | Code::TtlOutOfBounds

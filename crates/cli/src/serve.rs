@@ -9,11 +9,13 @@ use std::sync::Arc;
 
 use clap::Args;
 use regent_election::store::{Description, Store};
+use regent_server::{Cluster, serve_cluster};
 use regent_stores::{LocalError, OpenError, Options, open_url_with};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 
 use crate::client::SERVER_DEFAULT;
+use crate::cluster::Replicas;
 use crate::config::{Effective, Key, Origin, STORE_DEFAULT, Settings, misspelt};
 use crate::exit::Exit;
 use crate::failure::{Failure, Outcome, plain};
@@ -52,7 +54,7 @@ pub(crate) async fn run(args: ServeArgs, log: &LogArgs) -> Outcome {
     let mut signals = Signals::listen()
         .map_err(|error| Failure::new(Exit::Unavailable, format!("signals: {error}")))?;
     let (listener, address) = listen(settings.listen).await?;
-    let store = open(&settings, address).await?;
+    let (store, cluster) = open(&settings, address).await?;
     warn(&settings, address, &store.describe());
     greet(address, &store.describe());
 
@@ -61,7 +63,7 @@ pub(crate) async fn run(args: ServeArgs, log: &LogArgs) -> Outcome {
         let _ = told.await;
     };
     let mut service =
-        Box::pin(regent_server::serve(vec![listener], store, settings.server, ending));
+        Box::pin(serve_cluster(vec![listener], store, cluster, settings.server, ending));
     tokio::select! {
         ended = &mut service => return finished(ended),
         name = signals.next() => tracing::info!(signal = name, "told to end; once more ends at once"),
@@ -104,20 +106,29 @@ async fn listen(wanted: SocketAddr) -> Result<(TcpListener, SocketAddr), Failure
     })
 }
 
+/// A store, and the replicas behind it if it has any.
+type Opened = (Arc<dyn Store>, Option<Arc<dyn Cluster>>);
+
 /// Opens the store. Only here is decided which.
-async fn open(settings: &Settings, address: SocketAddr) -> Result<Arc<dyn Store>, Failure> {
+async fn open(settings: &Settings, address: SocketAddr) -> Result<Opened, Failure> {
     if let Some(directory) = settings.store.strip_prefix(STORE_DEFAULT) {
         let directory =
             if directory.is_empty() { &settings.data_dir } else { Path::new(directory) };
-        return Ok(replica::run(directory, settings, address).await?);
+        let store = replica::run(directory, settings, address).await?;
+        let cluster = Replicas {
+            handle: store.handle().clone(),
+            directory: directory.to_owned(),
+            timing: settings.replica.timing,
+        };
+        return Ok((store, Some(Arc::new(cluster))));
     }
     if settings.store == "local:" {
         let directory = settings.data_dir.to_str().ok_or_else(|| {
             Failure::new(Exit::Config, "data_dir is not UTF-8; choose another with --data-dir")
         })?;
-        return open_local(settings, &format!("local:{directory}"));
+        return Ok((open_local(settings, &format!("local:{directory}"))?, None));
     }
-    open_local(settings, &settings.store)
+    Ok((open_local(settings, &settings.store)?, None))
 }
 
 /// A store of this process alone.

@@ -27,6 +27,10 @@ const CLOCK_READERS: &[(&str, &str)] = &[
     ("crates/clock/src/", "it is the clock"),
     ("crates/stores/src/local/", "the wall clock note of an entry, for people"),
     ("crates/server/src/", "request latencies, which no rule reads"),
+    (
+        "crates/cli/src/cluster/port.rs",
+        "the wall clock stamp of a backup, which terms leap ahead of",
+    ),
     ("crates/replica/src/node.rs", "the wall clock note, and waiting for a successor"),
     ("crates/replica/src/store.rs", "how long a request waits, which no rule reads"),
 ];

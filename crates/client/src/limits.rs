@@ -5,6 +5,10 @@ use std::time::Duration;
 /// Largest answer read into memory. The largest honest one is a session with 131,072 tenures of
 /// long names, about 40 MiB.
 pub const ANSWER_BYTES_MAX: usize = 64 << 20;
+/// Largest backup read into memory: a million groups take about 200 MiB.
+pub const BACKUP_BYTES_MAX: usize = 4 << 30;
+/// How long a server may take to make a backup.
+pub const BACKUP_WITHIN: Duration = Duration::from_secs(300);
 /// Largest event of a stream. The largest honest one is a gap with 512 groups and full metadata,
 /// about 4 MiB.
 pub const EVENT_BYTES_MAX: usize = 16 << 20;

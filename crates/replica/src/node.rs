@@ -326,8 +326,23 @@ pub enum StartError {
 fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, StartError> {
     std::thread::Builder::new()
         .name(name.into())
-        .spawn(body)
+        .spawn(move || {
+            let _guard = EndsAll;
+            body();
+        })
         .map_err(|why| StartError::System(why.to_string()))
+}
+
+/// A replica of which one thread is gone would still be there for its peers and answer nobody. A
+/// broken invariant ends the process: somebody else takes over.
+struct EndsAll;
+
+impl Drop for EndsAll {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            std::process::abort();
+        }
+    }
 }
 
 /// The core's thread.
@@ -349,6 +364,9 @@ struct Worker {
 
 impl Worker {
     fn run(mut self) {
+        // A change of members makes links, which are tasks of the runtime.
+        let runtime = self.runtime.clone();
+        let _entered = runtime.enter();
         self.turn_until_told();
         // The disk's thread is kept awake by the one beside it, and that one by it.
         let _ = self.to_disk.send(Job::End);
@@ -372,8 +390,10 @@ impl Worker {
             }
             self.core.note_wall_clock(wall_ms());
             let outputs = self.core.turn(now);
+            // Whoever is told that members changed finds them changed.
+            let must_show = outputs.answers.iter().any(|(_, answer)| *answer == Response::Done);
+            self.renew_status(now, must_show);
             self.act(outputs);
-            self.renew_status(now);
         }
     }
 
@@ -442,8 +462,8 @@ impl Worker {
         });
     }
 
-    fn renew_status(&mut self, now: Moment) {
-        if now.since(self.status_at) < STATUS_EVERY {
+    fn renew_status(&mut self, now: Moment, at_once: bool) {
+        if now.since(self.status_at) < STATUS_EVERY && !at_once {
             return;
         }
         self.status_at = now;

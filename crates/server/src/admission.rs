@@ -43,21 +43,28 @@ impl Class {
             | Operation::RenewSession
             | Operation::Accept
             | Operation::ShowSession => Some(Self::Renew),
-            // A step-down frees an office, and is asked when things go wrong already.
+            // A step-down frees an office, and is asked when things go wrong already; so is whatever
+            // repairs the store itself.
             Operation::Resign
             | Operation::Withdraw
             | Operation::CloseSession
             | Operation::Offer
             | Operation::Warm
             | Operation::Transfer
-            | Operation::StepDown => Some(Self::Release),
+            | Operation::StepDown
+            | Operation::AddMember
+            | Operation::PromoteMember
+            | Operation::RemoveMember
+            | Operation::TransferCluster => Some(Self::Release),
             Operation::Watch | Operation::WatchMany => Some(Self::Watch),
             Operation::Campaign | Operation::OpenSession => Some(Self::Campaign),
             Operation::Leader | Operation::ShowGroup | Operation::History => Some(Self::Read),
-            Operation::PutGroup | Operation::DeleteGroup | Operation::ListGroups => {
-                Some(Self::Admin)
-            }
-            Operation::Healthz
+            Operation::PutGroup
+            | Operation::DeleteGroup
+            | Operation::ListGroups
+            | Operation::Backup => Some(Self::Admin),
+            Operation::ShowCluster
+            | Operation::Healthz
             | Operation::Readyz
             | Operation::Metrics
             | Operation::OpenApi

@@ -13,6 +13,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 
 use crate::admission::{self, Admission, Class};
+use crate::cluster::Cluster;
 use crate::config::ServerConfig;
 use crate::count::Entered;
 use crate::crowd::Crowd;
@@ -34,6 +35,8 @@ pub(crate) enum Phase {
 #[derive(Debug)]
 pub(crate) struct App {
     pub(crate) store: Arc<dyn Store>,
+    /// The replicas behind the store, if it has any.
+    pub(crate) cluster: Option<Arc<dyn Cluster>>,
     pub(crate) config: ServerConfig,
     pub(crate) admission: Admission,
     pub(crate) crowd: Crowd,
@@ -171,6 +174,7 @@ mod tests {
             ServerConfig { request_timeout: Duration::from_millis(1), ..ServerConfig::default() };
         let app = Arc::new(App {
             store: Arc::new(LocalStore::memory().unwrap()),
+            cluster: None,
             admission: Admission::new(1, 1),
             crowd: Crowd::new(1, 1),
             metrics: Metrics::new(&config),

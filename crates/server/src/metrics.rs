@@ -17,7 +17,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
-use regent_api::{Code, Operation};
+use regent_api::{ClusterResponse, Code, Operation};
 use regent_election::Event;
 use regent_election::store::Census;
 
@@ -25,6 +25,7 @@ use crate::admission::Class;
 use crate::app::App;
 use crate::config::ServerConfig;
 use crate::crowd::NoRoom;
+use crate::replica_metrics::Replicas;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ByGroup {
@@ -100,6 +101,8 @@ pub(crate) struct Metrics {
     groups_contended: Gauge,
     watchers: Gauge,
     revision: Gauge,
+    quorum_health: Gauge,
+    replicas: Replicas,
 }
 
 impl Metrics {
@@ -132,6 +135,8 @@ impl Metrics {
             groups_contended: Gauge::default(),
             watchers: Gauge::default(),
             revision: Gauge::default(),
+            quorum_health: Gauge::default(),
+            replicas: Replicas::default(),
         };
         // Present from the first scrape, so that an alert on their rise sees them start at zero.
         metrics.elections.get_or_create(&ByCluster { cluster: config.cluster.clone() }).inc_by(0);
@@ -236,16 +241,32 @@ impl Metrics {
             "Changes the store has applied",
             self.revision.clone(),
         );
+        registry.register(
+            "store_quorum_health",
+            "Whether the store can decide: a quorum of replicas has a leader, or the one store answers",
+            self.quorum_health.clone(),
+        );
+        self.replicas.register(registry);
         let build = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
         registry.register("regent_build", "What runs", build);
     }
 
     /// Everything as text. Without a census the store's numbers stay as they were.
-    pub(crate) fn text(&self, app: &App, census: Option<Census>) -> String {
+    pub(crate) fn text(
+        &self,
+        app: &App,
+        census: Option<Census>,
+        cluster: Option<&ClusterResponse>,
+    ) -> String {
         self.connections.set(signed(app.crowd.count().now() as u64));
         self.asking.set(signed(app.admission.asking().now() as u64));
         self.waiting.set(signed(app.admission.waiting().now() as u64));
         self.store_up.set(i64::from(census.is_some()));
+        let can_decide = cluster.map_or(census.is_some(), |cluster| cluster.leader.is_some());
+        self.quorum_health.set(i64::from(can_decide));
+        if let Some(cluster) = cluster {
+            self.replicas.note(cluster);
+        }
         if let Some(census) = census {
             self.sessions.set(signed(census.sessions));
             self.groups.set(signed(census.groups));
@@ -330,7 +351,7 @@ impl Metrics {
     }
 }
 
-fn signed(number: u64) -> i64 {
+pub(crate) fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
@@ -360,6 +381,8 @@ const fn renew_reason(code: Code) -> &'static str {
         | Code::RequestAhead
         | Code::RequestReused
         | Code::TermsExhausted
+        | Code::OtherReplicaLeads
+        | Code::MemberRefused
         | Code::SessionExpired
         | Code::PayloadTooLarge
         | Code::UnsupportedMediaType

@@ -27,8 +27,8 @@ use crate::app::{App, Call};
 use crate::reply::{self, Reply};
 use crate::socket::Talk;
 use crate::{
-    accept, body, campaign, groups, history, leader, offer, origin, process, renew, resign,
-    sessions, step_down, transfer, warm, watch, withdraw,
+    accept, body, campaign, cluster, groups, history, leader, offer, origin, process, renew,
+    resign, sessions, step_down, transfer, warm, watch, withdraw,
 };
 
 /// What a request knows of the connection it came by.
@@ -139,6 +139,12 @@ async fn verb(call: Call) -> Reply {
         Operation::RenewSession => sessions::renew(call).await,
         Operation::ShowSession => sessions::show(call).await,
         Operation::CloseSession => sessions::close(call).await,
+        Operation::ShowCluster => cluster::show(call).await,
+        Operation::AddMember => cluster::add(call).await,
+        Operation::PromoteMember => cluster::promote(call).await,
+        Operation::RemoveMember => cluster::remove(call).await,
+        Operation::TransferCluster => cluster::transfer(call).await,
+        Operation::Backup => cluster::backup(call).await,
         Operation::Healthz => process::healthz(),
         Operation::Readyz => process::readyz(call).await,
         Operation::Metrics => process::metrics(call).await,

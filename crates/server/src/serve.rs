@@ -11,6 +11,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::admission::Admission;
 use crate::app::{App, Phase};
+use crate::cluster::Cluster;
 use crate::config::{ConfigError, ServerConfig};
 use crate::connection::protocol;
 use crate::crowd::{Crowd, within_open_files};
@@ -42,6 +43,17 @@ pub async fn serve(
     config: ServerConfig,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), ServeError> {
+    serve_cluster(listeners, store, None, config, shutdown).await
+}
+
+/// The same for a store whose replicas an operator may look after.
+pub async fn serve_cluster(
+    listeners: Vec<TcpListener>,
+    store: Arc<dyn Store>,
+    cluster: Option<Arc<dyn Cluster>>,
+    config: ServerConfig,
+    shutdown: impl Future<Output = ()>,
+) -> Result<(), ServeError> {
     let config = config.check()?;
     if listeners.is_empty() {
         return Err(ServeError::NoListener);
@@ -55,6 +67,7 @@ pub async fn serve(
         ),
         metrics: Metrics::new(&config),
         store,
+        cluster,
         phase,
         config,
     });

@@ -108,11 +108,7 @@ impl Founded {
 
     /// The same as facts, one per line.
     pub(super) fn facts(&self) -> String {
-        let failures = match self.failures_survived {
-            0 => "no failure".to_owned(),
-            1 => "1 failure".to_owned(),
-            more => format!("{more} failures"),
-        };
+        let failures = members::failures(self.failures_survived as u64);
         let mut told = vec![
             ("cluster", self.cluster_id.clone()),
             ("replica", self.replica.to_string()),

@@ -82,13 +82,22 @@ pub(crate) const fn quorum(voters: usize) -> usize {
     voters / 2 + 1
 }
 
+/// How many failures, in words.
+pub(crate) fn failures(count: u64) -> String {
+    match count {
+        0 => "no failure".to_owned(),
+        1 => "1 failure".to_owned(),
+        more => format!("{more} failures"),
+    }
+}
+
 /// What an operator should know about this number of voters.
 pub(crate) fn warnings(voters: usize, witnesses: usize) -> Vec<String> {
     let mut warnings = Vec::new();
     if voters > 0 && voters.is_multiple_of(2) {
         warnings.push(format!(
-            "{voters} voters survive {} failures, no more than {} would: use an odd number, or make one a witness",
-            failures_survived(voters),
+            "{voters} voters survive {}, no more than {} would: use an odd number",
+            failures(failures_survived(voters) as u64),
             voters - 1
         ));
     }
@@ -138,7 +147,7 @@ mod tests {
         for odd in [1, 3, 5, 7, 9] {
             assert!(warnings(odd, 0).is_empty());
         }
-        assert!(warnings(4, 1)[0].contains("4 voters survive 1 failures, no more than 3 would"));
+        assert!(warnings(4, 1)[0].contains("4 voters survive 1 failure, no more than 3 would"));
         assert!(warnings(3, 2)[0].contains("one witness is enough"));
         assert_eq!([1, 2, 3, 4, 5].map(quorum), [1, 2, 2, 3, 3]);
     }

@@ -1,10 +1,15 @@
 //! `regent cluster`: our own store as an operator sees it. One verb, one file.
 
+mod change;
 mod founding;
 mod init;
 mod members;
+mod port;
+mod status;
 
 use clap::Subcommand;
+
+pub(crate) use port::Replicas;
 
 use crate::failure::Outcome;
 use crate::logs::LogArgs;
@@ -12,7 +17,10 @@ use crate::output::Output;
 
 const EXAMPLES: &str = "\
 Examples:
-  regent cluster init --id 1 --members 1=a:7401/a:7400,2=b:7401/b:7400,3=c:7401/c:7400";
+  regent cluster init --id 1 --members 1=a:7401/a:7400,2=b:7401/b:7400,3=c:7401/c:7400
+  regent cluster status
+  regent cluster transfer --to 2
+  regent cluster remove 3 --yes";
 
 /// Verbs of `regent cluster`.
 #[derive(Clone, Debug, Subcommand)]
@@ -20,6 +28,16 @@ Examples:
 pub(crate) enum ClusterVerb {
     /// Prepare the data directory of one replica
     Init(init::InitArgs),
+    /// Show the replicas, who leads them and how far they are
+    Status(status::StatusArgs),
+    /// Take a replica in: it learns before it votes
+    Add(change::AddArgs),
+    /// Let a replica that has learnt vote
+    Promote(change::PromoteArgs),
+    /// Remove a replica for good
+    Remove(change::RemoveArgs),
+    /// Hand the lead of the log to another replica
+    Transfer(change::TransferArgs),
 }
 
 impl ClusterVerb {
@@ -27,6 +45,11 @@ impl ClusterVerb {
     pub(crate) fn output(&self) -> Output {
         match self {
             Self::Init(args) => args.output,
+            Self::Status(args) => args.client.output,
+            Self::Add(args) => args.client.output,
+            Self::Promote(args) => args.client.output,
+            Self::Remove(args) => args.client.output,
+            Self::Transfer(args) => args.client.output,
         }
     }
 }
@@ -35,5 +58,10 @@ impl ClusterVerb {
 pub(crate) async fn run(verb: ClusterVerb, log: &LogArgs) -> Outcome {
     match verb {
         ClusterVerb::Init(args) => init::run(args, log),
+        ClusterVerb::Status(args) => status::run(args).await,
+        ClusterVerb::Add(args) => change::add(args).await,
+        ClusterVerb::Promote(args) => change::promote(args).await,
+        ClusterVerb::Remove(args) => change::remove(args).await,
+        ClusterVerb::Transfer(args) => change::transfer(args).await,
     }
 }

@@ -24,6 +24,7 @@ mod accept;
 mod address;
 mod backoff;
 mod campaign;
+mod cluster;
 mod error;
 mod groups;
 mod history;

@@ -161,6 +161,8 @@ fn refusal(problem: &Problem, asked: &Request) -> Option<Refusal> {
         | Code::MethodNotAllowed
         | Code::RequestTimeout
         | Code::Full
+        | Code::OtherReplicaLeads
+        | Code::MemberRefused
         | Code::PayloadTooLarge
         | Code::UnsupportedMediaType
         | Code::PolicyRefused

@@ -11,7 +11,7 @@ use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderName, USER_AGENT};
 use hyper::{Request, Response};
-use regent_api::Operation;
+use regent_api::{Operation, Reply};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::time::{Sleep, sleep};
@@ -28,6 +28,8 @@ pub(super) struct Call {
     body: Bytes,
     for_events: bool,
     headers: Vec<(HeaderName, String)>,
+    /// Largest answer that is read.
+    bytes_max: usize,
 }
 
 /// How one attempt ended without an answer.
@@ -55,6 +57,7 @@ impl Call {
             body: Bytes::new(),
             for_events: false,
             headers: Vec::new(),
+            bytes_max: ANSWER_BYTES_MAX,
         }
     }
 
@@ -79,6 +82,11 @@ impl Call {
         Self { for_events: true, ..self }
     }
 
+    /// The same, whose answer may be this large.
+    pub(super) fn bytes_max(self, bytes_max: usize) -> Self {
+        Self { bytes_max, ..self }
+    }
+
     /// The same, with one more header.
     pub(super) fn header(mut self, name: HeaderName, value: String) -> Self {
         self.headers.push((name, value));
@@ -100,6 +108,8 @@ fn only_reads(operation: Operation) -> bool {
         | Operation::ShowGroup
         | Operation::ListGroups
         | Operation::ShowSession
+        | Operation::ShowCluster
+        | Operation::Backup
         | Operation::Healthz
         | Operation::Readyz
         | Operation::Metrics
@@ -118,7 +128,11 @@ fn only_reads(operation: Operation) -> bool {
         | Operation::DeleteGroup
         | Operation::OpenSession
         | Operation::RenewSession
-        | Operation::CloseSession => false,
+        | Operation::CloseSession
+        | Operation::AddMember
+        | Operation::PromoteMember
+        | Operation::RemoveMember
+        | Operation::TransferCluster => false,
     }
 }
 
@@ -129,11 +143,15 @@ impl Remote {
         call: Call,
         waits: Duration,
     ) -> RemoteResult<A> {
+        let body = self.call_bytes(call, waits).await?;
+        serde_json::from_slice(&body).map_err(|error| unreadable(&error, &body))
+    }
+
+    /// The same, whatever the answer holds.
+    pub(super) async fn call_bytes(&self, call: Call, waits: Duration) -> RemoteResult<Bytes> {
         let deadline = pin!(sleep(self.request_timeout.saturating_add(waits)));
         match self.try_each(&call, deadline).await? {
-            Answer::Whole(body) => {
-                serde_json::from_slice(&body).map_err(|error| unreadable(&error, &body))
-            }
+            Answer::Whole(body) => Ok(body),
             Answer::Stream(_) => unreachable!("only a call for events is answered by a stream"),
         }
     }
@@ -212,11 +230,11 @@ impl Remote {
             let why = format!("asked for a stream of events and got {label:?}");
             return Ok(Err(RemoteError::Protocol { why }));
         }
-        Ok(match whole_body(response).await? {
+        Ok(match whole_body(response, call.bytes_max).await? {
             Some(body) if is_success => Ok(Answer::Whole(body)),
             Some(body) => Err(judge(call.reads(), status, &body)),
             None => {
-                let why = format!("an answer of more than {ANSWER_BYTES_MAX} bytes");
+                let why = format!("an answer of more than {} bytes", call.bytes_max);
                 Err(RemoteError::Protocol { why })
             }
         })
@@ -227,7 +245,11 @@ impl Remote {
         let uri = self.shared.addresses[index]
             .of(&call.path_and_query)
             .map_err(|error| unsent(&error))?;
-        let accept = if call.for_events { "text/event-stream" } else { "application/json" };
+        let accept = match (call.for_events, call.operation.route().reply) {
+            (true, _) => "text/event-stream",
+            (false, Reply::Other(label)) => label,
+            (false, Reply::Json(_) | Reply::JsonOrEvents(_)) => "application/json",
+        };
         let mut request = Request::builder()
             .method(call.operation.route().method.word())
             .uri(uri)
@@ -248,8 +270,11 @@ impl Remote {
 }
 
 /// The body of an answer; none if it is larger than any honest one.
-async fn whole_body(response: Response<Incoming>) -> Result<Option<Bytes>, Failed> {
-    match Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await {
+async fn whole_body(
+    response: Response<Incoming>,
+    bytes_max: usize,
+) -> Result<Option<Bytes>, Failed> {
+    match Limited::new(response.into_body(), bytes_max).collect().await {
         Ok(body) => Ok(Some(body.to_bytes())),
         Err(error) if error.is::<LengthLimitError>() => Ok(None),
         Err(error) => Err(Failed::Lost(innermost(&*error))),

@@ -178,6 +178,12 @@ impl Shared {
             return Some(link.connected.clone());
         }
         if links.len() >= REPLICAS_MAX {
+            // Those who were removed make room. Not sooner: in a joint configuration they still count.
+            let members = self.members.borrow();
+            let gone = links.extract_if(.., |id, _| !members.contains_key(id));
+            gone.for_each(|(_, link)| link.task.abort());
+        }
+        if links.len() >= REPLICAS_MAX {
             return None;
         }
         let link = Link::start(Arc::clone(self), id, QUEUE_MAX);

@@ -93,7 +93,9 @@ async fn every_route_that_needs_a_body_refuses_an_empty_object_or_takes_it() {
         let (method, path, body) = example(route.operation, "g");
         let body = body.map(|body| body.to_string());
         let answer = server.send(request(method.word(), &path, body)).await;
-        if answer.status != 200 {
+        // Only our own store has replicas; the one here says so to whatever could be understood.
+        let has_no_replicas = answer.status == 501 && path.starts_with("/v1/cluster");
+        if answer.status != 200 && !has_no_replicas {
             let problem = answer.problem(Code::BadRequest);
             assert!(problem.detail.contains("missing field"), "{}: {problem}", route.id);
         }

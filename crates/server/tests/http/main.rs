@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test's helpers are tests too")]
 
 mod browsers;
+mod cluster;
 mod document;
 mod flood;
 mod groups;

@@ -36,6 +36,7 @@ async fn elections_changes_and_failures_are_counted() {
         ("renew_failures_total{reason=\"NOT_LEADER\"}", 1.0),
         ("renew_failures_total{reason=\"SESSION_EXPIRED\"}", 1.0),
         ("renew_failures_total{reason=\"BACKEND_DOWN\"}", 0.0),
+        ("store_quorum_health", 1.0),
         ("regent_groups", 1.0),
         ("regent_sessions", 1.0),
         ("regent_groups_contended", 1.0),

@@ -1,0 +1,148 @@
+//! `regent cluster add`, `promote`, `remove` and `transfer`: who is in the cluster, and who leads it.
+
+use clap::Args;
+use regent::remote::RemoteError;
+use regent_api::AddMemberRequest;
+use regent_replica::ReplicaId;
+use tokio::time::{sleep, timeout};
+
+use super::members;
+use crate::client::ClientArgs;
+use crate::confirm::confirm;
+use crate::exit::Exit;
+use crate::failure::Outcome;
+
+/// Flags of `regent cluster add`.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "\
+Examples:
+  regent cluster add --id 4 --peer 10.0.0.4:7401 --client 10.0.0.4:7400
+  regent cluster add --id 3 --peer 10.0.0.3:7401 --client 10.0.0.3:7400 --witness
+
+Prepare and start the replica first (`regent cluster init --join`). It receives everything and
+counts for nothing until `regent cluster promote`. A number is never used twice.")]
+pub(crate) struct AddArgs {
+    /// Its number: above that of every member
+    #[arg(long, value_name = "N", value_parser = members::replica_id)]
+    id: ReplicaId,
+    /// Where other replicas reach it
+    #[arg(long, value_name = "HOST:PORT", value_parser = members::address)]
+    peer: String,
+    /// Where clients reach it
+    #[arg(long = "client", value_name = "HOST:PORT", value_parser = members::address)]
+    clients: String,
+    /// It shall vote and keep the log, but no state
+    #[arg(long)]
+    witness: bool,
+    #[command(flatten)]
+    pub(crate) client: ClientArgs,
+}
+
+/// Flags of `regent cluster promote`.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "\
+Examples:
+  regent cluster promote 4
+  regent cluster promote 4 --timeout 1m
+
+Waits, for at most --timeout, until the learner has caught up.")]
+pub(crate) struct PromoteArgs {
+    /// Which learner
+    #[arg(value_name = "N", value_parser = members::replica_id)]
+    id: ReplicaId,
+    #[command(flatten)]
+    pub(crate) client: ClientArgs,
+}
+
+/// Flags of `regent cluster remove`.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "\
+Examples:
+  regent cluster remove 3 --yes
+
+A replica that leads hands the lead over first. One that was removed cannot come back: empty its
+directory and let it join under another number.")]
+pub(crate) struct RemoveArgs {
+    /// Which replica
+    #[arg(value_name = "N", value_parser = members::replica_id)]
+    id: ReplicaId,
+    /// Do not ask back
+    #[arg(long)]
+    yes: bool,
+    #[command(flatten)]
+    pub(crate) client: ClientArgs,
+}
+
+/// Flags of `regent cluster transfer`.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "\
+Examples:
+  regent cluster transfer
+  regent cluster transfer --to 2
+
+Hands the lead of the log over, before maintenance for instance; no leader of any group changes.
+`regent serve` does so by itself when it is told to end.")]
+pub(crate) struct TransferArgs {
+    /// To which replica; left out, to the most advanced
+    #[arg(long, value_name = "N", value_parser = members::replica_id)]
+    to: Option<ReplicaId>,
+    #[command(flatten)]
+    pub(crate) client: ClientArgs,
+}
+
+/// Takes a replica in.
+pub(crate) async fn add(args: AddArgs) -> Outcome {
+    let request = AddMemberRequest {
+        id: args.id.get(),
+        peer_address: args.peer,
+        client_address: args.clients,
+        witness: args.witness,
+    };
+    let done = args.client.remote()?.add_member(&request).await?;
+    let id = args.id;
+    let shown = || format!("replica {id} learns; let it vote with `regent cluster promote {id}`");
+    args.client.screen().answer(&done, shown)?;
+    Ok(Exit::Done)
+}
+
+/// Makes a learner a voter.
+pub(crate) async fn promote(args: PromoteArgs) -> Outcome {
+    let remote = args.client.remote()?;
+    let asked = async {
+        loop {
+            match remote.promote_member(args.id.get()).await {
+                Err(RemoteError::Unavailable { retry_after: Some(pause), why, .. }) => {
+                    tracing::debug!(%why, "not yet");
+                    sleep(pause).await;
+                }
+                ended => return ended,
+            }
+        }
+    };
+    let done = match timeout(args.client.timeout, asked).await {
+        Ok(ended) => ended?,
+        // What it waited for, and not that it waited, is what an operator wants to know.
+        Err(_) => remote.promote_member(args.id.get()).await?,
+    };
+    args.client.screen().answer(&done, || format!("replica {} votes", args.id))?;
+    Ok(Exit::Done)
+}
+
+/// Removes a replica.
+pub(crate) async fn remove(args: RemoveArgs) -> Outcome {
+    let warning = format!("replica {} is removed for good; its number is not used again", args.id);
+    confirm(args.yes, &warning)?;
+    let done = args.client.remote()?.remove_member(args.id.get()).await?;
+    args.client.screen().answer(&done, || format!("replica {} is removed", args.id))?;
+    Ok(Exit::Done)
+}
+
+/// Hands the lead of the log over.
+pub(crate) async fn transfer(args: TransferArgs) -> Outcome {
+    let done = args.client.remote()?.transfer_cluster(args.to.map(ReplicaId::get)).await?;
+    args.client.screen().answer(&done, || match args.to {
+        Some(to) => format!("the lead of the log is on its way to replica {to}"),
+        None => "the lead of the log is on its way".to_owned(),
+    })?;
+    Ok(Exit::Done)
+}

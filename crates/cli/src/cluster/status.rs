@@ -1,0 +1,89 @@
+//! `regent cluster status`: who is there, who leads the log, how far everybody is.
+
+use clap::Args;
+use regent_api::{ClusterMember, ClusterResponse};
+
+use super::members::failures;
+use crate::client::ClientArgs;
+use crate::exit::Exit;
+use crate::failure::Outcome;
+use crate::output::{Side, facts, or_dash, remark, table};
+
+/// Flags of `regent cluster status`.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "\
+Examples:
+  regent cluster status
+  regent cluster status --server http://10.0.0.1:7400,http://10.0.0.2:7400 --output json
+
+How far the others are only the leading replica knows, so it is asked if it can be reached.
+Exit code 1 says that no replica is known to lead the log.")]
+pub(crate) struct StatusArgs {
+    #[command(flatten)]
+    pub(crate) client: ClientArgs,
+}
+
+/// Prints the cluster.
+pub(crate) async fn run(args: StatusArgs) -> Outcome {
+    let answer = args.client.remote()?.cluster_by_leader().await?;
+    for warning in &answer.warnings {
+        remark(&format!("warning: {warning}"));
+    }
+    args.client.screen().answer(&answer, || shown(&answer))?;
+    Ok(if answer.leader.is_some() { Exit::Done } else { Exit::No })
+}
+
+/// The cluster for people.
+pub(super) fn shown(cluster: &ClusterResponse) -> String {
+    let failures = failures(cluster.failures_survived);
+    let leader = match (cluster.leader, &cluster.leader_address) {
+        (Some(leader), Some(address)) => format!("replica {leader} at {address}"),
+        (Some(leader), None) => format!("replica {leader}"),
+        (None, _) => "-".to_owned(),
+    };
+    let mut about = vec![
+        ("cluster", cluster.cluster_id.clone()),
+        ("leader", leader),
+        ("quorum", format!("{} of {}", cluster.quorum, cluster.voters)),
+        ("survives", failures),
+        ("applied", format!("{} of {}", cluster.applied_index, cluster.committed_index)),
+    ];
+    if cluster.changing {
+        about.push(("members", "a change is under way".into()));
+    }
+    let mut text = facts(about);
+    text.push_str("\n\n");
+    text.push_str(&members(&cluster.members));
+    text
+}
+
+fn members(members: &[ClusterMember]) -> String {
+    let rows = members.iter().map(|member| {
+        let role = if member.leads { "leader" } else { member.kind.word() };
+        let state = match (member.leads, member.heard) {
+            (true, _) | (false, Some(true)) => "heard",
+            (false, Some(false)) => "silent",
+            (false, None) => "-",
+        };
+        let trip = member.round_trip_us.map(|us| format!("{}.{} ms", us / 1000, us % 1000 / 100));
+        vec![
+            member.id.to_string(),
+            role.to_owned(),
+            state.to_owned(),
+            or_dash(member.matched_index),
+            or_dash(trip),
+            member.peer_address.clone(),
+            member.client_address.clone(),
+        ]
+    });
+    let head = [
+        ("replica", Side::Right),
+        ("role", Side::Left),
+        ("state", Side::Left),
+        ("matched", Side::Right),
+        ("round trip", Side::Right),
+        ("peers", Side::Left),
+        ("clients", Side::Left),
+    ];
+    table(&head, rows.collect())
+}

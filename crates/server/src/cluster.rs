@@ -1,0 +1,115 @@
+//! `/v1/cluster`: the replicas behind the store, if there are any.
+//!
+//! Only our own store has replicas, and this crate knows none: whoever starts the service hands in
+//! a [`Cluster`] beside the store. Over any other store these routes say that it cannot do this.
+
+use std::fmt;
+use std::future::Future;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use hyper::body::Bytes;
+use regent_api::{
+    AddMemberRequest, ClusterResponse, Code, Done, Problem, PromoteMemberRequest,
+    RemoveMemberRequest, TransferClusterRequest,
+};
+
+use crate::app::Call;
+use crate::reply::{self, Reply};
+
+/// The replicas behind a store, for operators.
+///
+/// A refusal is a problem: the one who knows the replicas knows best what an operator may do next.
+#[async_trait]
+pub trait Cluster: fmt::Debug + Send + Sync + 'static {
+    /// The cluster as this replica knows it, at once and whatever state it is in.
+    async fn show(&self) -> ClusterResponse;
+
+    /// Takes a replica in as a learner.
+    async fn add(&self, member: AddMemberRequest) -> Result<(), Problem>;
+
+    /// Makes a learner a voter.
+    async fn promote(&self, id: u64) -> Result<(), Problem>;
+
+    /// Removes a replica.
+    async fn remove(&self, id: u64) -> Result<(), Problem>;
+
+    /// Hands the lead of the log over, to the one named or to the most advanced voter.
+    async fn transfer(&self, to: Option<u64>) -> Result<(), Problem>;
+
+    /// Everything that must outlive the machines, with a checksum. Holds no secret of any session.
+    async fn backup(&self) -> Result<Bytes, Problem>;
+}
+
+/// How long a backup may take: writing and reading a snapshot of a million groups takes seconds.
+const BACKUP_WITHIN: Duration = Duration::from_secs(300);
+
+pub(crate) async fn show(call: Call) -> Reply {
+    reply::json(&cluster(&call)?.show().await)
+}
+
+pub(crate) async fn add(call: Call) -> Reply {
+    let request: AddMemberRequest = call.body()?;
+    tracing::info!(replica = request.id, "a member is to be added");
+    changed(&call, cluster(&call)?.add(request)).await
+}
+
+pub(crate) async fn promote(call: Call) -> Reply {
+    let PromoteMemberRequest { id } = call.body()?;
+    tracing::info!(replica = id, "a member is to be promoted");
+    changed(&call, cluster(&call)?.promote(id)).await
+}
+
+pub(crate) async fn remove(call: Call) -> Reply {
+    let RemoveMemberRequest { id } = call.body()?;
+    tracing::info!(replica = id, "a member is to be removed");
+    changed(&call, cluster(&call)?.remove(id)).await
+}
+
+pub(crate) async fn transfer(call: Call) -> Reply {
+    let TransferClusterRequest { to } = call.body()?;
+    tracing::info!(to, "the lead of the log is to be handed over");
+    changed(&call, cluster(&call)?.transfer(to)).await
+}
+
+pub(crate) async fn backup(call: Call) -> Reply {
+    let bytes = match tokio::time::timeout(BACKUP_WITHIN, cluster(&call)?.backup()).await {
+        Ok(bytes) => bytes?,
+        Err(_) => {
+            let why = format!("no backup was made within {} s", BACKUP_WITHIN.as_secs());
+            return Err(Problem::new(Code::StoreUnavailable, why).retry_after(1000));
+        }
+    };
+    tracing::info!(bytes = bytes.len(), "a backup was taken");
+    Ok(reply::labelled("application/octet-stream", bytes))
+}
+
+fn cluster(call: &Call) -> Result<&dyn Cluster, Problem> {
+    call.app.cluster.as_deref().ok_or_else(|| {
+        let name = call.store().describe().name;
+        Problem::new(
+            Code::Unsupported,
+            format!(
+                "store {name} has no replicas; `regent serve` has them on its own store (replica:)"
+            ),
+        )
+    })
+}
+
+/// A change that is not answered in time may have been made.
+async fn changed(call: &Call, asked: impl Future<Output = Result<(), Problem>>) -> Reply {
+    let timeout = call.app.config.request_timeout;
+    match tokio::time::timeout(timeout, asked).await {
+        Ok(done) => done?,
+        Err(_) => {
+            return Err(Problem::new(
+                Code::Uncertain,
+                format!(
+                    "the cluster did not answer within {} ms; it may have happened, look at the members before you decide anything",
+                    timeout.as_millis()
+                ),
+            ));
+        }
+    }
+    reply::json(&Done { done: true })
+}
