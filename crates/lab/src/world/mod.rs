@@ -44,7 +44,7 @@ use disk::Disk;
 use member::Member;
 use net::Net;
 use operator::Operator;
-use parcel::Parcel;
+use parcel::{Ask, Parcel};
 use queue::Queue;
 use replica::{Replica, Told};
 use strike::Strike;
@@ -252,9 +252,14 @@ impl World {
 
     /// Sends something; what becomes of it is the net's affair.
     fn send(&mut self, from: Address, to: Address, parcel: Parcel) {
+        // A connection repeats nothing by itself; for heartbeats and Raft's own messages that is not
+        // relied on.
         let is_once = matches!(
             &parcel,
-            Parcel::Peer { run: Some(_), .. } | Parcel::Watch { .. } | Parcel::Item { .. }
+            Parcel::Peer { run: Some(_), .. }
+                | Parcel::Ask { ask: Ask::Submit { .. }, .. }
+                | Parcel::Watch { .. }
+                | Parcel::Item { .. }
         );
         let arrivals = self.net.send(self.now, from, to, is_once);
         self.stats.messages += 1;
