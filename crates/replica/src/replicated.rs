@@ -111,8 +111,12 @@ impl Replicated {
         Self { state: State::new(settings), ..self }
     }
 
-    /// Whether this proposal is to be applied, and notes that it is. False for a duplicate.
+    /// Whether this proposal is to be applied, and notes that it is. False for a duplicate, and for one
+    /// of a replica that is no member: nobody remembers any more which of its proposals were applied.
     pub fn admit(&mut self, origin: Origin) -> bool {
+        if !self.members.contains_key(&origin.replica) {
+            return false;
+        }
         let last = self.applied.entry(origin.replica).or_insert((0, 0));
         let is_fresh = (origin.boot, origin.number) > *last;
         if is_fresh {
@@ -190,5 +194,26 @@ impl Replicated {
             Payload::Release => self.is_held = false,
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_late_proposal_of_a_removed_replica_is_not_applied_again() {
+        let id = ReplicaId::new(1).unwrap();
+        let member = Member {
+            peer_address: "10.0.0.1:7401".into(),
+            client_address: "10.0.0.1:7400".into(),
+            is_witness: false,
+        };
+        let mut whole = Replicated::found(Settings::default(), [(id, member)].into());
+        let origin = Origin { replica: id, boot: 1, number: 7 };
+        assert!(whole.admit(origin));
+        assert!(!whole.admit(origin), "a duplicate");
+        whole.change_members(&MemberChange::Remove { id });
+        assert!(!whole.admit(origin), "the same, after it was forgotten");
     }
 }

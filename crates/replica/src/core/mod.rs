@@ -206,7 +206,7 @@ impl Core {
         let patience = Duration::from_millis(config.timing.election_ms_max());
         let mut core = Self {
             timer: ElectionTimer::new(config.timing, config.seed),
-            rounds: Rounds::new(config.boot, patience),
+            rounds: Rounds::new(config.id.get(), config.boot, patience),
             node,
             whole,
             deadlines: Deadlines::new(),

@@ -49,8 +49,12 @@ impl Core {
             Input::Snapshot { from, message, bytes, whole } => {
                 if admissible(&message, from.get(), self.config.id.get()).is_ok() {
                     let index = message.get_snapshot().get_metadata().index;
-                    self.arriving = Some((index, bytes, whole));
                     let _ = self.node.step(*message);
+                    // Of several that arrive before a turn, Raft keeps one, and not always the last.
+                    let kept = self.node.snap().map(|kept| kept.get_metadata().index);
+                    if kept == Some(index) {
+                        self.arriving = Some((index, bytes, whole));
+                    }
                 }
             }
             Input::Unreachable { replica } => self.node.report_unreachable(replica.get()),

@@ -1,6 +1,6 @@
 //! Rounds: by which a replica knows that what it answers is not older than the question.
 //!
-//! One round serves everything that waits when it begins. Its context is this run's number and a
+//! One round serves everything that waits when it begins. Its context is the replica, its run and a
 //! counter, never used twice: a late confirmation of an old round must not confirm a later one. A
 //! round that is not confirmed within an election time-out is begun again with a fresh context; what
 //! has waited for two of them is answered `unavailable`.
@@ -15,7 +15,9 @@ use crate::limits::{ROUNDS_INFLIGHT_MAX, WAITING_FOR_ROUND_MAX};
 /// Rounds of one replica, each with those that wait for it.
 #[derive(Debug)]
 pub(super) struct Rounds<W> {
-    boot: u64,
+    /// The replica and its run, as every context opens: the Raft leader keeps the rounds of all replicas
+    /// in one place, and an answer to one must never count for another's.
+    name: [u8; 16],
     counter: u64,
     patience: Duration,
     next: Vec<(Moment, W)>,
@@ -31,9 +33,12 @@ struct Round<W> {
 }
 
 impl<W> Rounds<W> {
-    pub(super) const fn new(boot: u64, patience: Duration) -> Self {
+    pub(super) fn new(replica: u64, boot: u64, patience: Duration) -> Self {
+        let mut name = [0; 16];
+        name[..8].copy_from_slice(&replica.to_le_bytes());
+        name[8..].copy_from_slice(&boot.to_le_bytes());
         Self {
-            boot,
+            name,
             counter: 0,
             patience,
             next: Vec::new(),
@@ -66,14 +71,14 @@ impl<W> Rounds<W> {
         self.counter += 1;
         let waiting = std::mem::take(&mut self.next);
         self.inflight.push_back(Round { number: self.counter, began_at: now, waiting });
-        [self.boot.to_le_bytes(), self.counter.to_le_bytes()].concat()
+        [self.name.as_slice(), &self.counter.to_le_bytes()].concat()
     }
 
     /// A round is confirmed at `index`: those who waited are answered once it is applied. Returns
     /// the round's number; none for a context of another run, or one that was given up.
     pub(super) fn confirm(&mut self, context: &[u8], index: u64) -> Option<u64> {
-        let (boot, counter) = context.split_at_checked(8)?;
-        if boot != self.boot.to_le_bytes() {
+        let (name, counter) = context.split_at_checked(16)?;
+        if name != self.name {
             return None;
         }
         let number = u64::from_le_bytes(counter.try_into().ok()?);
@@ -155,7 +160,7 @@ mod tests {
     }
 
     fn rounds() -> Rounds<&'static str> {
-        Rounds::new(9, Duration::from_millis(300))
+        Rounds::new(1, 9, Duration::from_millis(300))
     }
 
     #[test]
@@ -178,11 +183,19 @@ mod tests {
         let context = rounds.begin(at(1));
         assert_eq!(rounds.confirm(&context, 5), Some(1));
         assert_eq!(rounds.confirm(&context, 5), None);
-        let mut other = Rounds::new(8, Duration::from_millis(300));
+        let mut other = Rounds::new(1, 8, Duration::from_millis(300));
         other.queue(at(0), "x").unwrap();
         other.begin(at(1));
         assert_eq!(other.confirm(&context, 5), None);
         assert_eq!(other.confirm(b"short", 5), None);
+    }
+
+    #[test]
+    fn two_replicas_in_their_first_run_never_share_a_context() {
+        let patience = Duration::from_millis(300);
+        let mut one = Rounds::<()>::new(1, 1, patience);
+        let mut other = Rounds::<()>::new(2, 1, patience);
+        assert_ne!(one.begin(at(1)), other.begin(at(1)));
     }
 
     #[test]
