@@ -37,7 +37,7 @@ pub(crate) async fn run(
     client: SocketAddr,
 ) -> Result<Arc<ReplicaStore>, Failure> {
     let opened = open(directory, settings, client)?;
-    let (members, held) = settled(&opened.recovered)?;
+    let Settled { members, settings: held, is_held } = settled(&opened.recovered)?;
     let id = opened.identity.replica;
     let is_alone = members.len() == 1 && members.contains_key(&id);
     let listener = listen(&settings.replica, is_alone).await?;
@@ -53,7 +53,8 @@ pub(crate) async fn run(
     let place = directory.display().to_string();
     let store = Arc::new(ReplicaStore::new(node.handle().clone(), node.hub().clone(), place));
     if is_alone {
-        serve_alone(&store, settings, &held).await?;
+        serve_alone(&store).await?;
+        put_settings(&store, settings, &held, is_held).await?;
     } else if held != settings.store_settings && !members.is_empty() {
         tracing::warn!(
             "auto_create, groups_max, ttl_min and ttl_max are those the cluster was founded with; what is set here does not count"
@@ -211,8 +212,16 @@ pub(crate) fn refused(error: &OpenError) -> Failure {
     }
 }
 
-/// The members and the settings that hold once everything on the disk is applied.
-pub(crate) fn settled(recovered: &Recovered) -> Result<(Members, StoreSettings), Failure> {
+/// What holds once everything on the disk is applied.
+struct Settled {
+    members: Members,
+    settings: StoreSettings,
+    /// Whether leases of an earlier life may still run.
+    is_held: bool,
+}
+
+fn settled(recovered: &Recovered) -> Result<Settled, Failure> {
+    let mut is_held = recovered.whole.is_held;
     let mut members = recovered.whole.members.clone();
     let mut settings = recovered.whole.state.settings().clone();
     for entry in &recovered.entries {
@@ -231,10 +240,11 @@ pub(crate) fn settled(recovered: &Recovered) -> Result<(Members, StoreSettings),
                     settings = *put;
                 }
             }
-            Payload::Empty | Payload::Release => {}
+            Payload::Release => is_held = false,
+            Payload::Empty => {}
         }
     }
-    Ok((members, settings))
+    Ok(Settled { members, settings, is_held })
 }
 
 /// Listens to peers. Nobody dials a cluster of one, so it may do so anywhere.
@@ -276,12 +286,8 @@ fn tell_addresses(members: &Members, id: ReplicaId, listener: &TcpListener) {
     }
 }
 
-/// Waits until a cluster of one serves, and makes the settings of this server hold in it.
-async fn serve_alone(
-    store: &ReplicaStore,
-    settings: &Settings,
-    held: &StoreSettings,
-) -> Result<(), Failure> {
+/// Waits until a cluster of one serves.
+async fn serve_alone(store: &ReplicaStore) -> Result<(), Failure> {
     let serving = async {
         while !store.handle().status().is_serving {
             sleep(LOOK_EVERY).await;
@@ -291,7 +297,24 @@ async fn serve_alone(
         let why = format!("the replica does not serve after {} s", SERVES_WITHIN.as_secs());
         return Err(Failure::new(Exit::Unavailable, why));
     }
+    Ok(())
+}
+
+/// Makes the settings of this server hold in a cluster of one.
+async fn put_settings(
+    store: &ReplicaStore,
+    settings: &Settings,
+    held: &StoreSettings,
+    is_held: bool,
+) -> Result<(), Failure> {
     if *held == settings.store_settings {
+        return Ok(());
+    }
+    if is_held {
+        // The longest ttl of the earlier life says how long its leases may run: it must not fall yet.
+        tracing::warn!(
+            "auto_create, groups_max, ttl_min and ttl_max are those of the backup until the leases of the earlier life are over; what is set here counts from the next start after that"
+        );
         return Ok(());
     }
     store.put_settings(settings.store_settings.clone()).await.map_err(|error| match error {

@@ -89,9 +89,17 @@ fn every_setting_has_its_flag() {
 #[test]
 fn nothing_that_asks_a_server_hides_how_to_reach_it() {
     every(&command(), "regent".to_owned(), &mut |verb, path| {
-        let is_local = ["serve", "config", "completions", "exit-codes", "cluster init"]
-            .iter()
-            .any(|name| path.starts_with(&format!("regent {name}")));
+        let is_local = [
+            "serve",
+            "config",
+            "completions",
+            "exit-codes",
+            "cluster init",
+            "cluster restore",
+            "cluster recover",
+        ]
+        .iter()
+        .any(|name| path.starts_with(&format!("regent {name}")));
         if verb.has_subcommands() || is_local {
             return;
         }

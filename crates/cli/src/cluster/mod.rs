@@ -1,10 +1,13 @@
 //! `regent cluster`: our own store as an operator sees it. One verb, one file.
 
+mod backup;
 mod change;
 mod founding;
 mod init;
 mod members;
 mod port;
+mod recover;
+mod restore;
 mod status;
 
 use clap::Subcommand;
@@ -20,7 +23,8 @@ Examples:
   regent cluster init --id 1 --members 1=a:7401/a:7400,2=b:7401/b:7400,3=c:7401/c:7400
   regent cluster status
   regent cluster transfer --to 2
-  regent cluster remove 3 --yes";
+  regent cluster remove 3 --yes
+  regent cluster backup --to regent.backup";
 
 /// Verbs of `regent cluster`.
 #[derive(Clone, Debug, Subcommand)]
@@ -38,6 +42,12 @@ pub(crate) enum ClusterVerb {
     Remove(change::RemoveArgs),
     /// Hand the lead of the log to another replica
     Transfer(change::TransferArgs),
+    /// Write everything that must outlive the machines into a file
+    Backup(backup::BackupArgs),
+    /// Make a cluster of a backup
+    Restore(restore::RestoreArgs),
+    /// Break glass: make a cluster of one surviving replica
+    Recover(recover::RecoverArgs),
 }
 
 impl ClusterVerb {
@@ -50,6 +60,9 @@ impl ClusterVerb {
             Self::Promote(args) => args.client.output,
             Self::Remove(args) => args.client.output,
             Self::Transfer(args) => args.client.output,
+            Self::Backup(args) => args.client.output,
+            Self::Restore(args) => args.output,
+            Self::Recover(args) => args.output,
         }
     }
 }
@@ -63,5 +76,8 @@ pub(crate) async fn run(verb: ClusterVerb, log: &LogArgs) -> Outcome {
         ClusterVerb::Promote(args) => change::promote(args).await,
         ClusterVerb::Remove(args) => change::remove(args).await,
         ClusterVerb::Transfer(args) => change::transfer(args).await,
+        ClusterVerb::Backup(args) => backup::run(args).await,
+        ClusterVerb::Restore(args) => restore::run(args, log),
+        ClusterVerb::Recover(args) => recover::run(args),
     }
 }
