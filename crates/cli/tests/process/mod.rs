@@ -4,8 +4,12 @@
 #![allow(dead_code, reason = "not every test uses every helper")]
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
+pub(crate) mod cluster;
+pub(crate) mod relay;
+
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -121,6 +125,17 @@ impl Server {
         let mut command = room.command(arguments);
         command.env("REGENT_SERVER", &self.url);
         Running::start(room, command)
+    }
+
+    /// The body that answers a plain request.
+    pub(crate) fn get(&self, path: &str) -> String {
+        let mut stream = TcpStream::connect(self.listen()).unwrap();
+        let host = self.listen();
+        let request = format!("GET {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).unwrap_or_default()
     }
 
     /// The address to listen on once more.

@@ -196,6 +196,11 @@ impl Core {
                 self.refuse(token, unavailable("too many changes wait"));
                 continue;
             }
+            if self.is_held_back(&command) {
+                // The leader would decline it without a word; here it is known why.
+                self.refuse(token, self.why_not(&command));
+                continue;
+            }
             self.numbers += 1;
             let number = self.numbers;
             self.pending.insert(number, Pending { token, query, since });
@@ -224,7 +229,7 @@ impl Core {
     /// Without room only what frees an office or a session is taken; after a restore nobody stands
     /// before the leases of the earlier life are over.
     const fn may_write(&self, command: &Command) -> bool {
-        if self.whole.is_held && matches!(command, Command::Campaign { .. }) {
+        if self.is_held_back(command) {
             return false;
         }
         self.has_room
@@ -238,10 +243,14 @@ impl Core {
             )
     }
 
+    const fn is_held_back(&self, command: &Command) -> bool {
+        self.whole.is_held && matches!(command, Command::Campaign { .. })
+    }
+
     fn why_not(&self, command: &Command) -> StoreError {
         if self.may_write(command) {
             unavailable("too many changes wait")
-        } else if self.whole.is_held && matches!(command, Command::Campaign { .. }) {
+        } else if self.is_held_back(command) {
             let retry_after = self.released_at.map(|at| self.now.until(at));
             let why = "it was restored, and leases granted before that may still run".into();
             StoreError::Unavailable { why, retry_after }
