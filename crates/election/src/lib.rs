@@ -18,6 +18,7 @@ pub mod deadlines;
 pub mod fence;
 pub mod limits;
 pub mod moment;
+pub mod mutant;
 pub mod name;
 pub mod outcome;
 pub mod participant;

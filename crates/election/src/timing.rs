@@ -29,6 +29,7 @@ use crate::limits::{
     DRIFT_PPM_MAX, HEARTBEAT_RETRY_MS_MAX, RENEW_MS_MIN, TTL_MS_CEILING, TTL_MS_DEFAULT,
     TTL_MS_FLOOR,
 };
+use crate::mutant::{self, Mutant};
 
 const PPM: u128 = 1_000_000;
 
@@ -235,6 +236,11 @@ impl Budget {
     /// [`Budget::valid_for`] when the store acknowledged another ttl than ours: the shorter counts.
     #[must_use]
     pub fn valid_for_acknowledged(&self, ttl_ms: u64) -> Duration {
+        if mutant::is(Mutant::MarginOnce) {
+            return Duration::from_millis(
+                ttl_ms - ttl_ms * u64::from(self.drift.ppm()) / 1_000_000,
+            );
+        }
         Duration::from_millis(self.drift.valid_for_ms(ttl_ms.min(self.ttl_ms)))
     }
 

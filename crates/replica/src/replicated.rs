@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 
 use raft::eraftpb::{Entry as LogEntry, EntryType};
 use regent_election::codec::{CodecError, Input, Wire, decode_entry, encode_entry, put_block};
+use regent_election::mutant::{self, Mutant};
 use regent_election::{Entry, Settings, State};
 
 use crate::member::{Member, MemberChange, Members, ReplicaId, put_member, take_id, take_member};
@@ -118,7 +119,8 @@ impl Replicated {
             return false;
         }
         let last = self.applied.entry(origin.replica).or_insert((0, 0));
-        let is_fresh = (origin.boot, origin.number) > *last;
+        let is_fresh =
+            (origin.boot, origin.number) > *last || mutant::is(Mutant::DuplicatesApplied);
         if is_fresh {
             *last = (origin.boot, origin.number);
         }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::checks::Tick;
 use crate::limits::SPREAD_MS_MAX;
 use crate::moment::Moment;
+use crate::mutant::{self, Mutant};
 use crate::name::SessionNo;
 
 /// The store began to count anew: what it heard before, it does not know.
@@ -111,7 +112,9 @@ impl Lease {
         self.sequence = sequence.or(self.sequence);
         self.heard_at = self.heard_at.max(now);
         self.heard_in = promotion.map_or(0, |last| last.number);
-        self.deadline = self.deadline.max(now + self.ttl_at(now));
+        if !mutant::is(Mutant::ArrivalExtendsNothing) {
+            self.deadline = self.deadline.max(now + self.ttl_at(now));
+        }
         self.heard_since_silent = true;
         Ok(())
     }

@@ -42,6 +42,7 @@ use waits::Waits;
 use crate::command::WaitKind;
 use crate::limits::LOOP_GAP_MS_MAX;
 use crate::moment::Moment;
+use crate::mutant::{self, Mutant};
 use crate::name::{Group, SessionNo};
 use crate::term::Revision;
 
@@ -330,6 +331,9 @@ impl Deadlines {
     }
 
     fn gap_max(&self) -> Duration {
+        if mutant::is(Mutant::NoGapRule) {
+            return Duration::MAX;
+        }
         let smallest_ms = self.ttls.keys().next().copied().unwrap_or(u64::MAX);
         Duration::from_millis(LOOP_GAP_MS_MAX).min(Duration::from_millis(smallest_ms) / 4)
     }

@@ -7,6 +7,7 @@ use super::words::{Attempt, Trouble, Why};
 use super::{Participant, Pending};
 use crate::limits::{DISOWNED_PER_HEARTBEAT_MAX, HEARTBEAT_LEAP, HEARTBEATS_IN_FLIGHT_MAX};
 use crate::moment::Moment;
+use crate::mutant::{self, Mutant};
 use crate::name::Group;
 use crate::outcome::Refusal;
 use crate::store::{Heard, Heartbeat, StoreError, StoreResult};
@@ -53,6 +54,7 @@ impl Lease {
         budget: &Budget,
         now: Moment,
     ) -> Option<Self> {
+        let sent_at = if mutant::is(Mutant::CountFromAnswer) { now } else { sent_at };
         let until = sent_at + budget.valid_for_acknowledged(ttl_ms);
         (now < until).then_some(Self { sent_at, until })
     }
@@ -229,7 +231,7 @@ impl Participant {
             return;
         };
         let Some(open) = self.session.open_mut() else { return };
-        if open.listing.is_news(heard.epoch) {
+        if open.listing.is_news(heard.epoch) && !mutant::is(Mutant::EpochIgnored) {
             // Extends nothing until the list has been read (semantics 11).
             open.listing.hold_back(heard.epoch, lease);
             self.want_list();

@@ -9,6 +9,7 @@ use super::words::{Attempt, Phase, Why};
 use super::{Participant, Pending};
 use crate::limits::TRIES_REMEMBERED;
 use crate::moment::Moment;
+use crate::mutant::{self, Mutant};
 use crate::name::Group;
 use crate::outcome::Refusal;
 use crate::store::{OfficeState, SessionView, StoreError, StoreResult, TenureView};
@@ -201,6 +202,9 @@ impl Participant {
     fn found_promoted(&mut self, group: &Group, tenure: &TenureView) {
         let is_welcome = self.is_welcome(group, tenure.term);
         match tenure.state {
+            OfficeState::Elected if is_welcome && mutant::is(Mutant::ActsUnaccepted) => {
+                self.won(group, tenure.term);
+            }
             OfficeState::Elected | OfficeState::Leading if is_welcome => {
                 self.begin_errand(group, What::Verb(Verb::Accept(tenure.term)));
             }

@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use super::Participant;
 use super::candidacy::{Candidacy, Line, Seat, Then, What, Work};
-use super::heartbeat::Stage;
+use super::heartbeat::{Lease, Stage};
 use super::request::Verb;
 use super::words::{Action, Phase, Transition, Trouble, Why};
 use crate::limits::RETRY_MS_MIN_DEFAULT;
 use crate::moment::Moment;
+use crate::mutant::{self, Mutant};
 use crate::name::{Group, Node};
 use crate::term::Term;
 
@@ -24,6 +25,9 @@ impl Participant {
         let Some(candidacy) = self.groups.get_mut(group) else { return };
         candidacy.set_line(Line::Won { term });
         candidacy.tries = 0;
+        if mutant::is(Mutant::ElectionExtends) {
+            self.extend(Lease { sent_at: self.now, until: self.now + self.budget.valid_for() });
+        }
         self.won.insert(group.clone());
         self.take_office(group);
     }
@@ -132,7 +136,9 @@ impl Participant {
         self.move_to(group, Seat::Lost { term }, why);
         self.stop_work(group, by);
         self.last_resort(group);
-        if let Some(open) = self.session.open_mut() {
+        if let Some(open) = self.session.open_mut()
+            && !mutant::is(Mutant::LostNotDisowned)
+        {
             open.disowned.insert((group.clone(), term));
         }
         self.plan(group);

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use super::group::{GroupState, Marks, Office};
 use super::{Rest, State, Turn, Verdict, done};
+use crate::mutant::{self, Mutant};
 use crate::name::{Group, SessionNo};
 use crate::outcome::{Answer, Cause, Refusal};
 use crate::policy::{Policy, Settings};
@@ -105,7 +106,9 @@ impl State {
     pub(super) fn forget(&mut self, turn: &mut Turn, group: &Group) {
         let Some(state) = self.groups.remove(group) else { return };
         self.index.note(group, state.marks, Marks::default());
-        self.term_floor = self.term_floor.max(state.term);
+        if !mutant::is(Mutant::TermsRestart) {
+            self.term_floor = self.term_floor.max(state.term);
+        }
         turn.tell(group, state.term, None, Cause::Deleted);
     }
 

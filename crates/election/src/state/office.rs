@@ -6,6 +6,7 @@
 use super::group::{Marks, Office, Season, Standby, Tenure};
 use super::{State, Turn};
 use crate::command::WaitKind;
+use crate::mutant::{self, Mutant};
 use crate::name::{Group, Reason, SessionNo};
 use crate::outcome::{Answer, Cause, Change, Effect};
 
@@ -227,7 +228,7 @@ impl State {
     ) -> Answer {
         let Some(state) = self.groups.get_mut(group) else { return Answer::Done };
         let Office::Held { tenure } = &state.office else { return self.ending_answer(group) };
-        if !tenure.accepted {
+        if !tenure.accepted || mutant::is(Mutant::EndingSkipped) {
             let end = End { reason, ..End::by_others(cause, true) };
             self.vacate(turn, group, end);
             return Answer::Done;

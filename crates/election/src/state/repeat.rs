@@ -14,6 +14,7 @@ use super::{Rest, State, Turn, Verdict};
 use crate::codec::{CodecError, Wire, malformed, wire_struct};
 use crate::command::Command;
 use crate::limits::{REQUESTS_PER_SESSION, REQUESTS_WITHOUT_SESSION};
+use crate::mutant::{self, Mutant};
 use crate::name::{RequestId, SessionNo};
 use crate::outcome::{Answer, Refusal};
 use crate::term::{Revision, Term};
@@ -53,6 +54,9 @@ impl Requests {
     }
 
     fn find(&self, id: &RequestId, command: u64) -> Result<Option<Remembered>, Refusal> {
+        if mutant::is(Mutant::RepeatsRunAgain) {
+            return Ok(None);
+        }
         if let Some(found) = self.known.get(&print_of_id(id)) {
             return if found.command == command {
                 Ok(Some(*found))

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use regent_election::deadlines::Turn;
+use regent_election::mutant::{self, Mutant};
 use regent_election::{Command, Effect, SessionNo};
 
 use super::requests::Waiter;
@@ -60,7 +61,9 @@ impl Core {
     pub(super) fn start_serving(&mut self) {
         self.is_serving = true;
         self.expiry_gate = None;
-        self.deadlines.promote(self.now);
+        if !mutant::is(Mutant::NoTtlAfterPromotion) {
+            self.deadlines.promote(self.now);
+        }
         self.feed_waits();
         // Nobody knows what was granted before the restore, so the longest lease there can be counts,
         // and from the start with every leader.

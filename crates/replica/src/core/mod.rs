@@ -34,6 +34,7 @@ use std::time::Duration;
 use raft::eraftpb::{Entry as LogEntry, HardState, SnapshotMetadata};
 use raft::{RawNode, ReadOnlyOption, StateRole};
 use regent_election::deadlines::Deadlines;
+use regent_election::mutant::{self, Mutant};
 use regent_election::store::StoreError;
 use regent_election::{Incarnation, Moment, SessionNo};
 
@@ -136,6 +137,8 @@ pub struct Core {
     numbers: u64,
     submissions: VecDeque<Submission>,
     pending: BTreeMap<u64, Pending>,
+    /// The last proposal of each other replica that was appended here: its boot and its number.
+    taken: BTreeMap<ReplicaId, (u64, u64)>,
     rounds: Rounds<Waiter>,
     /// Heartbeats on their way to the Raft leader, by number, with when they were sent.
     away: BTreeMap<u64, (Moment, Waiter)>,
@@ -186,14 +189,18 @@ impl Core {
             applied,
             max_size_per_msg: APPEND_BYTES_MAX,
             max_inflight_msgs: APPENDS_INFLIGHT_MAX,
-            check_quorum: true,
-            pre_vote: true,
+            check_quorum: !mutant::is(Mutant::NoCheckQuorum),
+            pre_vote: !mutant::is(Mutant::NoPreVote),
             min_election_tick: NEVER,
             max_election_tick: NEVER + 1,
             read_only_option: ReadOnlyOption::Safe,
             skip_bcast_commit: false,
             batch_append: true,
-            priority: 0,
+            priority: if mutant::is(Mutant::UnequalPriorities) {
+                config.id.get() as i64
+            } else {
+                0
+            },
             max_uncommitted_size: UNCOMMITTED_BYTES_MAX,
             max_committed_size_per_ready: COMMITTED_BYTES_PER_TURN,
         };
@@ -227,6 +234,7 @@ impl Core {
             numbers: 0,
             submissions: VecDeque::new(),
             pending: BTreeMap::new(),
+            taken: BTreeMap::new(),
             away: BTreeMap::new(),
             member_change: None,
             unconfirmed: VecDeque::new(),

@@ -8,6 +8,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 use raft::eraftpb::{Entry as LogEntry, Message, MessageType};
+use regent_election::mutant::{self, Mutant};
 use regent_election::state::Query;
 use regent_election::store::StoreError;
 use regent_election::{Command, Entry, Moment, RequestId, SessionNo};
@@ -97,6 +98,10 @@ impl Core {
             }
         }
         if entries.is_empty() || self.step_proposal(entries) {
+            for (replica, boot, number) in remotes {
+                let taken = self.taken.entry(replica).or_default();
+                *taken = (*taken).max((boot, number));
+            }
             return;
         }
         for number in locals {
@@ -154,6 +159,9 @@ impl Core {
 
     /// The silent sessions among the standbys that a command may promote.
     fn silent_for(&self, command: &Command) -> Vec<SessionNo> {
+        if mutant::is(Mutant::SilentPromoted) {
+            return Vec::new();
+        }
         let silent: &BTreeSet<SessionNo> = self.deadlines.silent();
         let group = match command {
             Command::Open { .. }
@@ -222,7 +230,12 @@ impl Core {
         }
     }
 
+    /// Says that a proposal was not appended and never will be. Of one that was appended before, and
+    /// came a second time, nothing is said: its origin sees it applied, or stays uncertain.
     fn decline(&mut self, replica: ReplicaId, boot: u64, number: u64) {
+        if self.taken.get(&replica).is_some_and(|taken| (boot, number) <= *taken) {
+            return;
+        }
         self.out.sends.push((replica, PeerMessage::Declined { boot, number }));
     }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 use raft::SnapshotStatus;
 use raft::eraftpb::MessageType;
 use regent_election::deadlines::Hearing as Heard;
+use regent_election::mutant::{self, Mutant};
 use regent_election::state::{Lens, Query, View};
 use regent_election::store::OfficeState;
 use regent_election::{Group, Moment, Refusal, SessionId, SessionNo, Term};
@@ -193,6 +194,10 @@ impl Core {
             }
             Request::Read { query, linearizable: true } => {
                 let waiter = Waiter::Read(token, query);
+                if mutant::is(Mutant::ReadWithoutRound) {
+                    self.rounds.confirm_one(self.applied, waiter);
+                    return;
+                }
                 if let Err(waiter) = self.rounds.queue(self.now, waiter) {
                     self.give_up(waiter);
                 }
@@ -227,6 +232,7 @@ impl Core {
         if let Some(no) = self.whole.state.find_session(session) {
             match self.deadlines.heard(no, sequence, self.now) {
                 Heard::Heard | Heard::Unknown => {}
+                Heard::Expiring if mutant::is(Mutant::ExpiringRevived) => {}
                 Heard::Expiring => {
                     self.held.entry(no).or_default().push(waiter);
                     return;
@@ -236,6 +242,10 @@ impl Core {
                     return;
                 }
             }
+        }
+        if mutant::is(Mutant::HeartbeatWithoutRound) {
+            self.confirm_one(self.applied, waiter);
+            return;
         }
         if let Err(waiter) = self.rounds.queue(self.now, waiter) {
             self.give_up(waiter);

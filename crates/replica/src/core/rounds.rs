@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use regent_election::Moment;
+use regent_election::mutant::{self, Mutant};
 
 use crate::limits::{ROUNDS_INFLIGHT_MAX, WAITING_FOR_ROUND_MAX};
 
@@ -71,22 +72,33 @@ impl<W> Rounds<W> {
         self.counter += 1;
         let waiting = std::mem::take(&mut self.next);
         self.inflight.push_back(Round { number: self.counter, began_at: now, waiting });
+        if mutant::is(Mutant::ContextReused) {
+            return b"the same context for every round".to_vec();
+        }
         [self.name.as_slice(), &self.counter.to_le_bytes()].concat()
     }
 
     /// A round is confirmed at `index`: those who waited are answered once it is applied. Returns
     /// the round's number; none for a context of another run, or one that was given up.
     pub(super) fn confirm(&mut self, context: &[u8], index: u64) -> Option<u64> {
-        let (name, counter) = context.split_at_checked(16)?;
-        if name != self.name {
-            return None;
-        }
-        let number = u64::from_le_bytes(counter.try_into().ok()?);
+        let number = self.number_of(context)?;
         let at = self.inflight.iter().position(|round| round.number == number)?;
         let round = self.inflight.remove(at)?;
         let waiters = round.waiting.into_iter().map(|(_, waiter)| waiter).collect();
         self.confirmed.push_back((index, waiters));
         Some(number)
+    }
+
+    /// The number of the round that has this context, if it is of this run.
+    fn number_of(&self, context: &[u8]) -> Option<u64> {
+        if mutant::is(Mutant::ContextReused) {
+            return self.inflight.front().map(|round| round.number);
+        }
+        let (name, counter) = context.split_at_checked(16)?;
+        if name != self.name {
+            return None;
+        }
+        Some(u64::from_le_bytes(counter.try_into().ok()?))
     }
 
     /// Takes out those of the round just confirmed that `pick` picks.
@@ -111,7 +123,7 @@ impl<W> Rounds<W> {
         }
         let mut settled = Vec::new();
         self.confirmed.retain_mut(|(index, waiters)| {
-            let is_applied = *index <= applied;
+            let is_applied = *index <= applied || mutant::is(Mutant::AnswerBeforeApply);
             if is_applied {
                 settled.append(waiters);
             }
