@@ -1,19 +1,29 @@
 //! The simulator: whole clusters in virtual time, with the real replica and the real participant.
 //!
 //! One seed decides everything. A run gives a [`History`]; [`checkers`] named after the promises read
-//! nothing else. A run that broke a promise can be replayed from its seed; deliberately broken variants
-//! ([`Sabotage`]) show that the checkers would notice.
+//! nothing else. A run that broke a promise can be replayed from its seed and is made small ([`shrink`]);
+//! deliberately broken variants ([`Sabotage`], and with the feature `mutants` those in the rules
+//! themselves) show that the checkers would notice. [`scenarios`] are the stories that must be told by
+//! name.
 
 pub mod checkers;
 pub mod chronicle;
 pub mod dice;
 mod fnv;
 pub mod history;
+#[cfg(feature = "mutants")]
+pub mod mutants;
 pub mod plan;
+pub mod scenarios;
+pub mod shrink;
 pub mod stats;
+pub mod sweep;
+pub mod trial;
 pub mod world;
 
 pub use history::History;
-pub use plan::{Fault, Plan, Sabotage};
+pub use plan::{Cuts, Fault, Plan, Sabotage};
 pub use stats::Stats;
+pub use sweep::{Failure, Progress, SweepOptions, SweepReport, sweep};
+pub use trial::{Trial, Verdict, replay, run};
 pub use world::World;

@@ -127,11 +127,36 @@ impl Fault {
     /// Whether it strikes from time to time; the others are a condition of the whole run.
     #[must_use]
     pub const fn strikes(self) -> bool {
+        !matches!(
+            self,
+            Self::Loss | Self::Duplicate | Self::Reorder | Self::SlowDisk | Self::Snapshots
+        )
+    }
+
+    /// Whether it needs more than one replica.
+    const fn needs_many(self) -> bool {
+        matches!(
+            self,
+            Self::Partition
+                | Self::Isolate
+                | Self::OneWay
+                | Self::Bridge
+                | Self::Flap
+                | Self::Wipe
+                | Self::RaftTransfer
+        )
+    }
+
+    /// One of so many plans has it.
+    const fn rarity(self) -> u64 {
         match self {
-            Self::Loss | Self::Duplicate | Self::Reorder | Self::SlowDisk | Self::Snapshots => {
-                false
-            }
-            Self::SlowLinks
+            Self::BeyondA1 => 16,
+            Self::PowerCut | Self::Wipe | Self::FullDisk => 6,
+            Self::Drift => 2,
+            Self::Loss
+            | Self::Duplicate
+            | Self::Reorder
+            | Self::SlowLinks
             | Self::Partition
             | Self::Isolate
             | Self::OneWay
@@ -139,17 +164,14 @@ impl Fault {
             | Self::Flap
             | Self::ClientCuts
             | Self::Crash
-            | Self::PowerCut
             | Self::Pause
             | Self::SlowReplica
+            | Self::SlowDisk
             | Self::StallDisk
-            | Self::FullDisk
-            | Self::Wipe
+            | Self::Snapshots
             | Self::RaftTransfer
             | Self::ClientPause
-            | Self::ClientCrash
-            | Self::Drift
-            | Self::BeyondA1 => true,
+            | Self::ClientCrash => 3,
         }
     }
 }
@@ -206,6 +228,48 @@ pub enum Sabotage {
     WipedVotes,
     /// The register's fence is off.
     FenceOff,
+    /// A replica that starts again takes the number of its last run.
+    BootReused,
+}
+
+impl Sabotage {
+    /// All of them.
+    pub const ALL: [Self; 5] = [
+        Self::FsyncSkipped,
+        Self::ExpiriesFirst,
+        Self::WipedVotes,
+        Self::FenceOff,
+        Self::BootReused,
+    ];
+
+    /// The word by which a command line names it.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::FsyncSkipped => "fsync-skipped",
+            Self::ExpiriesFirst => "expiries-first",
+            Self::WipedVotes => "wiped-votes",
+            Self::FenceOff => "fence-off",
+            Self::BootReused => "boot-reused",
+        }
+    }
+}
+
+/// What is left out of a seed's plan.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Cuts {
+    /// Faults that do not happen.
+    pub without: Vec<Fault>,
+    /// How long faults strike.
+    pub chaos_ms: Option<u64>,
+    /// Participants.
+    pub members: Option<u32>,
+    /// Clients without a participant.
+    pub callers: Option<u32>,
+    /// Clients that watch.
+    pub watchers: Option<u32>,
+    /// Groups.
+    pub groups: Option<u32>,
 }
 
 /// Everything that a seed decides.
@@ -277,7 +341,7 @@ impl Plan {
             rates.within(200..=2_000)
         };
         let mut load = dice.fork("load");
-        let ttl_low = [500, 700, 1_000, 2_000][load.below(4) as usize];
+        let ttl_low = [500, 700, 1_000, 2_000, 4_000][load.below(5) as usize];
         let ttls_ms = vec![ttl_low, ttl_low + load.within(0..=1_000), ttl_low * 2];
         let strike_low = load.within(200..=2_000);
         Self {
@@ -302,6 +366,76 @@ impl Plan {
         }
     }
 
+    /// Leaves a fault out, and nothing else.
+    pub fn leave_out(&mut self, fault: Fault) {
+        self.faults.remove(&fault);
+        match fault {
+            Fault::Loss => self.net.loss_ppm = 0,
+            Fault::Duplicate => self.net.duplicate_ppm = 0,
+            Fault::Reorder => self.net.reorder_ppm = 0,
+            Fault::SlowDisk => self.disk.sync_ns = 100_000..=4 * MS,
+            Fault::Snapshots => self.disk.snapshot_every = 1_000,
+            Fault::SlowLinks
+            | Fault::Partition
+            | Fault::Isolate
+            | Fault::OneWay
+            | Fault::Bridge
+            | Fault::Flap
+            | Fault::ClientCuts
+            | Fault::Crash
+            | Fault::PowerCut
+            | Fault::Pause
+            | Fault::SlowReplica
+            | Fault::StallDisk
+            | Fault::FullDisk
+            | Fault::Wipe
+            | Fault::RaftTransfer
+            | Fault::ClientPause
+            | Fault::ClientCrash
+            | Fault::Drift
+            | Fault::BeyondA1 => {}
+        }
+    }
+
+    /// The plan of a seed with less in it: what a shrunk failure is replayed by.
+    #[must_use]
+    pub fn cut(seed: u64, cuts: &Cuts) -> Self {
+        let mut plan = Self::draw(seed);
+        for fault in &cuts.without {
+            plan.leave_out(*fault);
+        }
+        plan.chaos_ms = cuts.chaos_ms.unwrap_or(plan.chaos_ms);
+        plan.members = cuts.members.unwrap_or(plan.members);
+        plan.callers = cuts.callers.unwrap_or(plan.callers);
+        plan.watchers = cuts.watchers.unwrap_or(plan.watchers);
+        plan.groups = cuts.groups.unwrap_or(plan.groups);
+        plan
+    }
+
+    /// The words of a command line that make this plan of its seed's.
+    #[must_use]
+    pub fn arguments(&self) -> String {
+        let drawn = Self::draw(self.seed);
+        let mut words = format!("--seed {}", self.seed);
+        let without: Vec<&str> =
+            drawn.faults.difference(&self.faults).map(|fault| fault.word()).collect();
+        if !without.is_empty() {
+            words += &format!(" --without {}", without.join(","));
+        }
+        for (name, is, was) in [
+            ("chaos-ms", self.chaos_ms, drawn.chaos_ms),
+            ("members", self.members.into(), drawn.members.into()),
+            ("callers", self.callers.into(), drawn.callers.into()),
+            ("watchers", self.watchers.into(), drawn.watchers.into()),
+            ("groups", self.groups.into(), drawn.groups.into()),
+        ] {
+            if is != was {
+                words += &format!(" --{name} {is}");
+            }
+        }
+        words
+    }
+
     /// A world without faults, for scenarios that bring their own.
     #[must_use]
     pub fn calm(seed: u64, replicas: u64) -> Self {
@@ -323,62 +457,37 @@ impl Plan {
 
 /// About a third of the faults; those that need more than one replica only where there are.
 fn draw_faults(dice: &mut Dice, replicas: u64) -> BTreeSet<Fault> {
-    let mut faults = BTreeSet::new();
-    for fault in Fault::ALL {
-        // Rolled for every fault, so that one more in the list does not change the others.
-        let is_on = match fault {
-            Fault::BeyondA1 => dice.once_in(16),
-            Fault::PowerCut | Fault::Wipe | Fault::FullDisk => dice.once_in(6),
-            Fault::Drift => dice.once_in(2),
-            Fault::Loss
-            | Fault::Duplicate
-            | Fault::Reorder
-            | Fault::SlowLinks
-            | Fault::Partition
-            | Fault::Isolate
-            | Fault::OneWay
-            | Fault::Bridge
-            | Fault::Flap
-            | Fault::ClientCuts
-            | Fault::Crash
-            | Fault::Pause
-            | Fault::SlowReplica
-            | Fault::SlowDisk
-            | Fault::StallDisk
-            | Fault::Snapshots
-            | Fault::RaftTransfer
-            | Fault::ClientPause
-            | Fault::ClientCrash => dice.once_in(3),
-        };
-        let needs_many = match fault {
-            Fault::Partition
-            | Fault::Isolate
-            | Fault::OneWay
-            | Fault::Bridge
-            | Fault::Flap
-            | Fault::Wipe
-            | Fault::RaftTransfer => true,
-            Fault::Loss
-            | Fault::Duplicate
-            | Fault::Reorder
-            | Fault::SlowLinks
-            | Fault::ClientCuts
-            | Fault::Crash
-            | Fault::PowerCut
-            | Fault::Pause
-            | Fault::SlowReplica
-            | Fault::SlowDisk
-            | Fault::StallDisk
-            | Fault::FullDisk
-            | Fault::Snapshots
-            | Fault::ClientPause
-            | Fault::ClientCrash
-            | Fault::Drift
-            | Fault::BeyondA1 => false,
-        };
-        if is_on && (replicas > 1 || !needs_many) {
-            faults.insert(fault);
+    // Rolled for every fault, so that one more in the list does not change the others.
+    let drawn = Fault::ALL.into_iter().filter(|fault| dice.once_in(fault.rarity()));
+    drawn.filter(|fault| replicas > 1 || !fault.needs_many()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shrunk_plan_is_made_again_from_its_words() {
+        let mut plan = Plan::draw(77);
+        let faults: Vec<Fault> = plan.faults.iter().copied().take(2).collect();
+        for fault in &faults {
+            plan.leave_out(*fault);
         }
+        plan.chaos_ms = 700;
+        plan.members = 1;
+        let words = plan.arguments();
+        assert!(words.contains("--seed 77") && words.contains("--chaos-ms 700"), "{words}");
+        let cuts =
+            Cuts { without: faults, chaos_ms: Some(700), members: Some(1), ..Cuts::default() };
+        assert_eq!(Plan::cut(77, &cuts), plan);
     }
-    faults
+
+    #[test]
+    fn every_fault_is_drawn_by_some_seed_and_read_back_by_its_word() {
+        for fault in Fault::ALL {
+            assert!((0..200).any(|seed| Plan::draw(seed).faults.contains(&fault)), "{fault}");
+            assert_eq!(fault.word().parse(), Ok(fault));
+        }
+        assert!("sunshine".parse::<Fault>().is_err());
+    }
 }

@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use regent_election::{Answer, Command, Effect, RequestId, SessionId, Term};
 
+use regent_replica::replicated::Origin;
+
 use super::{Case, End, Verdict, Violation};
 use crate::chronicle::{Record, took_effect};
 use crate::history::Op;
@@ -12,8 +14,22 @@ use crate::history::Op;
 type Key = (Option<SessionId>, RequestId);
 
 pub(super) fn check(case: &Case<'_>) -> Verdict {
+    proposed_once(case)?;
     once(case)?;
     no_means_no(case)
+}
+
+/// No proposal of a replica is applied twice, whatever the network did with it.
+fn proposed_once(case: &Case<'_>) -> Verdict {
+    let mut seen = BTreeSet::new();
+    for record in &case.chronicle.records {
+        if !seen.insert(record.origin) {
+            let Origin { replica, boot, number } = record.origin;
+            let how = format!("proposal {number} of replica {replica} in run {boot} ran twice");
+            return Err(Violation::new("S9", record.at, how));
+        }
+    }
+    Ok(())
 }
 
 fn once(case: &Case<'_>) -> Verdict {

@@ -12,6 +12,7 @@ use super::parcel::Parcel;
 use super::replica::{Replica, Running, Told};
 use super::{Client, Happening, Timer, World, replica_id};
 use crate::history::{Proc, What};
+use crate::plan::Sabotage;
 
 impl World {
     pub(super) fn add_replica(&mut self, id: u64, disk: Disk) {
@@ -40,6 +41,9 @@ impl World {
         }
         let own_now = replica.clock.read(now);
         let disk = &mut replica.disk;
+        if self.plan.sabotage == Some(Sabotage::BootReused) {
+            disk.forget_last_run();
+        }
         let running = Running::start(replica_id(id), disk, own_now, seed, every, ring);
         let run = running.run;
         replica.running = Some(Box::new(running));

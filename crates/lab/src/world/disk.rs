@@ -105,6 +105,11 @@ impl Disk {
         (Recovered { hard_state, place, whole, entries }, self.boot, chain)
     }
 
+    /// Forgets that it was ever started: a planted mistake.
+    pub(super) const fn forget_last_run(&mut self) {
+        self.boot = 0;
+    }
+
     /// The snapshot that can be sent to others, if it stands at this very place.
     pub(super) fn snapshot_at(&self, index: u64) -> Option<(Arc<[u8]>, u64)> {
         let image = &self.image;

@@ -205,11 +205,7 @@ impl World {
                 self.note(proc, What::Phase { group, phase, term });
             }
             Action::StopWork { group, by, .. } => self.stop_work(number, group, by),
-            // What cannot be stopped takes its process with it.
-            Action::LastResort { .. } => {
-                self.kill_client(number);
-                self.restart_client_later(number);
-            }
+            Action::LastResort { group, .. } => self.end_by_force(number, group),
             Action::NeedSession => {
                 let id = self.fresh_session();
                 if let Some(Client::Member(member)) = self.clients.get_mut(&number) {
@@ -226,6 +222,19 @@ impl World {
                     self.queue.push(at, Happening::Client { number, run, timer: Timer::Wake });
                 }
             }
+        }
+    }
+
+    /// Work that did not stop in time is killed; half of the time its process dies with it.
+    fn end_by_force(&mut self, number: u32, group: Group) {
+        let Some(Client::Member(member)) = self.clients.get_mut(&number) else { return };
+        if member.dice.once_in(2) {
+            self.kill_client(number);
+            self.restart_client_later(number);
+        } else {
+            let run = member.run;
+            let timer = Timer::Drained { group };
+            self.queue.push(self.now + 1_000_000, Happening::Client { number, run, timer });
         }
     }
 

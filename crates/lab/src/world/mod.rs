@@ -252,12 +252,10 @@ impl World {
 
     /// Sends something; what becomes of it is the net's affair.
     fn send(&mut self, from: Address, to: Address, parcel: Parcel) {
-        // A connection repeats nothing by itself; for heartbeats and Raft's own messages that is not
-        // relied on.
+        // A client's connection repeats nothing by itself; among replicas that is not relied on.
         let is_once = matches!(
             &parcel,
-            Parcel::Peer { run: Some(_), .. }
-                | Parcel::Ask { ask: Ask::Submit { .. }, .. }
+            Parcel::Ask { ask: Ask::Submit { .. }, .. }
                 | Parcel::Watch { .. }
                 | Parcel::Item { .. }
         );

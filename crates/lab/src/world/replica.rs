@@ -44,6 +44,8 @@ pub(super) struct Running {
     pub(super) inbox: VecDeque<(u64, Told)>,
     pub(super) outbox: VecDeque<(Address, Parcel)>,
     pub(super) turn_at: Option<u64>,
+    /// A slow loop does not come round before this instant.
+    pub(super) busy_until: u64,
     pub(super) turned_at: Option<Moment>,
     pub(super) tokens: u64,
     pub(super) asked: BTreeMap<Token, Asked>,
@@ -122,6 +124,7 @@ impl Running {
             inbox: VecDeque::new(),
             outbox: VecDeque::new(),
             turn_at: None,
+            busy_until: 0,
             turned_at: None,
             tokens: 0,
             asked: BTreeMap::new(),

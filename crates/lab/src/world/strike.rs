@@ -204,7 +204,7 @@ impl World {
                 if let Some(number) = dice.pick(&self.member_numbers()) {
                     let number = self.leading_client(&mut dice).unwrap_or(number);
                     self.pause_client(number);
-                    let ms = dice.skewed(20..=6_000);
+                    let ms = dice.skewed(20..=12_000);
                     let what = format!("client {number} stands still for {ms} ms");
                     self.lasts(what, ms, vec![Undo::ResumeClient(number)]);
                 }

@@ -93,10 +93,9 @@ impl World {
     pub(super) fn tell(&mut self, id: u64, told: Told) {
         let now = self.now;
         let Some(replica) = self.replicas.get_mut(&id) else { return };
-        let lag_ns = replica.lag_ns;
         let Some(running) = &mut replica.running else { return };
         running.inbox.push_back((now, told));
-        let at = now + 20_000 + self.dice.skewed(0..=lag_ns.max(100_000));
+        let at = now + 20_000 + self.dice.skewed(0..=100_000);
         self.wake_replica(id, at);
     }
 
@@ -108,6 +107,7 @@ impl World {
             return;
         }
         let Some(running) = &mut replica.running else { return };
+        let at = at.max(running.busy_until);
         if running.turn_at.is_none_or(|before| at < before) {
             running.turn_at = Some(at);
             let run = running.run;
@@ -147,6 +147,7 @@ impl World {
         self.act(id, &mut running, outputs);
         let next_at = clock.when(running.core.next_at()).max(now + 10_000);
         if let Some(replica) = self.replicas.get_mut(&id) {
+            running.busy_until = now + self.dice.skewed(0..=replica.lag_ns);
             replica.running = Some(running);
         }
         self.wake_replica(id, next_at);
@@ -188,7 +189,8 @@ impl World {
 
     /// Does what a turn wants done.
     fn act(&mut self, id: u64, running: &mut Running, outputs: Outputs) {
-        let Outputs { sends, batches, answers, events, snapshot, installed } = outputs;
+        let Outputs { sends, batches, answers, events, snapshot, installed, members_changed: _ } =
+            outputs;
         self.note_role(id, running);
         for batch in batches {
             self.note_appended(id, running, &batch.entries);
@@ -314,7 +316,7 @@ impl World {
             snapshot = Some(kept);
         }
         if matches!(message, PeerMessage::Propose { .. }) {
-            // A connection neither repeats a proposal nor outlives its receiver.
+            // A connection does not outlive its receiver.
             meant = Some(self.replicas.get(&to).and_then(Replica::run).unwrap_or(0));
         }
         let parcel = Parcel::Peer { bytes, snapshot, run: meant };

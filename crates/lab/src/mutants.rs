@@ -1,0 +1,100 @@
+//! Deliberate mistakes, and the proof that the suite notices each of them.
+//!
+//! A mistake is planted in the rules or the replica ([`Mutant`]) or in the driver around them
+//! ([`Sabotage`]). The suite is the named scenarios and then seed after seed; whoever breaks a promise
+//! first has found it. The checkers replay the log with the same mistake in the rules, so a mutant of
+//! the state machine is found by what it breaks and not by being different.
+
+use std::fmt;
+use std::str::FromStr;
+
+use regent_election::mutant::{self, Mutant};
+
+use crate::checkers::Violation;
+use crate::plan::{Plan, Sabotage};
+use crate::scenarios;
+use crate::trial::{Verdict, run};
+
+/// A mistake, wherever it is planted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Planted {
+    /// In the rules or the replica.
+    Rule(Mutant),
+    /// In the driver.
+    Driver(Sabotage),
+}
+
+impl Planted {
+    /// All of them.
+    #[must_use]
+    pub fn all() -> Vec<Self> {
+        let rules = Mutant::ALL.into_iter().map(Self::Rule);
+        rules.chain(Sabotage::ALL.into_iter().map(Self::Driver)).collect()
+    }
+}
+
+impl fmt::Display for Planted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Rule(mutant) => mutant.fmt(f),
+            Self::Driver(sabotage) => f.pad(sabotage.word()),
+        }
+    }
+}
+
+impl FromStr for Planted {
+    type Err = String;
+
+    fn from_str(word: &str) -> Result<Self, String> {
+        let found = Self::all().into_iter().find(|planted| planted.to_string() == word);
+        found.ok_or_else(|| {
+            let known: Vec<String> = Self::all().iter().map(ToString::to_string).collect();
+            format!("there is no mutant {word}; there are {}", known.join(", "))
+        })
+    }
+}
+
+/// How a mistake was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// By which scenario or seed.
+    pub by: String,
+    /// Seeds run until then.
+    pub seeds: u64,
+    /// What it broke.
+    pub violation: Violation,
+}
+
+/// Plants a mistake and runs the suite until something breaks; none if nothing does.
+#[must_use]
+pub fn hunt(planted: Planted, seeds_max: u64) -> Option<Found> {
+    let (rule, sabotage) = match planted {
+        Planted::Rule(mutant) => (Some(mutant), None),
+        Planted::Driver(sabotage) => (None, Some(sabotage)),
+    };
+    mutant::switch(rule);
+    let found = by_scenario(sabotage).or_else(|| by_seed(sabotage, seeds_max));
+    mutant::switch(None);
+    found
+}
+
+fn by_scenario(sabotage: Option<Sabotage>) -> Option<Found> {
+    scenarios::ALL.iter().find_map(|scenario| {
+        let trial = scenario.run(1, sabotage);
+        let violation = trial.violations().first()?.clone();
+        Some(Found { by: format!("scenario {}", scenario.name), seeds: 0, violation })
+    })
+}
+
+fn by_seed(sabotage: Option<Sabotage>, seeds_max: u64) -> Option<Found> {
+    (1..=seeds_max).find_map(|seed| {
+        let trial = run(Plan { sabotage, ..Plan::draw(seed) });
+        match trial.verdict {
+            Verdict::Failed(violations) => {
+                let violation = violations.into_iter().next()?;
+                Some(Found { by: format!("seed {seed}"), seeds: seed, violation })
+            }
+            Verdict::Passed | Verdict::Void(_) => None,
+        }
+    })
+}
