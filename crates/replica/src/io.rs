@@ -279,6 +279,8 @@ pub struct Outputs {
     pub snapshot: Option<SnapshotTask>,
     /// A snapshot was installed: watchers that are behind it get a gap.
     pub installed: Option<Revision>,
+    /// Who votes or learns is different from before this turn.
+    pub members_changed: bool,
 }
 
 impl PeerMessage {

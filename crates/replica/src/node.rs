@@ -390,8 +390,11 @@ impl Worker {
             }
             self.core.note_wall_clock(wall_ms());
             let outputs = self.core.turn(now);
-            // Whoever is told that members changed finds them changed.
-            let must_show = outputs.answers.iter().any(|(_, answer)| *answer == Response::Done);
+            // Whoever is told of a change, or reads what came after it, finds it in the status.
+            let is_done = |(_, answer): &(Token, Response)| *answer == Response::Done;
+            let must_show = outputs.members_changed
+                || outputs.installed.is_some()
+                || outputs.answers.iter().any(is_done);
             self.renew_status(now, must_show);
             self.act(outputs);
         }
@@ -415,7 +418,8 @@ impl Worker {
     }
 
     fn act(&mut self, outputs: Outputs) {
-        let Outputs { sends, batches, answers, events, snapshot, installed } = outputs;
+        let Outputs { sends, batches, answers, events, snapshot, installed, members_changed: _ } =
+            outputs;
         if !batches.is_empty() {
             let _ = self.to_disk.send(Job::Batches(batches));
         }

@@ -152,6 +152,7 @@ impl Core {
     }
 
     fn members_changed(&mut self, change: &MemberChange) {
+        self.out.members_changed = true;
         let is_joint = !self.node.store().members().voters_outgoing.is_empty();
         let id = self.config.id.get();
         let members = self.node.store().members();
