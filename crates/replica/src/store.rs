@@ -115,6 +115,29 @@ impl ReplicaStore {
         }
     }
 
+    /// Gives back what the holder has declared lost.
+    ///
+    /// What is over already, or another's, is not the caller's to resign: a heartbeat that only says
+    /// so writes nothing. This replica may be behind, so what the session holds is read anew.
+    async fn resign_disowned(
+        &self,
+        session: SessionId,
+        disowned: Vec<(Group, Term)>,
+    ) -> StoreResult<()> {
+        let held = self.session(session).await?.tenures;
+        for (group, term) in disowned {
+            if !held.iter().any(|tenure| tenure.group == group && tenure.term == term) {
+                continue;
+            }
+            match self.do_it(Command::Resign { group, session, term }, None).await {
+                // It may have ended since it was read.
+                Ok(()) | Err(StoreError::Refused(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
     async fn group_view(&self, group: &Group) -> StoreResult<GroupView> {
         match self.read(Query::Group(group.clone()), Consistency::Linearizable).await? {
             View::Group(view) => Ok(view),
@@ -180,12 +203,8 @@ impl Store for ReplicaStore {
 
     async fn heartbeat(&self, heartbeat: Heartbeat) -> StoreResult<Heard> {
         let Heartbeat { session, sequence, disowned } = heartbeat;
-        for (group, term) in disowned {
-            // What is over already, or another's, is not the caller's to resign.
-            match self.do_it(Command::Resign { group, session, term }, None).await {
-                Ok(()) | Err(StoreError::Refused(_)) => {}
-                Err(error) => return Err(error),
-            }
+        if !disowned.is_empty() {
+            self.resign_disowned(session, disowned).await?;
         }
         Ok(self.beat(session, sequence, None).await?.0)
     }
@@ -511,23 +530,35 @@ impl<'a> Bid<'a> {
     async fn over(&self, elected: Option<Term>) -> StoreResult<Campaigned> {
         let view = self.own_view().await?;
         let standing = view.as_ref().is_some_and(|view| view.standing.contains(&self.group));
-        let office = self.store.leader(&self.group, Consistency::Stale).await?;
+        let ttl_ms = view.as_ref().map_or(self.ttl_ms, |view| view.ttl_ms);
         let needs_retry = elected.is_none() && !standing;
-        Ok(Campaigned {
-            elected,
-            standing,
-            office,
-            session: view.as_ref().map(|_| self.session),
-            ttl_ms: view.map_or(self.ttl_ms, |view| view.ttl_ms),
-            retry_after: needs_retry.then(|| self.pause()),
-        })
+        let (office, retry_after) = if needs_retry {
+            self.lost_office(ttl_ms).await?
+        } else {
+            (self.store.leader(&self.group, Consistency::Stale).await?, None)
+        };
+        let session = view.map(|_| self.session);
+        Ok(Campaigned { elected, standing, office, session, ttl_ms, retry_after })
     }
 
-    /// When a loser tries again: anywhere within the default bounds, so that losers do not come back
+    /// Who leads instead, and when to try again by the policy that holds.
+    async fn lost_office(&self, ttl_ms: u64) -> StoreResult<(LeaderView, Option<Duration>)> {
+        match self.store.read(Query::Group(self.group.clone()), Consistency::Stale).await {
+            Ok(View::Group(view)) => Ok((view.office, Some(Self::pause(&view.policy, ttl_ms)))),
+            Ok(other) => Err(misread(&other)),
+            // It was deleted since: nobody's policy holds.
+            Err(StoreError::Refused(_)) => {
+                let office = self.store.leader(&self.group, Consistency::Stale).await?;
+                Ok((office, Some(Self::pause(&Policy::default(), ttl_ms))))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// When a loser tries again: anywhere within the policy's bounds, so that losers do not come back
     /// together.
-    fn pause(&self) -> Duration {
-        let policy = Policy::default();
-        let (min, max) = (policy.retry_ms_min, policy.retry_ms_max_for(self.ttl_ms));
+    fn pause(policy: &Policy, ttl_ms: u64) -> Duration {
+        let (min, max) = (policy.retry_ms_min, policy.retry_ms_max_for(ttl_ms));
         let width = max.saturating_sub(min).saturating_add(1);
         // Without chance everybody waits the longest, which is safe and merely slow.
         let share = getrandom::u64().map_or(width - 1, |chance| chance % width);

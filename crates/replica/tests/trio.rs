@@ -11,9 +11,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use regent_election::contract::{Harness, Verdict, cases};
 use regent_election::store::{
-    Campaign, CampaignSession, Consistency, OfficeState, Open, Store, StoreError,
+    Campaign, CampaignSession, Consistency, Heartbeat, OfficeState, Open, Store, StoreError,
 };
-use regent_election::{Group, Metadata, Moment, Node as Label, SessionId, Settings};
+use regent_election::{Group, Metadata, Moment, Node as Label, Policy, SessionId, Settings, Term};
 use regent_replica::disk::{Disk, Founding, Identity, Options, RealFiles};
 use regent_replica::{Member, Members, Node, NodeConfig, ReplicaId, ReplicaStore, Role};
 use tokio::net::TcpListener;
@@ -263,6 +263,74 @@ async fn nothing_acknowledged_is_lost_when_replicas_are_restarted_one_by_one() {
         let office = until_done(|| store.leader(&group, Consistency::Linearizable)).await;
         assert!(office.term.get() >= last, "everybody knows the last term");
         assert!(matches!(office.state, OfficeState::Vacant | OfficeState::Leading));
+    }
+    cluster.end().await;
+}
+
+/// A leader of the log and one that follows it.
+async fn leader_and_follower(cluster: &Cluster) -> (Arc<ReplicaStore>, Arc<ReplicaStore>) {
+    let leader = cluster.leader().await;
+    let follower = (1..=3).map(id).find(|replica| *replica != leader).unwrap();
+    (cluster.store(leader), cluster.store(follower))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_heartbeat_gives_back_what_it_disowns_and_nothing_else() {
+    let cluster = Cluster::start(3, 1000).await;
+    let (leader, follower) = leader_and_follower(&cluster).await;
+    let (mine, theirs) = (session(7), session(8));
+    let win = async |session, group: &str| {
+        let long = || Campaign { ttl_ms: Some(600_000), ..bid(session, group) };
+        until_done(|| leader.campaign(long())).await.elected.unwrap()
+    };
+    let (kept, lost) = (win(mine, "kept").await, win(mine, "lost").await);
+    let other = win(theirs, "other").await;
+    let group = |name: &str| Group::new(name).unwrap();
+    let beat = |disowned: Vec<(Group, Term)>| {
+        let follower = Arc::clone(&follower);
+        let heartbeat = Heartbeat { session: mine, sequence: None, disowned };
+        until_done(move || {
+            let (follower, heartbeat) = (Arc::clone(&follower), heartbeat.clone());
+            async move { follower.heartbeat(heartbeat).await }
+        })
+    };
+
+    let before = beat(Vec::new()).await;
+    let strangers =
+        vec![(group("other"), other), (group("kept"), kept.next().unwrap()), (group("none"), kept)];
+    let after = beat(strangers).await;
+    assert_eq!(after.revision, before.revision, "what is not its own is not even proposed");
+
+    let after = beat(vec![(group("lost"), lost)]).await;
+    assert!(after.revision > before.revision);
+    let held = until_done(|| leader.session(mine)).await.tenures;
+    let held: Vec<_> = held.iter().map(|tenure| tenure.group.as_str()).collect();
+    assert_eq!(held, ["kept"]);
+    let foreign = group("other");
+    let office = until_done(|| follower.leader(&foreign, Consistency::Linearizable)).await;
+    assert_eq!((office.state, office.term), (OfficeState::Leading, other));
+    cluster.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_loser_is_told_to_come_back_within_the_bounds_of_its_group() {
+    let cluster = Cluster::start(3, 1000).await;
+    let (leader, follower) = leader_and_follower(&cluster).await;
+    let group = Group::new("billing").unwrap();
+    let policy = Policy { retry_ms_min: 77_001, retry_ms_max: Some(77_009), ..Policy::default() };
+    until_done(|| leader.put_policy(&group, Some(policy.clone()), None)).await;
+    until_done(|| leader.campaign(bid(session(7), "billing"))).await.elected.unwrap();
+    for store in [&leader, &follower] {
+        for number in 10..20 {
+            let session = CampaignSession::Passing(session(number));
+            let lost = until_done(|| {
+                store.campaign(Campaign { session, ..bid(self::session(1), "billing") })
+            })
+            .await;
+            assert_eq!(lost.elected, None);
+            let pause = lost.retry_after.unwrap().as_millis();
+            assert!((77_001..=77_009).contains(&pause), "{pause} ms");
+        }
     }
     cluster.end().await;
 }
