@@ -7,6 +7,7 @@ mod cluster;
 mod completions;
 mod config;
 mod confirm;
+mod dev;
 mod duration;
 mod exit;
 mod failure;
@@ -50,6 +51,7 @@ use output::{Output, Screen, json, remark};
     after_help = "\
 Examples:
   regent serve
+  regent dev
   regent campaign billing --node web-1 --session-file web-1.session
   regent leader billing
   regent watch billing
@@ -67,6 +69,8 @@ struct Cli {
 enum Verb {
     /// Run the service
     Serve(Box<serve::ServeArgs>),
+    /// Run a whole cluster on this machine, to try things out
+    Dev(dev::DevArgs),
     /// Win the leadership of a group, or hear who has it
     Campaign(campaign::CampaignArgs),
     /// Keep a leadership alive and prove it
@@ -154,6 +158,7 @@ impl Verb {
     async fn run(self, log: &LogArgs) -> Outcome {
         match self {
             Self::Serve(args) => serve::run(*args, log).await,
+            Self::Dev(args) => dev::run(args).await,
             Self::Campaign(args) => campaign::run(args).await,
             Self::Renew(args) => renew::run(args).await,
             Self::Resign(args) => resign::run(args).await,
@@ -194,6 +199,7 @@ impl Verb {
             Self::Cluster(verb) => verb.output(),
             Self::Config(settings::ConfigVerb::Show(args)) => args.output,
             Self::Serve(_)
+            | Self::Dev(_)
             | Self::Config(settings::ConfigVerb::Sample(_))
             | Self::Completions(_)
             | Self::ExitCodes => Output::Text,

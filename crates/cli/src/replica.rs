@@ -15,7 +15,7 @@ use regent_election::store::StoreError;
 use regent_election::{Command, Settings as StoreSettings};
 use regent_replica::core::Recovered;
 use regent_replica::disk::error::OpenError;
-use regent_replica::disk::{Disk, Founding, Identity, Opened, Options, RealFiles};
+use regent_replica::disk::{Disk, Founding, Identity, Opened, RealFiles};
 use regent_replica::replicated::{Payload, payload};
 use regent_replica::{Member, Members, Node, NodeConfig, ReplicaId, ReplicaStore};
 use tokio::net::TcpListener;
@@ -67,7 +67,7 @@ pub(crate) async fn run(
 fn open(directory: &Path, settings: &Settings, client: SocketAddr) -> Result<Opened, Failure> {
     refuse_strangers(directory)?;
     let files = Arc::new(files(directory)?);
-    match Disk::open(files.clone(), Options::default()) {
+    match Disk::open(files.clone(), settings.replica.disk) {
         Err(OpenError::Empty { .. } | OpenError::HalfFounded { .. }) => {
             if let Some(origin) = &settings.replica.has_peers {
                 return Err(Failure::new(
@@ -82,7 +82,7 @@ fn open(directory: &Path, settings: &Settings, client: SocketAddr) -> Result<Ope
             let identity = Identity { cluster: random()?, replica, incarnation: random()? as u64 };
             let members = alone(replica, &settings.replica, client);
             let founding = Founding::cluster(settings.store_settings.clone(), members);
-            let opened = Disk::found(files, Options::default(), identity, &founding);
+            let opened = Disk::found(files, settings.replica.disk, identity, &founding);
             tracing::info!(directory = %directory.display(), "a cluster of one was founded");
             opened.map_err(|error| refused(&error))
         }

@@ -43,6 +43,9 @@ The first SIGINT or SIGTERM ends the server in order, a second one at once.";
 pub(crate) struct ServeArgs {
     #[command(flatten)]
     settings: SettingsArgs,
+    /// End in order when standard input ends: whoever started this process is gone
+    #[arg(long, hide = true)]
+    until_stdin_ends: bool,
 }
 
 /// Serves until a signal.
@@ -66,6 +69,7 @@ pub(crate) async fn run(args: ServeArgs, log: &LogArgs) -> Outcome {
         Box::pin(serve_cluster(vec![listener], store, cluster, settings.server, ending));
     tokio::select! {
         ended = &mut service => return finished(ended),
+        () = stdin_ends(args.until_stdin_ends) => tracing::info!("standard input ended"),
         name = signals.next() => tracing::info!(signal = name, "told to end; once more ends at once"),
     }
     let _ = tell.send(());
@@ -75,6 +79,20 @@ pub(crate) async fn run(args: ServeArgs, log: &LogArgs) -> Outcome {
             Err(Failure::new(Exit::Interrupted, format!("{name} again: ended at once")))
         }
     }
+}
+
+/// Waits for the end of standard input, if that is to be waited for.
+async fn stdin_ends(is_awaited: bool) {
+    if !is_awaited {
+        return std::future::pending().await;
+    }
+    let (tell, told) = oneshot::channel();
+    // A thread of its own: nothing waits for it when the process ends.
+    std::thread::spawn(move || {
+        let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
+        let _ = tell.send(());
+    });
+    let _ = told.await;
 }
 
 fn finished(ended: Result<(), regent_server::ServeError>) -> Outcome {

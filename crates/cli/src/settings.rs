@@ -56,6 +56,9 @@ pub(crate) struct SettingsArgs {
     /// Changes between two snapshots of a replica
     #[arg(long, value_name = "N", help_heading = "Cluster")]
     snapshot_every: Option<String>,
+    /// Bytes of one file of the log [default: 67108864]
+    #[arg(long, value_name = "N", help_heading = "Cluster")]
+    segment_bytes: Option<String>,
     /// Whether a replica that joins is a witness [default: false]
     #[arg(long, value_name = "BOOL", help_heading = "Cluster", num_args = 0..=1,
         default_missing_value = "true")]
@@ -147,6 +150,7 @@ impl SettingsArgs {
             Key::Heartbeat => &self.heartbeat,
             Key::PeerRequest => &self.peer_request,
             Key::SnapshotEvery => &self.snapshot_every,
+            Key::SegmentBytes => &self.segment_bytes,
             Key::Witness => &self.witness,
             Key::AutoCreate => &self.auto_create,
             Key::GroupsMax => &self.groups_max,
@@ -185,6 +189,9 @@ pub(crate) struct FoundingArgs {
     /// Where the replica keeps its data [default: $XDG_DATA_HOME/regent]
     #[arg(long, value_name = "DIR")]
     data_dir: Option<String>,
+    /// Bytes of one file of the log [default: 67108864]
+    #[arg(long, value_name = "N")]
+    segment_bytes: Option<String>,
     /// Whether the first campaign in a group creates it [default: true]
     #[arg(long, value_name = "BOOL", help_heading = "Store")]
     auto_create: Option<String>,
@@ -203,10 +210,12 @@ impl FoundingArgs {
     /// What holds, from these flags, the environment, the file and the defaults, as for `regent
     /// serve`: both read the same file the same way.
     pub(crate) fn resolve(self, log: &LogArgs) -> Result<Settings, Failure> {
-        let Self { config, data_dir, auto_create, groups_max, ttl_min, ttl_max } = self;
+        let Self { config, data_dir, segment_bytes, auto_create, groups_max, ttl_min, ttl_max } =
+            self;
         let settings = SettingsArgs {
             config,
             data_dir,
+            segment_bytes,
             auto_create,
             groups_max,
             ttl_min,

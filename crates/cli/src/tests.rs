@@ -91,6 +91,7 @@ fn nothing_that_asks_a_server_hides_how_to_reach_it() {
     every(&command(), "regent".to_owned(), &mut |verb, path| {
         let is_local = [
             "serve",
+            "dev",
             "config",
             "completions",
             "exit-codes",

@@ -76,7 +76,7 @@ pub(crate) async fn run(args: WatchArgs) -> Outcome {
 }
 
 /// An event for people. A sign of life is nothing to tell.
-fn lines(event: &WatchEvent) -> Vec<String> {
+pub(crate) fn lines(event: &WatchEvent) -> Vec<String> {
     match event {
         WatchEvent::State(present) => state(present),
         WatchEvent::LeaderChanged(changed) => vec![change(changed)],

@@ -10,11 +10,12 @@
 //! one machine to the next: then a machine that lost its disk could be founded again by the same
 //! command, and would vote as if it had never promised anything.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use regent_election::Settings;
 use regent_replica::disk::{Disk, Founding, Identity, Options};
-use regent_replica::{ReplicaId, Replicated};
+use regent_replica::{Members, ReplicaId, Replicated};
 use serde::Serialize;
 
 use super::members;
@@ -69,13 +70,26 @@ pub(super) fn found(
     cluster: u128,
     replica: ReplicaId,
     founding: &Founding,
+    options: Options,
 ) -> Result<(), Failure> {
     refuse_strangers(directory)?;
     let files = Arc::new(files(directory)?);
     let identity = Identity { cluster, replica, incarnation: random()? as u64 };
-    let opened = Disk::found(files, Options::default(), identity, founding);
+    let opened = Disk::found(files, options, identity, founding);
     let opened = opened.map_err(|error| refused(&error))?;
     opened.disk.close().map_err(|error| Failure::new(Exit::Files, error.to_string()))
+}
+
+/// Founds every replica of a cluster on this machine, each in its directory.
+pub(crate) fn found_all(
+    members: &Members,
+    directory: impl Fn(ReplicaId) -> PathBuf,
+    options: Options,
+) -> Result<(), Failure> {
+    let settings = Settings::default();
+    let cluster = id_for(&Replicated::found(settings.clone(), members.clone()), None)?;
+    let founding = Founding::cluster(settings, members.clone());
+    members.keys().try_for_each(|id| found(&directory(*id), cluster, *id, &founding, options))
 }
 
 impl Founded {
@@ -145,8 +159,6 @@ fn print(bytes: &[u8]) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use regent_election::Settings;
-
     use super::*;
 
     fn whole(list: &str) -> Replicated {

@@ -58,7 +58,7 @@ pub(crate) fn run(args: InitArgs, log: &LogArgs) -> Outcome {
     let screen = Screen { output: args.output };
     if args.join {
         let cluster = args.cluster_id.expect("the parser demands it of those who join");
-        founding::found(directory, cluster, args.id, &Founding::joining())?;
+        founding::found(directory, cluster, args.id, &Founding::joining(), settings.replica.disk)?;
         let told = serde_json::json!({
             "cluster_id": format!("{cluster:032x}"),
             "replica": args.id.get(),
@@ -77,7 +77,7 @@ pub(crate) fn run(args: InitArgs, log: &LogArgs) -> Outcome {
     let whole = Replicated::found(settings.store_settings, members.clone());
     let cluster = founding::id_for(&whole, args.cluster_id)?;
     let first = Founding::cluster(whole.state.settings().clone(), members);
-    founding::found(directory, cluster, args.id, &first)?;
+    founding::found(directory, cluster, args.id, &first, settings.replica.disk)?;
     let founded = Founded::new(cluster, args.id, directory, &whole);
     for warning in &founded.warnings {
         remark(&format!("warning: {warning}"));

@@ -12,6 +12,8 @@ mod status;
 
 use clap::Subcommand;
 
+pub(crate) use founding::found_all;
+pub(crate) use members::failures;
 pub(crate) use port::Replicas;
 
 use crate::failure::Outcome;

@@ -72,7 +72,8 @@ pub(crate) fn run(args: RecoverArgs) -> Outcome {
         .restored(own, wall_s(), args.term_floor)
         .map_err(|error| Failure::new(Exit::Refused, error.to_string()))?;
     let cluster = founding::id_for(&whole, None)?;
-    founding::found(&args.into, cluster, replica, &Founding::restored(whole.clone()))?;
+    let first = Founding::restored(whole.clone());
+    founding::found(&args.into, cluster, replica, &first, Options::default())?;
     let founded = Founded::new(cluster, replica, &args.into, &whole);
     let hold_ms = whole.state.settings().ttl_ms_ceiling;
     let screen = Screen { output: args.output };

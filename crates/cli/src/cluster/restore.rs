@@ -97,7 +97,8 @@ pub(crate) fn run(args: RestoreArgs, log: &LogArgs) -> Outcome {
     let cluster = founding::id_for(&whole, args.cluster_id)?;
     let is_witness = whole.members.get(&args.id).is_some_and(|member| member.is_witness);
     let kept = if is_witness { whole.clone().without_state() } else { whole.clone() };
-    founding::found(&settings.data_dir, cluster, args.id, &Founding::restored(kept))?;
+    let first = Founding::restored(kept);
+    founding::found(&settings.data_dir, cluster, args.id, &first, settings.replica.disk)?;
     let founded = Founded::new(cluster, args.id, &settings.data_dir, &whole);
     for warning in &founded.warnings {
         remark(&format!("warning: {warning}"));

@@ -8,6 +8,7 @@ use std::fmt;
 use std::time::Duration;
 
 use regent_election::Settings as StoreSettings;
+use regent_replica::disk::limits::SEGMENT_BYTES_DEFAULT;
 use regent_replica::limits::LOG_ENTRIES_BETWEEN_SNAPSHOTS;
 use regent_server::ServerConfig;
 
@@ -81,6 +82,8 @@ keys! {
         "how long a peer has to answer, less than heartbeat; 0s means that of timing";
     SnapshotEvery = "snapshot_every", Kind::Count,
         "changes between two snapshots of a replica, which bound how long a restart takes";
+    SegmentBytes = "segment_bytes", Kind::Count,
+        "bytes of one file of the log, of which at least three are on the disk";
     Witness = "witness", Kind::Bool,
         "whether a replica that joins votes and keeps the log but no state, and serves no clients";
     AutoCreate = "auto_create", Kind::Bool,
@@ -173,6 +176,9 @@ impl Key {
             Self::ElectionMin | Self::ElectionMax | Self::Heartbeat | Self::PeerRequest => time(0),
             Self::SnapshotEvery => {
                 count(usize::try_from(LOG_ENTRIES_BETWEEN_SNAPSHOTS).unwrap_or(usize::MAX))
+            }
+            Self::SegmentBytes => {
+                count(usize::try_from(SEGMENT_BYTES_DEFAULT).unwrap_or(usize::MAX))
             }
             Self::Witness => Value::Bool(false),
             Self::AutoCreate => Value::Bool(store.auto_create),

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use regent_replica::disk::Options;
 use regent_replica::{Timing, TimingError};
 
 use super::{ConfigError, Effective, Key, Origin};
@@ -20,6 +21,8 @@ pub(crate) struct ReplicaSettings {
     pub(crate) timing: Timing,
     /// Entries between two snapshots.
     pub(crate) snapshot_every: u64,
+    /// How it uses its directory.
+    pub(crate) disk: Options,
     /// Whether it is a witness, if it joins.
     pub(crate) is_witness: bool,
     /// Who says that it has peers, if anybody does.
@@ -50,6 +53,7 @@ impl Effective {
             client_advertise: advertised(Key::ClientAdvertise)?,
             timing: self.timing()?,
             snapshot_every,
+            disk: self.disk_options()?,
             is_witness: self.bool(Key::Witness),
             has_peers: speaks_of_peers
                 .iter()
@@ -57,6 +61,16 @@ impl Effective {
                 .find(|origin| **origin != Origin::Default)
                 .cloned(),
         })
+    }
+
+    fn disk_options(&self) -> Result<Options, ConfigError> {
+        let segment_bytes = u64::from(self.count(Key::SegmentBytes));
+        let options = Options { segment_bytes, ..Options::default() };
+        options.check().map_err(|error| {
+            let said = self.origin(Key::SegmentBytes);
+            ConfigError::Together { what: format!("segment_bytes: {error} (from {said})") }
+        })?;
+        Ok(options)
     }
 
     /// The timers of the profile, but for those that were named.
@@ -133,6 +147,8 @@ mod tests {
         let error = settings(&[(Key::PeerRequest, "50ms")]).unwrap_err();
         assert!(error.contains("at or above the heartbeat of 50 ms"), "{error}");
         assert!(settings(&[(Key::SnapshotEvery, "0")]).unwrap_err().contains("more than zero"));
+        let error = settings(&[(Key::SegmentBytes, "4095")]).unwrap_err();
+        assert!(error.contains("segments of 4095 bytes are refused: from 4096"), "{error}");
     }
 
     #[test]

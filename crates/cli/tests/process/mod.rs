@@ -93,6 +93,11 @@ impl Room {
         Server { child, url, log }
     }
 
+    /// Starts something that goes on.
+    pub(crate) fn start(&self, arguments: &[&str]) -> Running {
+        Running::start(self, self.command(arguments))
+    }
+
     /// A server with its data in this room.
     pub(crate) fn server(&self) -> Server {
         self.serve("127.0.0.1:0", &["--data-dir", &self.text("data")])
@@ -217,6 +222,11 @@ impl Running {
 
     pub(crate) fn signal(&self, name: &str) {
         signal(&self.child, name);
+    }
+
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
     }
 
     pub(crate) fn wait(&mut self) -> i32 {

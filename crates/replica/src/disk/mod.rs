@@ -65,7 +65,11 @@ impl Default for Options {
 }
 
 impl Options {
-    fn check(&self) -> Result<(), OpenError> {
+    /// Whether a log can be kept like this.
+    ///
+    /// # Errors
+    /// If segments are too small, too large or odd.
+    pub fn check(&self) -> Result<(), OpenError> {
         let Self { segment_bytes, .. } = *self;
         let is_good = (SEGMENT_BYTES_MIN..=SEGMENT_BYTES_MAX).contains(&segment_bytes)
             && segment_bytes.is_multiple_of(8);
