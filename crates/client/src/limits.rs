@@ -31,3 +31,11 @@ pub const CONNECTION_IDLE_MAX: Duration = Duration::from_secs(15);
 pub const RECONNECT_MIN: Duration = Duration::from_millis(100);
 /// Longest pause before a broken stream is opened again.
 pub const RECONNECT_MAX: Duration = Duration::from_secs(10);
+
+/// Timers stand still while a machine sleeps, and the lease clock does not: whoever waits for it
+/// reads it at least this often.
+pub const CLOCK_LOOK_EVERY: Duration = Duration::from_millis(100);
+/// How long the store may take to be told that a session is left.
+pub const FAREWELL: Duration = Duration::from_secs(5);
+/// Random hexadecimal digits behind the host name of a node that was given no name.
+pub const NODE_SUFFIX_DIGITS: usize = 8;

@@ -103,6 +103,15 @@ impl RemoteError {
     }
 }
 
+impl RemoteError {
+    /// The same for a read, which changes nothing and so is never uncertain.
+    #[must_use]
+    pub fn into_read_error(self) -> StoreError {
+        let retry_after = self.retry_after();
+        StoreError::Unavailable { why: self.to_string(), retry_after }
+    }
+}
+
 /// The refusal that a problem tells of; none if it is one that no participant acts on.
 fn refusal(problem: &Problem, asked: &Request) -> Option<Refusal> {
     let facts = &problem.facts;

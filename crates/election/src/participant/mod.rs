@@ -183,6 +183,16 @@ impl Participant {
         }
     }
 
+    /// When the session's validity ends unless it is renewed: the end of every term that leads and
+    /// has not been told to stop. One number for drivers that answer checks of many groups.
+    #[must_use]
+    pub const fn lease_until(&self) -> Option<Moment> {
+        match self.session.lease() {
+            Some(lease) => Some(lease.until),
+            None => None,
+        }
+    }
+
     /// The phase of a group; none if it does not stand there.
     #[must_use]
     pub fn phase(&self, group: &Group) -> Option<Phase> {

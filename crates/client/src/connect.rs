@@ -1,0 +1,190 @@
+//! From a URL to a [`Regent`]: which office, which options.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use regent_election::store::Store;
+use regent_election::{Budget, Wishes};
+use tokio::runtime::Handle;
+
+use crate::error::ConnectError;
+use crate::keeper::{self, Setup};
+use crate::limits::REQUEST_TIMEOUT;
+use crate::metrics::Metrics;
+use crate::office::{DirectOffice, HttpOffice, Office};
+use crate::options::{LastResort, Options};
+use crate::regent::Regent;
+use crate::remote::Address;
+use crate::session::Clock;
+
+/// Where elections are held.
+#[derive(Clone, Debug)]
+pub(crate) enum Place {
+    Url(String),
+    Store(Arc<dyn Store>),
+}
+
+/// A session to be: where, and how. Made by [`Regent::at`] and [`Regent::over`].
+#[derive(Clone, Debug)]
+#[must_use = "nothing is connected before `connect`"]
+pub struct Connect {
+    place: Place,
+    options: Options,
+}
+
+/// Joins the elections at `url`, with all options at their defaults. [`Regent::at`] sets others.
+///
+/// | URL | what it is |
+/// |---|---|
+/// | `http://a:7400,b:7400` | a service at one or several addresses; what is safe to repeat is tried at the next |
+/// | `memory:` | a store that lives and dies with this process (feature `stores`) |
+/// | `local:DIRECTORY` | a store of this process alone, on disk (feature `stores`) |
+/// | `embedded` | a replica inside this process: see `Embedded` (feature `embedded`) |
+///
+/// Nothing is sent before the first campaign, so a service that is down is no error here.
+pub async fn connect(url: &str) -> Result<Regent, ConnectError> {
+    Regent::at(url).connect().await
+}
+
+impl Connect {
+    pub(crate) fn new(place: Place) -> Self {
+        Self { place, options: Options::default() }
+    }
+
+    /// The label of this process; by default the host's name and random digits. Two processes may
+    /// share one and will still never both lead.
+    pub fn node(mut self, node: impl Into<String>) -> Self {
+        self.options.node = Some(node.into());
+        self
+    }
+
+    /// How long the session lives unheard, and so how long a failover takes at most; 10 s by
+    /// default. Every timer is derived from it and checked against it.
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.options.ttl = ttl;
+        self
+    }
+
+    /// How long work needs to stop; a tenth of the ttl by default. So much of every lease is kept
+    /// for it.
+    pub fn stop_grace(mut self, stop_grace: Duration) -> Self {
+        let stop_grace_ms = u64::try_from(stop_grace.as_millis()).unwrap_or(u64::MAX);
+        self.options.wishes = Wishes { stop_grace_ms: Some(stop_grace_ms), ..self.options.wishes };
+        self
+    }
+
+    /// What is done about work that still runs when its lease is over; an error is logged by
+    /// default.
+    pub fn last_resort(mut self, last_resort: LastResort) -> Self {
+        self.options.last_resort = last_resort;
+        self
+    }
+
+    /// Whether the lease is renewed only while this Tokio runtime answers: on by default. Without
+    /// it, an application that hangs for ever leads for ever.
+    pub fn runtime_probe(mut self, is_on: bool) -> Self {
+        self.options.probes_runtime = is_on;
+        self
+    }
+
+    /// Where to count what happens.
+    pub fn metrics(mut self, metrics: Arc<dyn Metrics>) -> Self {
+        self.options.metrics = metrics;
+        self
+    }
+
+    /// Starts the session's thread. Called within the Tokio runtime that is to be probed.
+    pub async fn connect(self) -> Result<Regent, ConnectError> {
+        let budget = self.options.budget()?;
+        let node = self.options.node()?;
+        let application = if self.options.probes_runtime {
+            Some(Handle::try_current().map_err(|_| ConnectError::NoRuntime)?)
+        } else {
+            tracing::warn!(%node, "the runtime probe is off: an application that hangs for ever leads for ever");
+            None
+        };
+        let (office, reads) = offices(&self.place, &budget)?;
+        tracing::debug!(%node, %budget, "a session begins");
+        let session = keeper::start(Setup {
+            node,
+            budget,
+            application,
+            office,
+            reads,
+            clock: Clock::new(regent_clock::now),
+            last_resort: self.options.last_resort.clone(),
+            metrics: Arc::clone(&self.options.metrics),
+        })?;
+        Ok(Regent::new(session))
+    }
+}
+
+type Offices = (Arc<dyn Office>, Arc<dyn Office>);
+
+/// One office for the session's thread and one for the application's reads.
+fn offices(place: &Place, budget: &Budget) -> Result<Offices, ConnectError> {
+    match place {
+        Place::Store(store) => Ok(direct(Arc::clone(store), budget)),
+        Place::Url(url) if url.starts_with("http:") || url.starts_with("https:") => {
+            let addresses = Address::list(url)?;
+            let office = HttpOffice::new(&addresses, budget.request_timeout())?;
+            let reads = HttpOffice::new(&addresses, REQUEST_TIMEOUT)?;
+            Ok((Arc::new(office), Arc::new(reads)))
+        }
+        Place::Url(url) => Ok(direct(open(url)?, budget)),
+    }
+}
+
+fn direct(store: Arc<dyn Store>, budget: &Budget) -> Offices {
+    let office = DirectOffice::new(Arc::clone(&store), budget.request_timeout());
+    (Arc::new(office), Arc::new(DirectOffice::new(store, REQUEST_TIMEOUT)))
+}
+
+/// Opens the store of this process that `url` names.
+fn open(url: &str) -> Result<Arc<dyn Store>, ConnectError> {
+    let scheme = url.split(':').next().unwrap_or_default();
+    match scheme {
+        "memory" | "local" | "file" => open_store(url),
+        "embedded" if cfg!(feature = "embedded") => {
+            Err(ConnectError::NotByUrl { url: url.to_owned() })
+        }
+        "embedded" => {
+            Err(ConnectError::FeatureMissing { url: url.to_owned(), feature: "embedded" })
+        }
+        _ => Err(ConnectError::UnknownScheme { url: url.to_owned() }),
+    }
+}
+
+#[cfg(feature = "stores")]
+fn open_store(url: &str) -> Result<Arc<dyn Store>, ConnectError> {
+    regent_stores::open_url(url).map_err(|error| ConnectError::Store(error.to_string()))
+}
+
+#[cfg(not(feature = "stores"))]
+fn open_store(url: &str) -> Result<Arc<dyn Store>, ConnectError> {
+    Err(ConnectError::FeatureMissing { url: url.to_owned(), feature: "stores" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_that_nobody_knows_is_refused_with_what_is_known() {
+        let error = open("zookeeper://a").unwrap_err().to_string();
+        assert!(error.contains("http://HOST:PORT") && error.contains("memory:"), "{error}");
+    }
+
+    #[test]
+    #[cfg(not(feature = "stores"))]
+    fn a_scheme_that_was_not_compiled_in_names_its_feature() {
+        let error = open("memory:").unwrap_err().to_string();
+        assert!(error.contains("feature \"stores\""), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_ttl_that_leaves_no_room_is_refused_before_anything_starts() {
+        let error = Regent::at("http://127.0.0.1:1").ttl(Duration::from_millis(1)).connect().await;
+        assert!(matches!(error, Err(ConnectError::Budget(_))), "{error:?}");
+    }
+}

@@ -1,0 +1,438 @@
+//! The driver: who in this process works under which term. No clock, no dice, no thread.
+//!
+//! The participant's machine knows one session and its groups. An application knows calls that wait
+//! to be elected, handles, permits and tasks. The driver stands between them: it gives each won term
+//! to the claim that has waited longest, and says "the work has ended" only when nothing of that term
+//! is alive any more (semantics 14). It also holds heartbeats back while the application's runtime
+//! is hung (semantics 31): a process that cannot do its work must not keep its office.
+//!
+//! It has the shape of every machine here, `on(now, input) -> outputs`, so that the thread of a real
+//! process, a unit test and a simulator run the same code.
+//!
+//! Road not taken: to count handles inside the participant. Its rules would then speak of Rust's
+//! references, and no other language could use them.
+
+mod probe;
+#[cfg(test)]
+mod tests;
+mod words;
+
+use std::collections::{BTreeMap, VecDeque};
+
+use regent_election::participant::{Action, Event, Phase, Request, Transition, Trouble};
+use regent_election::store::StoreError;
+use regent_election::{
+    Budget, Group, Metadata, Moment, Node, Participant, Priority, Refusal, Term,
+};
+
+pub use probe::Probe;
+pub use words::{ClaimId, Hopeless, Input, Output};
+
+/// One session of one process, and everything that works under it.
+#[derive(Clone, Debug)]
+pub struct Driver {
+    machine: Participant,
+    probe: Option<Probe>,
+    posts: BTreeMap<Group, Post>,
+    /// In which group a claim waits.
+    claims: BTreeMap<ClaimId, Group>,
+    /// Groups that are being settled, each with the term that ends; none if there was no term.
+    farewells: BTreeMap<Group, Term>,
+    has_left: bool,
+    events: VecDeque<Event>,
+    outputs: Vec<Output>,
+    wake_at: Option<Moment>,
+}
+
+/// What this process does in one group.
+#[derive(Clone, Debug, Default)]
+struct Post {
+    line: VecDeque<Claim>,
+    /// The term that something here works under.
+    tenure: Option<Term>,
+    is_handing_over: bool,
+}
+
+#[derive(Clone, Debug)]
+struct Claim {
+    id: ClaimId,
+    priority: Priority,
+    metadata: Metadata,
+}
+
+impl Driver {
+    /// A driver that stands nowhere. `seed` is for jitter only; with a `probe` it renews only while
+    /// the application answers.
+    #[must_use]
+    pub fn new(node: Node, budget: Budget, seed: u64, probe: Option<Probe>) -> Self {
+        Self {
+            machine: Participant::new(node, budget, seed),
+            probe,
+            posts: BTreeMap::new(),
+            claims: BTreeMap::new(),
+            farewells: BTreeMap::new(),
+            has_left: false,
+            events: VecDeque::new(),
+            outputs: Vec::new(),
+            wake_at: None,
+        }
+    }
+
+    /// Advances the driver and says what must be done, in order.
+    ///
+    /// `now` must have been read before anything in the outputs is sent. The same history always
+    /// gives the same outputs.
+    pub fn on(&mut self, now: Moment, input: Input) -> Vec<Output> {
+        self.take(now, input);
+        if self.events.is_empty() {
+            self.events.push_back(Event::Tick);
+        }
+        while let Some(event) = self.events.pop_front() {
+            self.wake_at = None;
+            for action in self.machine.on(now, event) {
+                self.act(now, action);
+            }
+        }
+        self.say_farewells();
+        let is_idle = self.machine.is_done();
+        if let Some(probe) = &mut self.probe
+            && probe.is_due(now, is_idle)
+        {
+            self.outputs.push(Output::Probe);
+        }
+        if self.has_left && is_idle {
+            self.outputs.push(Output::Done);
+        }
+        let probe_at = self.probe.as_ref().and_then(|probe| probe.next_at(is_idle));
+        if let Some(wake_at) = [self.wake_at, probe_at].into_iter().flatten().min() {
+            self.outputs.push(Output::WakeAt(wake_at));
+        }
+        std::mem::take(&mut self.outputs)
+    }
+
+    /// When the validity of every term that has not been told to stop ends, unless it is renewed.
+    #[must_use]
+    pub fn lease_until(&self) -> Option<Moment> {
+        self.machine.lease_until()
+    }
+
+    /// The timers it runs on.
+    #[must_use]
+    pub const fn budget(&self) -> &Budget {
+        self.machine.budget()
+    }
+
+    /// The phase of a group; none if nobody here stands there.
+    #[must_use]
+    pub fn phase(&self, group: &Group) -> Option<Phase> {
+        self.machine.phase(group)
+    }
+
+    fn take(&mut self, now: Moment, input: Input) {
+        match input {
+            Input::Claim { claim, group, priority, metadata } => {
+                self.claim(now, group, Claim { id: claim, priority, metadata });
+            }
+            Input::Unclaim { claim } => self.unclaim(claim),
+            Input::GiveUp { group, term } => self.give_up(group, term),
+            Input::HandOver { group, term, to } => self.hand_over(group, term, to),
+            Input::Idle { group, term } => self.idle(group, term),
+            Input::FenceRefused { group, term } => {
+                self.events.push_back(Event::FenceRefused { group, term });
+            }
+            Input::Health { is_healthy: true } => self.events.push_back(Event::Healthy),
+            Input::Health { is_healthy: false } => self.events.push_back(Event::Unhealthy),
+            Input::Alive { at } => {
+                if let Some(probe) = &mut self.probe {
+                    probe.answered(now, at);
+                }
+            }
+            Input::Sighted { group, term, leader } => {
+                self.events.push_back(Event::Watched { group, term, leader });
+            }
+            Input::Session(id) => self.events.push_back(Event::Session(id)),
+            Input::Answered { attempt, answer } => {
+                self.events.push_back(Event::Answered { attempt, answer });
+            }
+            Input::Leave => self.leave(),
+            Input::Tick => {}
+        }
+    }
+
+    fn claim(&mut self, now: Moment, group: Group, claim: Claim) {
+        if self.has_left {
+            self.outputs.push(Output::Failed { claim: claim.id, why: Hopeless::Left });
+            return;
+        }
+        if let Some(probe) = self.probe.as_mut().filter(|_| self.machine.is_done()) {
+            // Nobody was asked while nothing was held; the claim itself is a sign of life.
+            probe.begin(now);
+        }
+        self.claims.insert(claim.id, group.clone());
+        let outputs = &mut self.outputs;
+        let post = self.posts.entry(group.clone()).or_insert_with(|| {
+            outputs.push(Output::Watch(group.clone()));
+            Post::default()
+        });
+        post.line.push_back(claim);
+        self.stand(&group);
+    }
+
+    /// Stands as the claim that is next. Told again, it changes what is claimed in the next campaign.
+    fn stand(&mut self, group: &Group) {
+        if let Some(next) = self.posts.get(group).and_then(|post| post.line.front()) {
+            let (priority, metadata) = (next.priority, next.metadata.clone());
+            self.events.push_back(Event::Stand { group: group.clone(), priority, metadata });
+        }
+    }
+
+    fn unclaim(&mut self, claim: ClaimId) {
+        let Some(group) = self.claims.remove(&claim) else { return };
+        let Some(post) = self.posts.get_mut(&group) else { return };
+        post.line.retain(|waiting| waiting.id != claim);
+        if post.line.is_empty() && post.tenure.is_none() {
+            self.withdraw(group, Term::NONE);
+        } else {
+            self.stand(&group);
+        }
+    }
+
+    /// Leaves a group once the store knows of the end of `term`.
+    fn withdraw(&mut self, group: Group, term: Term) {
+        self.events.push_back(Event::Withdraw { group: group.clone() });
+        let owed = self.farewells.entry(group).or_insert(Term::NONE);
+        *owed = (*owed).max(term);
+    }
+
+    fn give_up(&mut self, group: Group, term: Term) {
+        let Some(post) = self.posts.get(&group).filter(|post| post.tenure == Some(term)) else {
+            return;
+        };
+        if !self.leads(&group) {
+            return;
+        }
+        self.events.push_back(if post.line.is_empty() {
+            Event::Withdraw { group }
+        } else {
+            Event::Resign { group }
+        });
+    }
+
+    fn hand_over(&mut self, group: Group, term: Term, to: Node) {
+        let leads = self.leads(&group);
+        match self.posts.get_mut(&group).filter(|post| post.tenure == Some(term) && leads) {
+            Some(post) => {
+                post.is_handing_over = true;
+                self.events.push_back(Event::Transfer { group, to });
+            }
+            None => {
+                let (given, leader) = (term, None);
+                let refusal = Refusal::NotLeader { group: group.clone(), given, term, leader };
+                let why = StoreError::Refused(refusal);
+                self.outputs.push(Output::HandOverRefused { group, term, why });
+            }
+        }
+    }
+
+    fn leads(&self, group: &Group) -> bool {
+        matches!(self.machine.phase(group), Some(Phase::Leading | Phase::Jeopardy))
+    }
+
+    fn idle(&mut self, group: Group, term: Term) {
+        let Some(post) = self.posts.get_mut(&group).filter(|post| post.tenure == Some(term)) else {
+            return;
+        };
+        post.tenure = None;
+        let is_last = post.line.is_empty();
+        // In this order: a withdrawal that came first would turn a hand-over into a resignation.
+        self.events.push_back(Event::Stopped { group: group.clone() });
+        if is_last {
+            self.withdraw(group, term);
+        } else {
+            self.stand(&group);
+            self.farewells.insert(group, term);
+        }
+    }
+
+    fn leave(&mut self) {
+        self.has_left = true;
+        let groups: Vec<Group> = self.posts.keys().cloned().collect();
+        for group in groups {
+            self.fail_line(&group, &Hopeless::Left);
+            self.farewells.entry(group).or_insert(Term::NONE);
+        }
+        self.events.push_back(Event::Leave);
+    }
+
+    fn fail_line(&mut self, group: &Group, why: &Hopeless) {
+        let Some(post) = self.posts.get_mut(group) else { return };
+        for claim in std::mem::take(&mut post.line) {
+            self.claims.remove(&claim.id);
+            self.outputs.push(Output::Failed { claim: claim.id, why: why.clone() });
+        }
+    }
+
+    fn act(&mut self, now: Moment, action: Action) {
+        match action {
+            Action::Send { attempt, request } => {
+                let hung_for = self.probe.as_ref().and_then(|probe| probe.hung_for(now));
+                match hung_for {
+                    // What would keep or earn validity waits until the application answers.
+                    Some(hung_for) if earns_validity(&request) => {
+                        let hung_ms = hung_for.as_millis();
+                        let why = format!(
+                            "the application's runtime has not answered for {hung_ms} ms, so its lease is not renewed; do not block it"
+                        );
+                        let answer = Err(StoreError::Unavailable { why, retry_after: None });
+                        self.events.push_back(Event::Answered { attempt, answer });
+                    }
+                    Some(_) | None => self.outputs.push(Output::Send { attempt, request }),
+                }
+            }
+            Action::Transition(transition) => self.moved(transition),
+            Action::StopWork { group, term, by } => {
+                self.outputs.push(Output::Stop { group, term, by });
+            }
+            Action::LastResort { group, term } => {
+                self.outputs.push(Output::LastResort { group, term });
+            }
+            Action::NeedSession => self.outputs.push(Output::NeedSession),
+            Action::Trouble { group, trouble } => self.trouble(group, trouble),
+            Action::WakeAt(at) => self.wake_at = Some(at),
+        }
+    }
+
+    fn moved(&mut self, transition: Transition) {
+        let (group, term) = (transition.group.clone(), transition.term);
+        let is_elected = (transition.from, transition.to) == (Phase::Standby, Phase::Leading);
+        self.outputs.push(Output::Moved(transition));
+        if !is_elected {
+            return;
+        }
+        let post = self.posts.entry(group.clone()).or_default();
+        match post.line.pop_front() {
+            Some(claim) => {
+                post.tenure = Some(term);
+                post.is_handing_over = false;
+                self.claims.remove(&claim.id);
+                self.outputs.push(Output::Elected { claim: claim.id, group, term });
+            }
+            // Nobody waits for it: no work begins, so it has ended.
+            None => {
+                self.events.push_back(Event::Stopped { group: group.clone() });
+                self.withdraw(group, term);
+            }
+        }
+    }
+
+    fn trouble(&mut self, group: Option<Group>, trouble: Trouble) {
+        match (&group, &trouble) {
+            (Some(group), Trouble::Store(StoreError::Refused(refusal))) => {
+                let post = self.posts.get_mut(group);
+                let is_handing_over =
+                    post.is_some_and(|post| std::mem::take(&mut post.is_handing_over));
+                if is_handing_over {
+                    let term = self.term_of(group);
+                    let why = StoreError::Refused(refusal.clone());
+                    self.outputs.push(Output::HandOverRefused { group: group.clone(), term, why });
+                } else if is_hopeless(refusal) {
+                    self.despair(&group.clone(), &Hopeless::Refused(refusal.clone()));
+                }
+            }
+            (Some(group), Trouble::TooManyGroups) => {
+                self.despair(&group.clone(), &Hopeless::TooManyGroups);
+            }
+            (None, Trouble::Store(StoreError::Refused(refusal))) if is_hopeless(refusal) => {
+                for group in self.posts.keys().cloned().collect::<Vec<_>>() {
+                    self.despair(&group, &Hopeless::Refused(refusal.clone()));
+                }
+            }
+            (
+                Some(_) | None,
+                Trouble::NotLeading
+                | Trouble::TooManyGroups
+                | Trouble::SessionShared { .. }
+                | Trouble::Store(_),
+            ) => {}
+        }
+        self.outputs.push(Output::Trouble { group, trouble });
+    }
+
+    /// The term that ends or is held in a group.
+    fn term_of(&self, group: &Group) -> Term {
+        let held = self.posts.get(group).and_then(|post| post.tenure);
+        held.or_else(|| self.farewells.get(group).copied()).unwrap_or(Term::NONE)
+    }
+
+    /// Every claim of a group that holds nothing fails.
+    fn despair(&mut self, group: &Group, why: &Hopeless) {
+        if self.posts.get(group).is_none_or(|post| post.tenure.is_some()) {
+            return;
+        }
+        self.fail_line(group, why);
+        self.withdraw(group.clone(), Term::NONE);
+    }
+
+    /// Says which terms are settled, and forgets groups in which nothing is left.
+    fn say_farewells(&mut self) {
+        let groups: Vec<Group> = self.farewells.keys().cloned().collect();
+        for group in groups {
+            let phase = self.machine.phase(&group);
+            match phase {
+                Some(Phase::Leading | Phase::Jeopardy | Phase::Stopping) => continue,
+                Some(Phase::Stopped | Phase::Lost) => continue,
+                Some(Phase::Standby) | None => {}
+            }
+            let Some(owed) = self.farewells.get_mut(&group) else { continue };
+            let term = std::mem::replace(owed, Term::NONE);
+            if term != Term::NONE {
+                self.outputs.push(Output::Over { group: group.clone(), term });
+            }
+            let is_empty = self
+                .posts
+                .get(&group)
+                .is_none_or(|post| post.line.is_empty() && post.tenure.is_none());
+            if !is_empty {
+                self.farewells.remove(&group);
+            } else if phase.is_none() {
+                self.farewells.remove(&group);
+                self.posts.remove(&group);
+                self.outputs.push(Output::Unwatch(group));
+            }
+        }
+    }
+}
+
+/// Whether a request keeps a session alive or opens one.
+fn earns_validity(request: &Request) -> bool {
+    match request {
+        Request::Open(_) | Request::Heartbeat(_) => true,
+        Request::List(_) | Request::Close(_) | Request::Campaign(_) | Request::Group(_) => false,
+    }
+}
+
+/// Whether asking again can never help. The participant itself would try for ever.
+fn is_hopeless(refusal: &Refusal) -> bool {
+    match refusal {
+        Refusal::NotAllowed { .. }
+        | Refusal::GroupUnknown { .. }
+        | Refusal::TtlOutOfBounds { .. }
+        | Refusal::TermsExhausted { .. }
+        | Refusal::Policy(_) => true,
+        Refusal::SessionUnknown
+        | Refusal::SessionMismatch { .. }
+        | Refusal::HeartbeatNotNewer { .. }
+        | Refusal::NotLeader { .. }
+        | Refusal::TenureEnding { .. }
+        | Refusal::GroupEnding { .. }
+        | Refusal::NobodyLeads { .. }
+        | Refusal::Full { .. }
+        | Refusal::SuccessorUnknown { .. }
+        | Refusal::SuccessorAmbiguous { .. }
+        | Refusal::SuccessorSilent { .. }
+        | Refusal::NoOffer { .. }
+        | Refusal::RequestTooOld { .. }
+        | Refusal::RequestAhead { .. }
+        | Refusal::RequestReused => false,
+    }
+}

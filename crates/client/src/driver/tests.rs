@@ -1,0 +1,319 @@
+//! The driver against a store that the test itself plays.
+
+use regent_election::participant::{Attempt, Reply, Verb};
+use regent_election::store::{
+    Campaigned, Heard, LeaderView, OfficeState, SessionView, StoreResult,
+};
+use regent_election::{Cursor, Incarnation, Revision, SessionId};
+
+use super::*;
+
+fn at(ms: u64) -> Moment {
+    Moment::from_millis(ms)
+}
+
+fn group() -> Group {
+    Group::new("billing").unwrap()
+}
+
+fn term(number: u64) -> Term {
+    Term::new(number).unwrap()
+}
+
+fn claim(number: u64) -> Input {
+    let (claim, metadata) = (ClaimId(number), Metadata::NONE);
+    Input::Claim { claim, group: group(), priority: 0, metadata }
+}
+
+/// A driver and what it has said.
+struct Stage {
+    driver: Driver,
+    said: Vec<Output>,
+}
+
+impl Stage {
+    fn new(probes: bool) -> Self {
+        let budget = Budget::default();
+        let probe = probes.then(|| Probe::new(&budget));
+        let driver = Driver::new(Node::new("a").unwrap(), budget, 7, probe);
+        Self { driver, said: Vec::new() }
+    }
+
+    fn on(&mut self, ms: u64, input: Input) {
+        let outputs = self.driver.on(at(ms), input);
+        self.said.extend(outputs);
+    }
+
+    /// The requests that wait for an answer, taken.
+    fn asked(&mut self) -> Vec<(Attempt, Request)> {
+        let mut asked = Vec::new();
+        for output in std::mem::take(&mut self.said) {
+            match output {
+                Output::Send { attempt, request } => asked.push((attempt, request)),
+                other => self.said.push(other),
+            }
+        }
+        asked
+    }
+
+    fn answer(&mut self, ms: u64, attempt: Attempt, answer: StoreResult<Reply>) {
+        self.on(ms, Input::Answered { attempt, answer });
+    }
+
+    /// Answers everything that is asked as a store does in which nobody else stands.
+    fn serve(&mut self, ms: u64, next_term: &mut u64) {
+        if self.said.iter().any(|output| matches!(output, Output::NeedSession)) {
+            self.said.retain(|output| !matches!(output, Output::NeedSession));
+            self.on(ms, Input::Session(SessionId::new(9).unwrap()));
+        }
+        for (attempt, request) in self.asked() {
+            let reply = match request {
+                Request::Open(open) => Reply::Session(SessionView {
+                    node: open.node,
+                    ttl_ms: open.ttl_ms,
+                    epoch: 0,
+                    tenures: Vec::new(),
+                    standing: Vec::new(),
+                    revision: Revision(1),
+                }),
+                Request::Heartbeat(_) => {
+                    Reply::Heard(Heard { ttl_ms: 10_000, epoch: 0, revision: Revision(1) })
+                }
+                Request::List(_) => panic!("there is no news"),
+                Request::Close(_) => Reply::Done,
+                Request::Campaign(campaign) => {
+                    *next_term += 1;
+                    Reply::Campaigned(campaigned(campaign.node, *next_term))
+                }
+                Request::Group(_) => Reply::Done,
+            };
+            self.answer(ms, attempt, Ok(reply));
+        }
+    }
+
+    fn elected(&self) -> Vec<(ClaimId, Term)> {
+        let elected = |output: &Output| match output {
+            Output::Elected { claim, term, .. } => Some((*claim, *term)),
+            _ => None,
+        };
+        self.said.iter().filter_map(elected).collect()
+    }
+
+    fn over(&self) -> Vec<Term> {
+        let over = |output: &Output| match output {
+            Output::Over { term, .. } => Some(*term),
+            _ => None,
+        };
+        self.said.iter().filter_map(over).collect()
+    }
+
+    /// A driver that leads under term 1 since the moment 0.
+    fn leading(probes: bool) -> Self {
+        let mut stage = Self::new(probes);
+        let mut next_term = 0;
+        stage.on(0, claim(1));
+        for _ in 0..4 {
+            stage.serve(0, &mut next_term);
+        }
+        assert_eq!(stage.elected(), [(ClaimId(1), term(1))]);
+        stage
+    }
+}
+
+fn campaigned(node: Node, number: u64) -> Campaigned {
+    let revision = Revision(number + 1);
+    Campaigned {
+        elected: Some(term(number)),
+        standing: false,
+        office: LeaderView {
+            group: group(),
+            leader: Some(node),
+            term: term(number),
+            state: OfficeState::Leading,
+            metadata: Metadata::NONE,
+            valid_for: None,
+            revision,
+            cursor: Cursor { incarnation: Incarnation(1), revision, ordinal: 0 },
+        },
+        session: None,
+        ttl_ms: 10_000,
+        retry_after: None,
+    }
+}
+
+#[test]
+fn claims_of_one_group_are_served_in_turn_one_term_each() {
+    let mut stage = Stage::leading(false);
+    stage.on(10, claim(2));
+    assert_eq!(stage.elected().len(), 1, "the second waits while the first works");
+    stage.on(20, Input::Idle { group: group(), term: term(1) });
+    let mut next_term = 1;
+    for ms in (20..12_000).step_by(50) {
+        stage.on(ms, Input::Tick);
+        stage.serve(ms, &mut next_term);
+    }
+    assert_eq!(stage.over(), [term(1)]);
+    assert_eq!(stage.elected(), [(ClaimId(1), term(1)), (ClaimId(2), term(2))]);
+}
+
+#[test]
+fn a_term_that_nobody_waits_for_any_more_is_given_back_before_anybody_leads() {
+    let mut stage = Stage::new(false);
+    let mut next_term = 0;
+    stage.on(0, claim(1));
+    stage.serve(0, &mut next_term);
+    let asked = stage.asked();
+    let (attempt, Request::Campaign(campaign)) = &asked[0] else { panic!("{asked:?}") };
+    stage.on(1, Input::Unclaim { claim: ClaimId(1) });
+    stage.answer(2, *attempt, Ok(Reply::Campaigned(campaigned(campaign.node.clone(), 1))));
+    assert_eq!(stage.elected(), []);
+    let asked = stage.asked();
+    let resigns = |request: &Request| match request {
+        Request::Group(request) => request.verb == Verb::Resign(term(1)),
+        _ => false,
+    };
+    assert!(asked.iter().any(|(_, request)| resigns(request)), "{asked:?}");
+}
+
+#[test]
+fn a_resignation_is_sent_when_nothing_works_and_not_before() {
+    let mut stage = Stage::leading(false);
+    stage.on(10, Input::GiveUp { group: group(), term: term(1) });
+    assert!(stage.said.iter().any(|it| matches!(it, Output::Stop { .. })), "the work is told");
+    assert!(stage.asked().is_empty(), "the work still runs");
+    stage.on(20, Input::Idle { group: group(), term: term(1) });
+    let asked = stage.asked();
+    let [(attempt, Request::Group(request))] = asked.as_slice() else { panic!("{asked:?}") };
+    assert_eq!(request.verb, Verb::Resign(term(1)));
+    assert!(stage.over().is_empty());
+    stage.answer(30, *attempt, Ok(Reply::Done));
+    assert_eq!(stage.over(), [term(1)]);
+    assert!(stage.said.iter().any(|it| matches!(it, Output::Unwatch(_))));
+}
+
+#[test]
+fn a_hand_over_ends_in_a_transfer_though_nobody_here_stands_any_more() {
+    let mut stage = Stage::leading(false);
+    let to = Node::new("b").unwrap();
+    stage.on(10, Input::HandOver { group: group(), term: term(1), to: to.clone() });
+    let asked = stage.asked();
+    let [(attempt, Request::Group(offer))] = asked.as_slice() else { panic!("{asked:?}") };
+    assert_eq!(offer.verb, Verb::Offer(term(1), to.clone()));
+    stage.answer(20, *attempt, Ok(Reply::Done));
+    stage.on(30, Input::Idle { group: group(), term: term(1) });
+    let asked = stage.asked();
+    let [(_, Request::Group(transfer))] = asked.as_slice() else { panic!("{asked:?}") };
+    assert_eq!(transfer.verb, Verb::Transfer(term(1), to));
+}
+
+#[test]
+fn a_refused_offer_is_told_and_the_term_goes_on() {
+    let mut stage = Stage::leading(false);
+    let to = Node::new("b").unwrap();
+    stage.on(10, Input::HandOver { group: group(), term: term(1), to: to.clone() });
+    let (attempt, _) = stage.asked()[0].clone();
+    let refusal = Refusal::SuccessorUnknown { group: group(), to };
+    stage.answer(20, attempt, Err(StoreError::Refused(refusal)));
+    assert!(stage.said.iter().any(|it| matches!(it, Output::HandOverRefused { .. })));
+    assert_eq!(stage.driver.phase(&group()), Some(Phase::Leading));
+}
+
+#[test]
+fn a_campaign_that_can_never_win_fails_and_one_that_may_goes_on() {
+    for (refusal, is_final) in [
+        (Refusal::NotAllowed { group: group(), node: Node::new("a").unwrap() }, true),
+        (Refusal::GroupUnknown { group: group() }, true),
+        (Refusal::GroupEnding { group: group() }, false),
+        (Refusal::Full { what: "the line", max: 1 }, false),
+    ] {
+        let mut stage = Stage::new(false);
+        let mut next_term = 0;
+        stage.on(0, claim(1));
+        stage.serve(0, &mut next_term);
+        let (attempt, _) = stage.asked()[0].clone();
+        stage.answer(1, attempt, Err(StoreError::Refused(refusal.clone())));
+        let failed = stage.said.iter().any(|it| matches!(it, Output::Failed { .. }));
+        assert_eq!(failed, is_final, "{refusal}");
+    }
+}
+
+/// Semantics 31.
+#[test]
+fn a_hung_application_is_not_renewed_and_loses_its_term_by_the_clock() {
+    let mut stage = Stage::leading(true);
+    let mut next_term = 1;
+    let mut last_beat_ms = 0;
+    for ms in (10..20_000).step_by(10) {
+        stage.on(ms, Input::Tick);
+        let is_beat =
+            |output: &Output| matches!(output, Output::Send { request: Request::Heartbeat(_), .. });
+        if stage.said.iter().any(is_beat) {
+            last_beat_ms = ms;
+        }
+        // The store answers everything; only the application does not.
+        stage.serve(ms, &mut next_term);
+        if stage.driver.phase(&group()) == Some(Phase::Lost) {
+            assert!(last_beat_ms <= 5_000, "renewed at {last_beat_ms} ms");
+            assert!(last_beat_ms > 3_000, "a silence of less than half a ttl is no reason");
+            assert_eq!(ms, last_beat_ms + 9_810, "the lease ran out, no sooner");
+            return;
+        }
+    }
+    panic!("it leads on though the application hangs");
+}
+
+#[test]
+fn an_application_that_answers_is_renewed_for_ever_and_asked_one_thing_at_a_time() {
+    let mut stage = Stage::leading(true);
+    let mut next_term = 1;
+    for ms in (10..60_000).step_by(10) {
+        stage.on(ms, Input::Tick);
+        stage.serve(ms, &mut next_term);
+        let asked = stage.said.iter().filter(|it| matches!(it, Output::Probe)).count();
+        assert!(asked <= 1, "{asked} questions are open");
+        if ms % 4_000 == 0 && asked == 1 {
+            stage.said.retain(|it| !matches!(it, Output::Probe));
+            stage.on(ms, Input::Alive { at: at(ms) });
+        }
+    }
+    assert_eq!(stage.driver.phase(&group()), Some(Phase::Leading));
+}
+
+#[test]
+fn whoever_leaves_fails_its_claims_stops_its_work_and_closes_the_session() {
+    let mut stage = Stage::leading(false);
+    stage.on(10, claim(2));
+    stage.on(20, Input::Leave);
+    let failed = stage
+        .said
+        .iter()
+        .any(|it| matches!(it, Output::Failed { claim: ClaimId(2), why: Hopeless::Left }));
+    assert!(failed);
+    assert!(stage.said.iter().any(|it| matches!(it, Output::Stop { .. })));
+    stage.on(30, Input::Idle { group: group(), term: term(1) });
+    let mut next_term = 1;
+    for _ in 0..4 {
+        stage.serve(30, &mut next_term);
+    }
+    assert!(stage.said.iter().any(|it| matches!(it, Output::Done)));
+    stage.on(40, claim(3));
+    let failed = stage
+        .said
+        .iter()
+        .any(|it| matches!(it, Output::Failed { claim: ClaimId(3), why: Hopeless::Left }));
+    assert!(failed, "nobody stands after leaving");
+}
+
+#[test]
+fn the_same_history_gives_the_same_outputs() {
+    let history = || {
+        let mut stage = Stage::leading(true);
+        let mut next_term = 1;
+        for ms in (10..8_000).step_by(10) {
+            stage.on(ms, Input::Tick);
+            stage.serve(ms, &mut next_term);
+        }
+        format!("{:?}", stage.said)
+    };
+    assert_eq!(history(), history());
+}

@@ -1,0 +1,331 @@
+//! Level 3: the classic elector, with questions and callbacks.
+//!
+//! For programs that are built around "am I the leader?" and "tell me when that changes". The safe
+//! parts are the same as in the other levels: [`Elector::is_leader`] reads the lease clock, and the
+//! term is not given up before every callback of its loss has returned.
+//!
+//! What is known of other leaders comes from the watch and has an age; [`Elector::fresh`] asks.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use regent_election::store::{Consistency, StoreResult};
+use regent_election::{Group, Metadata, NameError, Node, Term};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
+
+use crate::error::CampaignError;
+use crate::leadership::{Leadership, Stop};
+use crate::office::Sight;
+use crate::regent::{Regent, ToGroup};
+use crate::session::Command;
+
+/// Stands in one group and tells what becomes of it. Cheap to clone; when the last clone goes, the
+/// callbacks end and what is held is given up in the background.
+#[derive(Clone)]
+pub struct Elector {
+    inside: Arc<Inside>,
+}
+
+struct Inside {
+    regent: Regent,
+    group: Group,
+    shared: Arc<Shared>,
+    /// Ended with the elector.
+    tasks: Mutex<JoinSet<()>>,
+    is_started: Mutex<bool>,
+}
+
+/// What the elector's tasks may outlive it with.
+struct Shared {
+    held: Mutex<Option<Leadership>>,
+    callbacks: Mutex<Callbacks>,
+    notices: mpsc::UnboundedSender<Notice>,
+}
+
+type Callback<T> = Arc<dyn Fn(T) + Send + Sync>;
+
+#[derive(Default)]
+struct Callbacks {
+    gained: Vec<Callback<Term>>,
+    lost: Vec<Callback<Stop>>,
+    jeopardy: Vec<Callback<Duration>>,
+    changed: Vec<Callback<Current>>,
+}
+
+/// What callbacks are told, in order.
+enum Notice {
+    Gained(Term),
+    Jeopardy(Duration),
+    /// The term is given up when the callbacks have returned.
+    Lost(Stop, oneshot::Sender<()>),
+    Changed(Current),
+}
+
+/// Who leads a group, and how old that is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Current {
+    /// Who leads; none is an answer, too.
+    pub leader: Option<Node>,
+    /// The leader's term, or the last one granted.
+    pub term: Term,
+    /// What the leader tells about itself.
+    pub metadata: Metadata,
+    /// How long ago this was known to be true.
+    pub age: Duration,
+}
+
+impl Current {
+    fn of(sight: Sight, age: Duration) -> Self {
+        let Sight { leader, term, metadata, .. } = sight;
+        Self { leader, term, metadata, age }
+    }
+}
+
+impl Regent {
+    /// An elector for `group`. It observes; it stands when it is told to. To be called within a
+    /// Tokio runtime, on which its callbacks run.
+    pub fn elector(&self, group: impl ToGroup) -> Result<Elector, NameError> {
+        let group = group.to_group()?;
+        let (notices, noticed) = mpsc::unbounded_channel();
+        let shared = Arc::new(Shared {
+            held: Mutex::default(),
+            callbacks: Mutex::default(),
+            notices: notices.clone(),
+        });
+        let mut tasks = JoinSet::new();
+        tasks.spawn(call_back(Arc::clone(&shared), noticed));
+        let mut sights = self.session().known.listen(&group);
+        tasks.spawn(async move {
+            while let Some(sight) = sights.recv().await {
+                let _ = notices.send(Notice::Changed(Current::of(sight, Duration::ZERO)));
+            }
+        });
+        self.session().command(Command::Observe(group.clone()));
+        let (tasks, is_started) = (Mutex::new(tasks), Mutex::new(false));
+        let inside = Inside { regent: self.clone(), group, shared, tasks, is_started };
+        Ok(Elector { inside: Arc::new(inside) })
+    }
+}
+
+impl Elector {
+    /// Where.
+    #[must_use]
+    pub fn group(&self) -> &Group {
+        &self.inside.group
+    }
+
+    /// Whether this process leads at this instant: after any pause it tells the truth. To write,
+    /// take the [`leadership`](Self::leadership) and its permit, which carries the term.
+    #[must_use]
+    pub fn is_leader(&self) -> bool {
+        self.leadership().is_some()
+    }
+
+    /// The leadership, if this process leads at this instant.
+    #[must_use]
+    pub fn leadership(&self) -> Option<Leadership> {
+        self.inside.shared.held().clone().filter(|held| !held.valid_for().is_zero())
+    }
+
+    /// Tries once: true if this process leads, false if somebody else does. Nothing is left in line.
+    pub async fn try_become_leader(&self) -> Result<bool, CampaignError> {
+        if self.is_leader() {
+            return Ok(true);
+        }
+        let session = self.inside.regent.session();
+        let is_other =
+            |leader: &Option<Node>| leader.as_ref().is_some_and(|it| *it != session.node);
+        if self.fresh().await.is_ok_and(|current| is_other(&current.leader)) {
+            return Ok(false);
+        }
+        let mut sights = session.known.listen(&self.inside.group);
+        let begun_at = self.inside.regent.session().known.revision(&self.inside.group);
+        let somebody_else = async {
+            while let Some(sight) = sights.recv().await {
+                if is_other(&sight.leader) && Some(sight.revision) > begun_at {
+                    return;
+                }
+            }
+        };
+        tokio::select! {
+            biased;
+            elected = self.inside.regent.campaign(&self.inside.group).into_future() => {
+                self.take(elected?);
+                Ok(true)
+            }
+            () = somebody_else => Ok(false),
+            // The store cannot be reached, or somebody else leads under our name.
+            () = tokio::time::sleep(session.budget.ttl()) => Ok(false),
+        }
+    }
+
+    /// Stands for ever from now on, in the background: elected again after every loss.
+    pub fn start(&self) {
+        let mut is_started = lock(&self.inside.is_started);
+        if std::mem::replace(&mut *is_started, true) {
+            return;
+        }
+        let shared = Arc::clone(&self.inside.shared);
+        let campaign = self.inside.regent.campaign(&self.inside.group);
+        lock(&self.inside.tasks).spawn(async move {
+            loop {
+                match campaign.clone().await {
+                    Ok(leadership) => hold(Arc::clone(&shared), leadership).await,
+                    Err(CampaignError::Refused(refusal)) => {
+                        tracing::warn!(%refusal, "cannot stand; trying again after a ttl");
+                        tokio::time::sleep(campaign.ttl()).await;
+                    }
+                    Err(
+                        CampaignError::Name(_)
+                        | CampaignError::TooManyGroups
+                        | CampaignError::Closed,
+                    ) => return,
+                }
+            }
+        });
+    }
+
+    /// Gives up what is held, if anything: callbacks of the loss are called and awaited first.
+    pub fn resign(&self) {
+        if let Some(leadership) = self.leadership() {
+            leadership.give_up();
+        }
+    }
+
+    /// Calls this whenever this process begins to lead.
+    pub fn on_leadership_gained(&self, callback: impl Fn(Term) + Send + Sync + 'static) {
+        self.inside.shared.callbacks().gained.push(Arc::new(callback));
+    }
+
+    /// Calls this whenever this process must stop leading. The term is given up when all callbacks
+    /// have returned, so they are the place to stop the work; how long that may take is told.
+    pub fn on_leadership_lost(&self, callback: impl Fn(Stop) + Send + Sync + 'static) {
+        self.inside.shared.callbacks().lost.push(Arc::new(callback));
+    }
+
+    /// Calls this whenever renewals begin to fail, with what is left of the lease.
+    pub fn on_jeopardy(&self, callback: impl Fn(Duration) + Send + Sync + 'static) {
+        self.inside.shared.callbacks().jeopardy.push(Arc::new(callback));
+    }
+
+    /// Calls this whenever somebody else, or nobody, is seen to lead.
+    pub fn on_leader_changed(&self, callback: impl Fn(Current) + Send + Sync + 'static) {
+        self.inside.shared.callbacks().changed.push(Arc::new(callback));
+    }
+
+    /// Who leads, as far as the watch has told, with its age; none before it has told anything.
+    #[must_use]
+    pub fn known_leader(&self) -> Option<Current> {
+        let session = self.inside.regent.session();
+        let (sight, at) = session.known.get(&self.inside.group)?;
+        Some(Current::of(sight, session.now().since(at)))
+    }
+
+    /// Who leads, from the watch if that was heard within a tenth of the ttl, and asked otherwise.
+    pub async fn current_leader(&self) -> StoreResult<Current> {
+        let age_max = self.inside.regent.budget().ttl() / 10;
+        match self.known_leader().filter(|known| known.age <= age_max) {
+            Some(known) => Ok(known),
+            None => self.fresh().await,
+        }
+    }
+
+    /// Who leads, by the store's word: no older than anything that was known before the call.
+    pub async fn fresh(&self) -> StoreResult<Current> {
+        let session = self.inside.regent.session();
+        let asked_at = session.now();
+        let view = session.reads.leader(&self.inside.group, Consistency::Linearizable).await?;
+        let sight = Sight::from(view);
+        session.known.note(sight.clone(), asked_at);
+        Ok(Current::of(sight, session.now().since(asked_at)))
+    }
+
+    fn take(&self, leadership: Leadership) {
+        let shared = Arc::clone(&self.inside.shared);
+        // Visible before anybody is told that it was won.
+        *shared.held() = Some(leadership.clone());
+        lock(&self.inside.tasks).spawn(hold(shared, leadership));
+    }
+}
+
+impl fmt::Debug for Elector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Elector").field("group", &self.inside.group).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        self.regent.session().command(Command::Unobserve(self.group.clone()));
+    }
+}
+
+impl Shared {
+    fn held(&self) -> MutexGuard<'_, Option<Leadership>> {
+        lock(&self.held)
+    }
+
+    fn callbacks(&self) -> MutexGuard<'_, Callbacks> {
+        lock(&self.callbacks)
+    }
+
+    fn tell(&self, notice: Notice) {
+        let _ = self.notices.send(notice);
+    }
+}
+
+/// What is behind these locks is replaced whole, so a panic elsewhere leaves nothing half done.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Holds one leadership to its end.
+async fn hold(shared: Arc<Shared>, leadership: Leadership) {
+    *shared.held() = Some(leadership.clone());
+    shared.tell(Notice::Gained(leadership.term()));
+    let stop = loop {
+        tokio::select! {
+            biased;
+            stop = leadership.lost() => break stop,
+            Some(remaining) = leadership.jeopardy() => {
+                shared.tell(Notice::Jeopardy(remaining));
+                leadership.recovered().await;
+            }
+        }
+    };
+    *shared.held() = None;
+    let (sender, stopped) = oneshot::channel();
+    shared.tell(Notice::Lost(stop, sender));
+    // Whatever the callbacks stop has stopped when they have returned; only then is the term given
+    // up. If they take too long, the last resort is called meanwhile.
+    let _ = stopped.await;
+    leadership.give_up();
+}
+
+/// Calls back, one thing after the other.
+async fn call_back(shared: Arc<Shared>, mut notices: mpsc::UnboundedReceiver<Notice>) {
+    while let Some(notice) = notices.recv().await {
+        // Called without the lock: a callback may register another one.
+        match notice {
+            Notice::Gained(term) => {
+                let callbacks = shared.callbacks().gained.clone();
+                callbacks.iter().for_each(|callback| callback(term));
+            }
+            Notice::Jeopardy(remaining) => {
+                let callbacks = shared.callbacks().jeopardy.clone();
+                callbacks.iter().for_each(|callback| callback(remaining));
+            }
+            Notice::Lost(stop, stopped) => {
+                let callbacks = shared.callbacks().lost.clone();
+                callbacks.iter().for_each(|callback| callback(stop.clone()));
+                let _ = stopped.send(());
+            }
+            Notice::Changed(current) => {
+                let callbacks = shared.callbacks().changed.clone();
+                callbacks.iter().for_each(|callback| callback(current.clone()));
+            }
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! What may go wrong, told by what the caller may do next.
+
+use std::time::Duration;
+
+use regent_election::participant::Why;
+use regent_election::store::StoreError;
+use regent_election::{BudgetError, Group, NameError, Node, Refusal, Term};
+
+use crate::driver::Hopeless;
+use crate::fresh::NoRandomness;
+use crate::leadership::Leadership;
+use crate::remote::AddressError;
+
+/// Why there is no connection. Nothing was started.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    /// No scheme of that name.
+    #[error(
+        "{url:?} has no known scheme; known are http://HOST:PORT[,HOST:PORT…], memory:, local:DIRECTORY and embedded"
+    )]
+    UnknownScheme {
+        /// What was given.
+        url: String,
+    },
+    /// A scheme that this build does not have.
+    #[error(
+        "{url:?} needs the feature {feature:?} of the crate `regent`; switch it on in Cargo.toml"
+    )]
+    FeatureMissing {
+        /// What was given.
+        url: String,
+        /// Which feature.
+        feature: &'static str,
+    },
+    /// A scheme that needs more than a URL.
+    #[error(
+        "{url:?} needs a replica's name, members and directory; describe them with `regent::Embedded` and call its `connect`"
+    )]
+    NotByUrl {
+        /// What was given.
+        url: String,
+    },
+    /// An address that cannot be used.
+    #[error(transparent)]
+    Address(#[from] AddressError),
+    /// Timers that do not fit.
+    #[error(transparent)]
+    Budget(#[from] BudgetError),
+    /// A name that cannot be used.
+    #[error(transparent)]
+    Name(#[from] NameError),
+    /// Not called within a Tokio runtime.
+    #[error(
+        "there is no Tokio runtime here to be probed; connect within one, or switch the probe off with runtime_probe(false)"
+    )]
+    NoRuntime,
+    /// The system gave no thread, or no randomness.
+    #[error("the session's thread could not be started: {0}")]
+    System(String),
+    /// A store that cannot be opened.
+    #[error("{0}")]
+    Store(String),
+}
+
+impl From<NoRandomness> for ConnectError {
+    fn from(error: NoRandomness) -> Self {
+        Self::System(error.to_string())
+    }
+}
+
+/// Why a campaign will never win. Whatever may pass by itself is waited for instead.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CampaignError {
+    /// A name that no group can have.
+    #[error(transparent)]
+    Name(#[from] NameError),
+    /// The store will say the same every time: change the group's policy, the ttl or the node.
+    #[error(transparent)]
+    Refused(Refusal),
+    /// This process stands in as many groups as one session may: use another process.
+    #[error(
+        "one session stands in at most {} groups; use another process",
+        regent_election::limits::GROUPS_PER_SESSION_MAX
+    )]
+    TooManyGroups,
+    /// This [`Regent`](crate::Regent) was closed: connect again.
+    #[error("this session was closed; connect again")]
+    Closed,
+}
+
+impl From<Hopeless> for CampaignError {
+    fn from(why: Hopeless) -> Self {
+        match why {
+            Hopeless::Refused(refusal) => Self::Refused(refusal),
+            Hopeless::TooManyGroups => Self::TooManyGroups,
+            Hopeless::Left => Self::Closed,
+        }
+    }
+}
+
+/// This process does not lead any more under this term. Stop, and campaign again if you like.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("term {term} of {group} is over ({}); stop at once", why_word(*.why))]
+pub struct Lost {
+    /// Where.
+    pub group: Group,
+    /// Which term.
+    pub term: Term,
+    /// Why, as far as known: after a pause the clock knows first.
+    pub why: Why,
+}
+
+/// The store did not hear of the resignation. The term is over here all the same.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "term {term} of {group} is over here, but the store did not hear it; the office is free within {} ms",
+    .free_within.as_millis()
+)]
+pub struct Untold {
+    /// Where.
+    pub group: Group,
+    /// Which term.
+    pub term: Term,
+    /// The session's ttl: by then the store knows without being told.
+    pub free_within: Duration,
+}
+
+/// Why an office was not handed to the one named.
+#[derive(Debug, thiserror::Error)]
+pub enum TransferError {
+    /// Nothing happened: the caller leads on, under the same term.
+    #[error("{to} cannot take over ({why}); this process leads on")]
+    Refused {
+        /// The leadership, given back.
+        leadership: Box<Leadership>,
+        /// Who was to lead.
+        to: Node,
+        /// Why not.
+        why: StoreError,
+    },
+    /// The work had stopped when the one named could not take over: whoever was next leads.
+    #[error("{to} could not take over ({why}); the office was resigned to whoever is next")]
+    Resigned {
+        /// Who was to lead.
+        to: Node,
+        /// Why not.
+        why: StoreError,
+    },
+    /// The term was lost before the hand-over was done.
+    #[error(transparent)]
+    Lost(#[from] Lost),
+    /// The store did not hear of it in time.
+    #[error(transparent)]
+    Untold(#[from] Untold),
+}
+
+/// Why a term ended, in words.
+pub(crate) const fn why_word(why: Why) -> &'static str {
+    match why {
+        Why::Elected => "elected",
+        Why::RenewalsFail => "renewals fail",
+        Why::Renewed => "renewed",
+        Why::LeaseNearlyOver => "the lease is nearly over",
+        Why::LeaseOver => "the lease is over",
+        Why::Asked => "asked",
+        Why::Withdrawn => "withdrawn",
+        Why::HandOver => "handed over",
+        Why::Ending => "told to stop",
+        Why::Unhealthy => "this process is unhealthy",
+        Why::WorkEnded => "the work has ended",
+        Why::StopOverrun => "the work did not end in time",
+        Why::SessionGone => "the session is gone",
+        Why::SessionShared => "another process uses the same session",
+        Why::TenureGone => "the store does not know this tenure any more",
+        Why::Superseded => "somebody leads with a higher term",
+        Why::FenceRefused => "a resource has admitted a higher term",
+        Why::Settled => "settled",
+    }
+}

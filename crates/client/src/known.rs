@@ -1,0 +1,74 @@
+//! What the watch has seen of who leads, and when.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use regent_election::{Group, Moment, Revision};
+use tokio::sync::mpsc;
+
+use crate::office::Sight;
+
+/// The newest sight of every group that is watched.
+#[derive(Debug, Default)]
+pub(crate) struct Known {
+    inside: Mutex<Inside>,
+}
+
+#[derive(Debug, Default)]
+struct Inside {
+    seen: BTreeMap<Group, (Sight, Moment)>,
+    listeners: Vec<(Group, mpsc::UnboundedSender<Sight>)>,
+}
+
+impl Known {
+    /// Notes a sight that was true no later than `at`. One that is older than what is known says
+    /// nothing; the same again says that it still holds.
+    pub(crate) fn note(&self, sight: Sight, at: Moment) {
+        let mut inside = self.inside();
+        let before = inside.seen.get(&sight.group);
+        if before.is_some_and(|(known, _)| known.revision > sight.revision) {
+            return;
+        }
+        let is_news = before
+            .is_none_or(|(known, _)| (&known.leader, known.term) != (&sight.leader, sight.term));
+        if is_news {
+            inside.listeners.retain(|(group, sender)| {
+                *group != sight.group || sender.send(sight.clone()).is_ok()
+            });
+        }
+        let at = inside.seen.get(&sight.group).map_or(at, |(_, before)| at.max(*before));
+        inside.seen.insert(sight.group.clone(), (sight, at));
+    }
+
+    /// The newest sight of a group and when it was known to be true.
+    pub(crate) fn get(&self, group: &Group) -> Option<(Sight, Moment)> {
+        self.inside().seen.get(group).cloned()
+    }
+
+    /// The revision of what is known of a group.
+    pub(crate) fn revision(&self, group: &Group) -> Option<Revision> {
+        self.inside().seen.get(group).map(|(sight, _)| sight.revision)
+    }
+
+    /// Hears of every change in a group from now on, beginning with what is known.
+    pub(crate) fn listen(&self, group: &Group) -> mpsc::UnboundedReceiver<Sight> {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        let mut inside = self.inside();
+        if let Some((sight, _)) = inside.seen.get(group) {
+            let _ = sender.send(sight.clone());
+        }
+        inside.listeners.retain(|(_, sender)| !sender.is_closed());
+        inside.listeners.push((group.clone(), sender));
+        receiver
+    }
+
+    /// Forgets a group that nobody watches any more.
+    pub(crate) fn forget(&self, group: &Group) {
+        self.inside().seen.remove(group);
+    }
+
+    fn inside(&self) -> MutexGuard<'_, Inside> {
+        // What is in there is replaced whole, so a panic elsewhere leaves nothing half done.
+        self.inside.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,98 @@
+//! A service over HTTP.
+//!
+//! Heartbeats have connections of their own: nothing that an application asks for, however much of
+//! it, can stand in a queue before them.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use regent_api::WatchEvent;
+use regent_election::Group;
+use regent_election::participant::{Reply, Request};
+use regent_election::store::{Consistency, LeaderView, Scope, StoreResult};
+
+use super::{Office, Sight, Sights};
+use crate::remote::{Address, AddressError, Remote, Watched};
+
+/// A service at one or several addresses.
+#[derive(Debug)]
+pub struct HttpOffice {
+    beats: Remote,
+    errands: Remote,
+    watches: Remote,
+}
+
+impl HttpOffice {
+    /// The service at these addresses, waiting so long for an answer.
+    pub fn new(addresses: &[Address], request_timeout: Duration) -> Result<Self, AddressError> {
+        let remote = || Remote::at(addresses.to_vec());
+        Ok(Self {
+            beats: remote()?.with_timeout(request_timeout),
+            errands: remote()?.with_timeout(request_timeout),
+            watches: remote()?,
+        })
+    }
+}
+
+#[async_trait]
+impl Office for HttpOffice {
+    async fn perform(&self, request: Request) -> StoreResult<Reply> {
+        let remote = match &request {
+            Request::Open(_) | Request::Heartbeat(_) => &self.beats,
+            Request::List(_) | Request::Close(_) | Request::Campaign(_) | Request::Group(_) => {
+                &self.errands
+            }
+        };
+        remote.perform(&request).await.map_err(|error| error.into_store_error(&request))
+    }
+
+    async fn leader(&self, group: &Group, consistency: Consistency) -> StoreResult<LeaderView> {
+        let consistency = match consistency {
+            Consistency::Linearizable => regent_api::Consistency::Linearizable,
+            Consistency::Stale => regent_api::Consistency::Stale,
+        };
+        match self.errands.leader(group, consistency).await {
+            Ok(answer) => Ok(answer.office.into()),
+            Err(error) => Err(error.into_read_error()),
+        }
+    }
+
+    async fn watch(&self, scope: Scope, sights: Sights) {
+        let mut watch = self.watches.watch(scope, None);
+        loop {
+            match watch.next().await {
+                Ok(Watched::Event(event)) => {
+                    if !seen(*event).into_iter().all(|sight| sights.tell(sight)) {
+                        return;
+                    }
+                }
+                Ok(Watched::Interrupted { why, retry_in }) => {
+                    tracing::debug!(%why, ?retry_in, "the watch broke and is opened again");
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "going on without a watch: promotions are noticed by the next heartbeat");
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// What an event shows.
+fn seen(event: WatchEvent) -> Vec<Sight> {
+    let of_present = |offices: Vec<regent_api::Office>| {
+        offices.into_iter().map(|office| Sight::from(LeaderView::from(office))).collect()
+    };
+    match event {
+        WatchEvent::LeaderChanged(changed) => vec![Sight {
+            group: changed.group,
+            leader: changed.leader,
+            term: changed.term,
+            metadata: changed.metadata,
+            revision: changed.revision,
+        }],
+        WatchEvent::State(present) => of_present(present.offices),
+        WatchEvent::Gap(gap) => of_present(gap.present.offices),
+        WatchEvent::Bookmark(_) | WatchEvent::Closing(_) => Vec::new(),
+    }
+}

@@ -1,0 +1,207 @@
+//! [`Regent`]: this process as a participant.
+
+use std::fmt;
+use std::future::{Future, IntoFuture};
+use std::pin::Pin;
+use std::sync::Arc;
+
+use regent_election::participant::Transition;
+use regent_election::store::Store;
+use regent_election::{Budget, Group, Metadata, NameError, Node, Priority};
+use tokio::sync::{mpsc, oneshot};
+use tracing::Instrument;
+
+use crate::connect::{Connect, Place};
+use crate::driver::{ClaimId, Input};
+use crate::error::CampaignError;
+use crate::leadership::Leadership;
+use crate::session::{Command, Session, Waiter};
+
+/// One session of this process, for all the groups it stands in. Cheap to clone.
+///
+/// When the last clone and everything it gave out is gone, the session is closed in the background;
+/// [`Regent::close`] waits for that.
+#[derive(Clone)]
+pub struct Regent {
+    session: Arc<Session>,
+}
+
+impl Regent {
+    pub(crate) const fn new(session: Arc<Session>) -> Self {
+        Self { session }
+    }
+
+    /// A session at `url`, with options to be set.
+    pub fn at(url: impl Into<String>) -> Connect {
+        Connect::new(Place::Url(url.into()))
+    }
+
+    /// A session over a store that is open in this process.
+    pub fn over(store: Arc<dyn Store>) -> Connect {
+        Connect::new(Place::Store(store))
+    }
+
+    /// The label of this process.
+    #[must_use]
+    pub fn node(&self) -> &Node {
+        &self.session.node
+    }
+
+    /// The timers of this session.
+    #[must_use]
+    pub fn budget(&self) -> &Budget {
+        &self.session.budget
+    }
+
+    /// Stands in `group` and waits until this process leads it: for as long as it takes, through
+    /// any outage. Dropping the future withdraws.
+    ///
+    /// Several campaigns of one process in one group are served in turn, one term each.
+    pub fn campaign(&self, group: impl ToGroup) -> Campaign {
+        Campaign {
+            session: Arc::clone(&self.session),
+            group: group.to_group(),
+            priority: 0,
+            metadata: Metadata::NONE,
+        }
+    }
+
+    /// Every change of phase in every group of this process from now on, in order, none missing.
+    #[must_use]
+    pub fn transitions(&self) -> Transitions {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        self.session.command(Command::Subscribe(sender));
+        Transitions { receiver }
+    }
+
+    /// Leaves every group, tells all work to stop and waits until it has, gives up what is held and
+    /// closes the session. Says whether the store was told everything; if not, what was held is free
+    /// after one ttl.
+    pub async fn close(self) -> bool {
+        let (sender, receiver) = oneshot::channel();
+        self.session.command(Command::Leave(Some(sender)));
+        receiver.await.unwrap_or(false)
+    }
+
+    pub(crate) const fn session(&self) -> &Arc<Session> {
+        &self.session
+    }
+}
+
+impl fmt::Debug for Regent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Regent").field("node", &self.session.node).finish_non_exhaustive()
+    }
+}
+
+/// What names a group: its name, checked or not.
+pub trait ToGroup {
+    /// The group, or why it cannot be one.
+    fn to_group(&self) -> Result<Group, NameError>;
+}
+
+impl ToGroup for Group {
+    fn to_group(&self) -> Result<Group, NameError> {
+        Ok(self.clone())
+    }
+}
+
+impl ToGroup for str {
+    fn to_group(&self) -> Result<Group, NameError> {
+        Group::new(self)
+    }
+}
+
+impl ToGroup for String {
+    fn to_group(&self) -> Result<Group, NameError> {
+        Group::new(self)
+    }
+}
+
+impl<T: ToGroup + ?Sized> ToGroup for &T {
+    fn to_group(&self) -> Result<Group, NameError> {
+        (**self).to_group()
+    }
+}
+
+/// A campaign to be: await it to stand.
+#[derive(Clone, Debug)]
+#[must_use = "nobody stands before the campaign is awaited"]
+pub struct Campaign {
+    session: Arc<Session>,
+    group: Result<Group, NameError>,
+    priority: Priority,
+    metadata: Metadata,
+}
+
+impl Campaign {
+    /// Its claim in the line; the higher one is promoted first. It never deposes a leader.
+    pub fn priority(mut self, priority: Priority) -> Self {
+        self.priority = priority;
+        self
+    }
+
+    /// What it tells the world as leader: an address, a version.
+    pub fn metadata(mut self, metadata: Metadata) -> Self {
+        self.metadata = metadata;
+        self
+    }
+
+    pub(crate) fn ttl(&self) -> std::time::Duration {
+        self.session.budget.ttl()
+    }
+
+    async fn run(self) -> Result<Leadership, CampaignError> {
+        let Self { session, group, priority, metadata } = self;
+        let group = group?;
+        let span = tracing::info_span!("campaign", %group, node = %session.node);
+        let (reply, answer) = oneshot::channel();
+        let claim = session.next_claim();
+        // Made before it is sent: dropped at any point after, the claim is withdrawn.
+        let withdrawal = Withdrawal { session: Arc::clone(&session), claim };
+        let waiter = Waiter { session: Arc::clone(&session), reply };
+        session.command(Command::Claim { claim, group, priority, metadata, waiter });
+        let answer = answer.instrument(span).await;
+        drop(withdrawal);
+        match answer {
+            Ok(Ok(hold)) => Ok(Leadership::new(hold)),
+            Ok(Err(why)) => Err(why.into()),
+            Err(_) => Err(CampaignError::Closed),
+        }
+    }
+}
+
+impl IntoFuture for Campaign {
+    type Output = Result<Leadership, CampaignError>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.run())
+    }
+}
+
+/// Withdraws a claim when dropped. One that has been answered is known no more, so that saying it
+/// then does nothing.
+struct Withdrawal {
+    session: Arc<Session>,
+    claim: ClaimId,
+}
+
+impl Drop for Withdrawal {
+    fn drop(&mut self) {
+        self.session.tell(Input::Unclaim { claim: self.claim });
+    }
+}
+
+/// Changes of phase, one after the other.
+#[derive(Debug)]
+pub struct Transitions {
+    receiver: mpsc::UnboundedReceiver<Transition>,
+}
+
+impl Transitions {
+    /// The next one; none when the session has ended.
+    pub async fn next(&mut self) -> Option<Transition> {
+        self.receiver.recv().await
+    }
+}

@@ -1,0 +1,215 @@
+//! One term of one group, as its holders and the session's thread share it.
+//!
+//! A check must tell the truth at any instant, on any thread, without asking anybody. So the thread
+//! that keeps the session writes two numbers and every holder reads them: the end of the session's
+//! lease, one for all terms, and the end that is this term's own (never, while it leads; the moment
+//! by which it must have stopped; zero once it is over). The earlier of the two counts.
+//!
+//! Beside them it is counted who is alive: handles, and what works under them. The last one to go
+//! says so, and only then is the term given up (semantics 14).
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use regent_election::participant::{Phase, Why};
+use regent_election::store::StoreError;
+use regent_election::{Group, Moment, Node, Term};
+use tokio::sync::watch;
+
+use crate::driver::Input;
+use crate::session::Session;
+
+/// What is known of a term.
+#[derive(Clone, Debug)]
+pub(crate) struct Standing {
+    pub(crate) phase: Phase,
+    pub(crate) why: Why,
+    /// When the work must have ended, once it has been told to.
+    pub(crate) stop_by: Option<Moment>,
+    /// Why a hand-over was refused, if one was.
+    pub(crate) hand_over_refused: Option<StoreError>,
+    /// Whether the store knows of the end.
+    pub(crate) is_over: bool,
+}
+
+impl Standing {
+    /// Whether the work has been told to stop, or should have been.
+    pub(crate) const fn is_to_stop(&self) -> bool {
+        match self.phase {
+            Phase::Standby | Phase::Leading | Phase::Jeopardy => false,
+            Phase::Stopping | Phase::Stopped | Phase::Lost => true,
+        }
+    }
+}
+
+/// One term.
+#[derive(Debug)]
+pub(crate) struct Tenure {
+    pub(crate) group: Group,
+    pub(crate) term: Term,
+    pub(crate) node: Node,
+    /// The end of the session's lease in nanoseconds; shared by all terms.
+    lease_until: Arc<AtomicU64>,
+    /// The end that is this term's own. It only ever falls.
+    own_until: AtomicU64,
+    alive: Mutex<Alive>,
+    standing: watch::Sender<Standing>,
+    /// Whether the work has asked to be told when to stop.
+    is_listening: AtomicBool,
+    is_given_up: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct Alive {
+    /// Handles of the leadership.
+    handles: usize,
+    /// Permits and guarded tasks.
+    workers: usize,
+}
+
+impl Tenure {
+    pub(crate) fn new(group: Group, term: Term, node: Node, lease_until: Arc<AtomicU64>) -> Self {
+        let (phase, why) = (Phase::Leading, Why::Elected);
+        let standing =
+            Standing { phase, why, stop_by: None, hand_over_refused: None, is_over: false };
+        Self {
+            group,
+            term,
+            node,
+            lease_until,
+            own_until: AtomicU64::new(u64::MAX),
+            alive: Mutex::default(),
+            standing: watch::Sender::new(standing),
+            is_listening: AtomicBool::new(false),
+            is_given_up: AtomicBool::new(false),
+        }
+    }
+
+    /// How long this term is valid at the moment `now` reads, which happens inside.
+    ///
+    /// The numbers are read on both sides of the clock: an end that fell in between counts, and an
+    /// extension that came in between does not make a moment longer that lies before it.
+    pub(crate) fn remaining(&self, now: impl FnOnce() -> Moment) -> Option<Duration> {
+        let before = self.until();
+        let now = now();
+        let until = before.min(self.until());
+        (now < until).then(|| now.until(until))
+    }
+
+    /// The session's number is read first: whoever begins a session has ended all terms before it.
+    fn until(&self) -> Moment {
+        let lease_until = self.lease_until.load(Ordering::SeqCst);
+        Moment::from_nanos(lease_until.min(self.own_until.load(Ordering::SeqCst)))
+    }
+
+    /// Lowers this term's own end.
+    pub(crate) fn ends_by(&self, until: Moment) {
+        self.own_until.fetch_min(until.as_nanos(), Ordering::SeqCst);
+    }
+
+    /// Tells the holders what has changed.
+    pub(crate) fn tell(&self, change: impl FnOnce(&mut Standing)) {
+        self.standing.send_modify(change);
+    }
+
+    /// What is known, and how to hear of changes.
+    pub(crate) fn watch(&self) -> watch::Receiver<Standing> {
+        self.standing.subscribe()
+    }
+
+    pub(crate) fn standing(&self) -> Standing {
+        self.standing.borrow().clone()
+    }
+
+    pub(crate) fn listens(&self) {
+        self.is_listening.store(true, Ordering::Relaxed);
+    }
+
+    /// The holder itself gives the term up.
+    pub(crate) fn give_up(&self) {
+        self.is_given_up.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether work that is told to stop is given the rest of the lease: if it has asked to be told,
+    /// and is not itself the one who waits for its end.
+    pub(crate) fn is_patient(&self) -> bool {
+        self.is_listening.load(Ordering::Relaxed) && !self.is_given_up.load(Ordering::Relaxed)
+    }
+
+    fn alive(&self) -> std::sync::MutexGuard<'_, Alive> {
+        // Two counters cannot be left half changed.
+        self.alive.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What of a term is alive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Handle,
+    Worker,
+}
+
+/// Keeps a term from being given up while it lives. Knows the session, so that it lives, too.
+#[derive(Debug)]
+pub(crate) struct Hold {
+    tenure: Arc<Tenure>,
+    session: Arc<Session>,
+    kind: Kind,
+}
+
+impl Hold {
+    /// Of a handle: when the last one goes, nobody wants the term any more.
+    pub(crate) fn handle(tenure: Arc<Tenure>, session: Arc<Session>) -> Self {
+        tenure.alive().handles += 1;
+        Self { tenure, session, kind: Kind::Handle }
+    }
+
+    /// The same for another handle.
+    pub(crate) fn another(&self) -> Self {
+        Self::handle(Arc::clone(&self.tenure), Arc::clone(&self.session))
+    }
+
+    /// Of something that works under the term.
+    pub(crate) fn worker(&self) -> Self {
+        self.tenure.alive().workers += 1;
+        let (tenure, session) = (Arc::clone(&self.tenure), Arc::clone(&self.session));
+        Self { tenure, session, kind: Kind::Worker }
+    }
+
+    pub(crate) fn tenure(&self) -> &Arc<Tenure> {
+        &self.tenure
+    }
+
+    pub(crate) fn session(&self) -> &Arc<Session> {
+        &self.session
+    }
+
+    /// How long the term is valid.
+    pub(crate) fn remaining(&self) -> Option<Duration> {
+        self.tenure.remaining(|| self.session.now())
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        let (handles, workers) = {
+            let mut alive = self.tenure.alive();
+            match self.kind {
+                Kind::Handle => alive.handles -= 1,
+                Kind::Worker => alive.workers -= 1,
+            }
+            (alive.handles, alive.workers)
+        };
+        let (group, term) = (self.tenure.group.clone(), self.tenure.term);
+        match (handles, workers, self.kind) {
+            // Validity ends here, before anybody else could be told (semantics 14).
+            (0, 0, Kind::Handle | Kind::Worker) => {
+                self.tenure.ends_by(Moment::ZERO);
+                self.session.tell(Input::Idle { group, term });
+            }
+            (0, _, Kind::Handle) => self.session.tell(Input::GiveUp { group, term }),
+            (_, _, Kind::Handle | Kind::Worker) => {}
+        }
+    }
+}

@@ -1,0 +1,11 @@
+//! The library as an application uses it: over HTTP against a real server in this process, and over
+//! a store without one.
+//!
+//! Nothing here waits for a time: it waits until something is so, and fails when it never is.
+
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
+mod bench;
+mod campaign;
+mod elector;
+mod lead;
