@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use regent_election::store::Store;
-use regent_election::{Budget, Wishes};
+use regent_election::{Budget, Moment, Wishes};
 use tokio::runtime::Handle;
 
 use crate::error::ConnectError;
@@ -22,6 +22,7 @@ use crate::session::Clock;
 pub(crate) enum Place {
     Url(String),
     Store(Arc<dyn Store>),
+    Office(Arc<dyn Office>),
 }
 
 /// A session to be: where, and how. Made by [`Regent::at`] and [`Regent::over`].
@@ -30,6 +31,7 @@ pub(crate) enum Place {
 pub struct Connect {
     place: Place,
     options: Options,
+    clock: Clock,
 }
 
 /// Joins the elections at `url`, with all options at their defaults. [`Regent::at`] sets others.
@@ -48,7 +50,7 @@ pub async fn connect(url: &str) -> Result<Regent, ConnectError> {
 
 impl Connect {
     pub(crate) fn new(place: Place) -> Self {
-        Self { place, options: Options::default() }
+        Self { place, options: Options::default(), clock: Clock::new(regent_clock::now) }
     }
 
     /// The label of this process; by default the host's name and random digits. Two processes may
@@ -87,6 +89,13 @@ impl Connect {
         self
     }
 
+    /// Another clock than the lease clock of this machine: for simulations and tests, in which time
+    /// is theirs. It must never run backwards.
+    pub fn lease_clock(mut self, now: impl Fn() -> Moment + Send + Sync + 'static) -> Self {
+        self.clock = Clock::new(now);
+        self
+    }
+
     /// Where to count what happens.
     pub fn metrics(mut self, metrics: Arc<dyn Metrics>) -> Self {
         self.options.metrics = metrics;
@@ -94,7 +103,9 @@ impl Connect {
     }
 
     /// Starts the session's thread. Called within the Tokio runtime that is to be probed.
-    pub async fn connect(self) -> Result<Regent, ConnectError> {
+    pub async fn connect(mut self) -> Result<Regent, ConnectError> {
+        // Opened once, whoever else needs it later.
+        self.place = opened(self.place)?;
         let budget = self.options.budget()?;
         let node = self.options.node()?;
         let application = if self.options.probes_runtime {
@@ -111,12 +122,31 @@ impl Connect {
             application,
             office,
             reads,
-            clock: Clock::new(regent_clock::now),
+            clock: self.clock.clone(),
             last_resort: self.options.last_resort.clone(),
             metrics: Arc::clone(&self.options.metrics),
         })?;
-        Ok(Regent::new(session))
+        Ok(Regent::new(session, self))
     }
+
+    /// The same place with another ttl and its own name for it, for what must outlive the usual one.
+    pub(crate) fn with_ttl(&self, ttl: Duration) -> Self {
+        let options = Options { ttl, wishes: Wishes::default(), ..self.options.clone() };
+        Self { options, ..self.clone() }
+    }
+}
+
+/// The place, with whatever a URL names open.
+fn opened(place: Place) -> Result<Place, ConnectError> {
+    match place {
+        Place::Url(url) if is_http(&url) => Ok(Place::Url(url)),
+        Place::Url(url) => open(&url).map(Place::Store),
+        place @ (Place::Store(_) | Place::Office(_)) => Ok(place),
+    }
+}
+
+fn is_http(url: &str) -> bool {
+    url.starts_with("http:") || url.starts_with("https:")
 }
 
 type Offices = (Arc<dyn Office>, Arc<dyn Office>);
@@ -124,14 +154,14 @@ type Offices = (Arc<dyn Office>, Arc<dyn Office>);
 /// One office for the session's thread and one for the application's reads.
 fn offices(place: &Place, budget: &Budget) -> Result<Offices, ConnectError> {
     match place {
+        Place::Office(office) => Ok((Arc::clone(office), Arc::clone(office))),
         Place::Store(store) => Ok(direct(Arc::clone(store), budget)),
-        Place::Url(url) if url.starts_with("http:") || url.starts_with("https:") => {
+        Place::Url(url) => {
             let addresses = Address::list(url)?;
             let office = HttpOffice::new(&addresses, budget.request_timeout())?;
             let reads = HttpOffice::new(&addresses, REQUEST_TIMEOUT)?;
             Ok((Arc::new(office), Arc::new(reads)))
         }
-        Place::Url(url) => Ok(direct(open(url)?, budget)),
     }
 }
 

@@ -39,3 +39,10 @@ pub const CLOCK_LOOK_EVERY: Duration = Duration::from_millis(100);
 pub const FAREWELL: Duration = Duration::from_secs(5);
 /// Random hexadecimal digits behind the host name of a node that was given no name.
 pub const NODE_SUFFIX_DIGITS: usize = 8;
+
+/// How long a lock outlives a holder that is not heard any more.
+pub const LOCK_TTL: Duration = Duration::from_secs(30);
+/// How long a lock is waited for, if nothing else is said.
+pub const LOCK_WAIT: Duration = Duration::from_secs(10);
+/// Most holders of one semaphore: each is a group of its own, and a waiter stands in all of them.
+pub const SEMAPHORE_HOLDERS_MAX: u32 = 1024;

@@ -15,6 +15,8 @@ use crate::connect::{Connect, Place};
 use crate::driver::{ClaimId, Input};
 use crate::error::CampaignError;
 use crate::leadership::Leadership;
+use crate::lock::Locks;
+use crate::office::Office;
 use crate::session::{Command, Session, Waiter};
 
 /// One session of this process, for all the groups it stands in. Cheap to clone.
@@ -24,11 +26,14 @@ use crate::session::{Command, Session, Waiter};
 #[derive(Clone)]
 pub struct Regent {
     session: Arc<Session>,
+    /// How it was made, for the session of its locks.
+    made: Arc<Connect>,
+    locks: Arc<Locks>,
 }
 
 impl Regent {
-    pub(crate) const fn new(session: Arc<Session>) -> Self {
-        Self { session }
+    pub(crate) fn new(session: Arc<Session>, made: Connect) -> Self {
+        Self { session, made: Arc::new(made), locks: Arc::default() }
     }
 
     /// A session at `url`, with options to be set.
@@ -39,6 +44,11 @@ impl Regent {
     /// A session over a store that is open in this process.
     pub fn over(store: Arc<dyn Store>) -> Connect {
         Connect::new(Place::Store(store))
+    }
+
+    /// A session at any office, real or simulated.
+    pub fn through(office: Arc<dyn Office>) -> Connect {
+        Connect::new(Place::Office(office))
     }
 
     /// The label of this process.
@@ -78,9 +88,29 @@ impl Regent {
     /// closes the session. Says whether the store was told everything; if not, what was held is free
     /// after one ttl.
     pub async fn close(self) -> bool {
-        let (sender, receiver) = oneshot::channel();
-        self.session.command(Command::Leave(Some(sender)));
-        receiver.await.unwrap_or(false)
+        let sessions = [Some(&self.session), self.locks.session()];
+        let leaving: Vec<_> = sessions
+            .into_iter()
+            .flatten()
+            .map(|session| {
+                let (sender, receiver) = oneshot::channel();
+                session.command(Command::Leave(Some(sender)));
+                receiver
+            })
+            .collect();
+        let mut is_told = true;
+        for left in leaving {
+            is_told &= left.await.unwrap_or(false);
+        }
+        is_told
+    }
+
+    pub(crate) fn made(&self) -> &Connect {
+        &self.made
+    }
+
+    pub(crate) const fn locks(&self) -> &Arc<Locks> {
+        &self.locks
     }
 
     pub(crate) const fn session(&self) -> &Arc<Session> {

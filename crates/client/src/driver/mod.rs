@@ -140,6 +140,7 @@ impl Driver {
             Input::FenceRefused { group, term } => {
                 self.events.push_back(Event::FenceRefused { group, term });
             }
+            Input::Renew => self.events.push_back(Event::Renew),
             Input::Health { is_healthy: true } => self.events.push_back(Event::Healthy),
             Input::Health { is_healthy: false } => self.events.push_back(Event::Unhealthy),
             Input::Alive { at } => {

@@ -59,6 +59,8 @@ pub enum Input {
         /// Which term.
         term: Term,
     },
+    /// Somebody wants its lease as long as it can be: a heartbeat is due at once.
+    Renew,
     /// This process can do its job, or cannot.
     Health {
         /// Whether it can.

@@ -9,3 +9,6 @@ mod bench;
 mod campaign;
 mod elector;
 mod lead;
+mod locks;
+mod lost_replies;
+mod pauses;

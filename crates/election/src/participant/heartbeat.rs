@@ -139,6 +139,14 @@ impl Participant {
         self.send_beat();
     }
 
+    /// Makes the next heartbeat due, unless one is under way.
+    pub(super) fn hurry_beat(&mut self) {
+        let now = self.now;
+        if let Some(open) = self.session.open_mut().filter(|open| open.newest_beat.is_none()) {
+            open.beat_at = open.beat_at.min(now);
+        }
+    }
+
     fn send_beat(&mut self) {
         let now = self.now;
         // Whatever these could earn is over.

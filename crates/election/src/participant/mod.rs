@@ -234,6 +234,7 @@ impl Participant {
                     self.lose(&group, Why::FenceRefused);
                 }
             }
+            Event::Renew => self.hurry_beat(),
             Event::Healthy => self.set_health(true),
             Event::Unhealthy => self.set_health(false),
             Event::Watched { group, term, leader } => self.watched(&group, term, leader.as_ref()),

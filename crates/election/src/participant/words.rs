@@ -171,6 +171,8 @@ pub enum Event {
         /// The term that was refused.
         term: Term,
     },
+    /// The application wants its lease as long as it can be: the next heartbeat is due at once.
+    Renew,
     /// The process can do its job.
     Healthy,
     /// The process cannot do its job: it must not lead.
