@@ -75,7 +75,7 @@ pub(crate) struct CampaignArgs {
     pub(crate) client: ClientArgs,
 }
 
-fn parse_meta(text: &str) -> Result<(String, String), String> {
+pub(crate) fn parse_meta(text: &str) -> Result<(String, String), String> {
     let (key, value) =
         text.split_once('=').ok_or_else(|| format!("{text:?} is no KEY=VALUE; like zone=b"))?;
     Ok((key.to_owned(), value.to_owned()))

@@ -27,10 +27,12 @@ pub(crate) enum Exit {
     Config,
     /// Ended by a signal before it was done.
     Interrupted,
+    /// As the program ended that `regent run` ran.
+    Program(u8),
 }
 
 impl Exit {
-    /// All of them, lowest first.
+    /// All that are the command's own, lowest first.
     pub(crate) const ALL: [Self; 11] = [
         Self::Done,
         Self::No,
@@ -59,6 +61,7 @@ impl Exit {
             Self::Refused => 77,
             Self::Config => 78,
             Self::Interrupted => 130,
+            Self::Program(code) => code,
         }
     }
 
@@ -76,6 +79,7 @@ impl Exit {
             Self::Refused => "REFUSED",
             Self::Config => "BAD_CONFIGURATION",
             Self::Interrupted => "INTERRUPTED",
+            Self::Program(_) => "PROGRAM_ENDED",
         }
     }
 
@@ -95,6 +99,7 @@ impl Exit {
             Self::Refused => "refused: a definite no, nothing happened",
             Self::Config => "the configuration is wrong",
             Self::Interrupted => "interrupted by a signal before it was done",
+            Self::Program(_) => "as the program ended that was run",
         }
     }
 }

@@ -304,7 +304,7 @@ impl Keeper {
 }
 
 /// Whether asking again can never help: the machine itself would try for ever.
-fn is_hopeless(error: &RemoteError) -> bool {
+pub(crate) fn is_hopeless(error: &RemoteError) -> bool {
     match error {
         RemoteError::Protocol { .. } => true,
         RemoteError::Unavailable { .. } | RemoteError::Uncertain { .. } => false,
@@ -370,7 +370,7 @@ impl Told {
     }
 }
 
-const fn word(why: Why) -> &'static str {
+pub(crate) const fn word(why: Why) -> &'static str {
     match why {
         Why::Elected => "elected",
         Why::RenewalsFail => "renewals fail",

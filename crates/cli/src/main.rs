@@ -21,6 +21,8 @@ mod policy;
 mod renew;
 mod replica;
 mod resign;
+#[cfg(target_os = "linux")]
+mod run;
 mod secret;
 mod serve;
 mod sessions;
@@ -55,6 +57,7 @@ Examples:
   regent campaign billing --node web-1 --session-file web-1.session
   regent leader billing
   regent watch billing
+  regent run --group billing -- ./billing
 
 `regent help VERB` says more about a verb, `regent help exit-codes` what a script may conclude."
 )]
@@ -73,6 +76,9 @@ enum Verb {
     Dev(dev::DevArgs),
     /// Win the leadership of a group, or hear who has it
     Campaign(campaign::CampaignArgs),
+    /// Run a program while leading, and not a moment longer
+    #[cfg(target_os = "linux")]
+    Run(Box<run::RunArgs>),
     /// Keep a leadership alive and prove it
     Renew(renew::RenewArgs),
     /// Give a leadership up
@@ -118,6 +124,11 @@ fn exit_codes_help() -> String {
 }
 
 fn main() -> ExitCode {
+    // The guard of a program that runs: the same binary, and nothing else of it.
+    #[cfg(target_os = "linux")]
+    if let Some(code) = regent_tether::guard::entry() {
+        return code;
+    }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
@@ -160,6 +171,8 @@ impl Verb {
             Self::Serve(args) => serve::run(*args, log).await,
             Self::Dev(args) => dev::run(args).await,
             Self::Campaign(args) => campaign::run(args).await,
+            #[cfg(target_os = "linux")]
+            Self::Run(args) => run::run(*args).await,
             Self::Renew(args) => renew::run(args).await,
             Self::Resign(args) => resign::run(args).await,
             Self::Transfer(args) => transfer::run(args).await,
@@ -185,6 +198,8 @@ impl Verb {
     fn output(&self) -> Output {
         match self {
             Self::Campaign(args) => args.client.output,
+            #[cfg(target_os = "linux")]
+            Self::Run(args) => args.client.output,
             Self::Renew(args) => args.client.output,
             Self::Resign(args) => args.client.output,
             Self::Transfer(args) => args.client.output,

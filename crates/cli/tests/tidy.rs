@@ -12,11 +12,15 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("clock", &["election"]),
     ("stores", &["election", "clock"]),
     ("replica", &["election", "clock"]),
+    ("tether", &["election", "clock"]),
     ("api", &["election"]),
     ("server", &["api", "election", "clock"]),
     ("client", &["api", "election", "clock", "stores", "replica"]),
     ("lab", &["election", "replica"]),
-    ("cli", &["api", "election", "clock", "stores", "replica", "server", "client", "lab"]),
+    (
+        "cli",
+        &["api", "election", "clock", "stores", "replica", "server", "client", "lab", "tether"],
+    ),
 ];
 
 /// Crates that must not come in by any road; deny.toml says why.

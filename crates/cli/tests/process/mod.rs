@@ -5,7 +5,9 @@
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 pub(crate) mod cluster;
+pub(crate) mod recorder;
 pub(crate) mod relay;
+pub(crate) mod wire;
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -235,6 +237,10 @@ impl Running {
 
     pub(crate) fn errors(&self) -> String {
         fs::read_to_string(&self.errors).unwrap()
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
     }
 }
 

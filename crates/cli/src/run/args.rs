@@ -1,0 +1,188 @@
+//! The command line of `regent run`, and the plan it makes.
+
+use std::ffi::OsString;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use regent_election::limits::TTL_MS_DEFAULT;
+use regent_election::timing::{Budget, Drift, Wishes};
+use regent_election::{Group, Metadata, Node, Priority};
+use regent_tether::Contain;
+
+use super::machine::{Plan, ProbePlan};
+use crate::campaign::parse_meta;
+use crate::client::ClientArgs;
+use crate::duration::{millis, parse};
+use crate::failure::Failure;
+
+const EXAMPLES: &str = "\
+Examples:
+  regent run --group billing -- ./billing --port 80       # on every machine; it runs on one
+  regent run --group nightly --once -- ./nightly.sh       # from cron: whoever comes first
+  regent run --group billing --restart -- ./billing       # stand again when the program ends
+  regent run --group billing --probe http://127.0.0.1:80/healthz -- ./billing --port 80
+  regent run --group db --fence-previous './power-off.sh' -- ./database
+
+The program gets REGENT_GROUP, REGENT_NODE, REGENT_TERM (its fencing token) and REGENT_FILE, a
+file of JSON that is replaced whenever the phase changes.
+
+Exit codes: the program's own, 128 and the signal that ended it, 127 if there is no such program;
+0 asked to end while standing by, 1 not elected within --wait or with --once, 76 leadership lost
+with --exit-on-lost.";
+
+/// A guard on a busy machine needs time to come into being.
+const GUARD_SILENCE_MIN: Duration = Duration::from_secs(2);
+/// While a guard is silent, nobody watches the wrapper.
+const GUARD_SILENCE_MAX: Duration = Duration::from_secs(10);
+
+/// How the program's descendants are held together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ContainArg {
+    /// The best that can be had
+    #[default]
+    Auto,
+    /// A pid namespace
+    Namespace,
+    /// A cgroup of version 2
+    Cgroup,
+    /// Whoever descends from the program
+    Descendants,
+}
+
+impl From<ContainArg> for Contain {
+    fn from(contain: ContainArg) -> Self {
+        match contain {
+            ContainArg::Auto => Self::Auto,
+            ContainArg::Namespace => Self::Namespace,
+            ContainArg::Cgroup => Self::Cgroup,
+            ContainArg::Descendants => Self::Descendants,
+        }
+    }
+}
+
+/// Flags of `regent run`.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct RunArgs {
+    /// The group
+    #[arg(long, short, value_name = "GROUP")]
+    pub(crate) group: Group,
+    /// The candidate's name [default: the host's name and a random suffix]
+    #[arg(long)]
+    pub(crate) node: Option<Node>,
+    /// How long the leadership lives unrenewed [default: 10s]
+    #[arg(long, value_name = "DURATION", value_parser = parse)]
+    ttl: Option<Duration>,
+    /// The claim in the line: higher first
+    #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true)]
+    pub(crate) priority: Priority,
+    /// What to tell the world as leader; repeat it for more
+    #[arg(long = "meta", value_name = "KEY=VALUE", value_parser = parse_meta)]
+    meta: Vec<(String, String)>,
+
+    /// How long to wait to be elected [default: as long as it takes]
+    #[arg(long, value_name = "DURATION", value_parser = parse, conflicts_with = "once")]
+    wait: Option<Duration>,
+    /// Do not wait at all if somebody else leads
+    #[arg(long)]
+    once: bool,
+    /// Stand again when the program has ended by itself
+    #[arg(long)]
+    restart: bool,
+    /// End when the leadership is lost, instead of standing again
+    #[arg(long)]
+    exit_on_lost: bool,
+
+    /// Between SIGTERM and SIGKILL when the lease is ending [default: a twentieth of the ttl]
+    #[arg(long, value_name = "DURATION", value_parser = parse, help_heading = "Stopping")]
+    grace: Option<Duration>,
+    /// How long the program may take when you, not the lease, end it; it leads on meanwhile
+    #[arg(long, value_name = "DURATION", value_parser = parse, default_value = "30s",
+        help_heading = "Stopping")]
+    drain: Duration,
+    /// How everything that the program starts is held together
+    #[arg(long, value_enum, default_value_t, help_heading = "Stopping")]
+    pub(crate) contain: ContainArg,
+
+    /// Run this by the shell when elected
+    #[arg(long, value_name = "CMD", help_heading = "Hooks")]
+    pub(crate) on_elected: Option<String>,
+    /// Run this by the shell when renewals fail
+    #[arg(long, value_name = "CMD", help_heading = "Hooks")]
+    pub(crate) on_jeopardy: Option<String>,
+    /// Run this by the shell when the leadership ends, however it ends
+    #[arg(long, value_name = "CMD", help_heading = "Hooks")]
+    pub(crate) on_lost: Option<String>,
+    /// Run this by the shell before the program, unless nobody led before; it must succeed
+    #[arg(long, value_name = "CMD", help_heading = "Hooks")]
+    pub(crate) fence_previous: Option<String>,
+    /// A command that must succeed, or an http: address that must answer 2xx, while the program runs
+    #[arg(long, value_name = "CMD|URL", help_heading = "Hooks")]
+    pub(crate) probe: Option<String>,
+    /// How long the first success of the probe may take
+    #[arg(long, value_name = "DURATION", value_parser = parse, default_value = "30s",
+        help_heading = "Hooks")]
+    probe_start: Duration,
+
+    /// Where to keep the file of REGENT_FILE [default: a directory of its own]
+    #[arg(long, value_name = "FILE", help_heading = "Telling")]
+    pub(crate) state_file: Option<PathBuf>,
+    /// Answer `GET /` with who leads, on this address
+    #[arg(long, value_name = "ADDRESS", help_heading = "Telling")]
+    pub(crate) status_listen: Option<SocketAddr>,
+
+    #[command(flatten)]
+    pub(crate) client: ClientArgs,
+
+    /// The program and its arguments
+    #[arg(last = true, required = true, value_name = "PROGRAM")]
+    pub(crate) program: Vec<OsString>,
+}
+
+impl RunArgs {
+    /// What the candidate tells the world.
+    pub(crate) fn metadata(&self) -> Result<Metadata, Failure> {
+        Ok(Metadata::new(self.meta.iter().map(|(key, value)| (key, value)))?)
+    }
+
+    fn ttl_ms(&self) -> u64 {
+        self.ttl.map_or(TTL_MS_DEFAULT, millis)
+    }
+
+    /// The part of the stop that belongs to the kernel.
+    pub(crate) fn reserve(&self) -> Duration {
+        Duration::from_millis((self.ttl_ms() / 20).max(1))
+    }
+
+    /// The timers, if they fit together.
+    pub(crate) fn budget(&self) -> Result<Budget, Failure> {
+        let grace = self.grace.map(|grace| grace + self.reserve());
+        let wishes = Wishes { stop_grace_ms: grace.map(millis), ..Wishes::default() };
+        Drift::from_ppm(regent_clock::drift_ppm())
+            .and_then(|drift| Budget::with(self.ttl_ms(), drift, wishes))
+            .map_err(|error| Failure::usage(format!("--ttl, --grace: {error}")))
+    }
+
+    /// What the supervisor has to know.
+    pub(crate) fn plan(&self, budget: &Budget, farewell: Duration) -> Plan {
+        let ttl = budget.ttl();
+        Plan {
+            reserve: self.reserve(),
+            guard_silence: ttl.clamp(GUARD_SILENCE_MIN, GUARD_SILENCE_MAX),
+            drain: self.drain,
+            // Whoever cannot see who leads within a ttl need not wait any longer for it.
+            wait: if self.once { Some(ttl) } else { self.wait },
+            once: self.once,
+            restart: self.restart,
+            exit_on_lost: self.exit_on_lost,
+            fences: self.fence_previous.is_some(),
+            probe: self
+                .probe
+                .as_ref()
+                .map(|_| ProbePlan { limit: ttl / 2, start: self.probe_start.max(ttl / 2) }),
+            farewell,
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! A program on a tether: it and everything it starts are gone before the lease they run under is.
+//!
+//! ```text
+//!   wrapper  ---- a stream of lines ----  guard  ------- starts -------  program
+//!   (regent run)   lease, stop, signal    (this binary,                   and whatever
+//!   keeps the lease                        own session)                   it starts
+//! ```
+//!
+//! The **guard** is a second, small process. It is told on every renewal until when the lease is
+//! valid, as a moment of this machine's lease clock, which all its processes share. It ends the tree
+//! by itself when that moment comes close, or when the stream closes: so a wrapper that is stopped,
+//! killed or stuck leaves no program behind. The wrapper in turn watches the guard: each lease is
+//! acknowledged, and a guard that does not answer is killed, its tree with it.
+//!
+//! Where the kernel allows it the guard is the first process of a **pid namespace**. Then there is
+//! no way out of the tree and no order of deaths that leaves any of it behind: when the guard ends,
+//! however it ends, the kernel kills everything in the namespace, and only then can the guard be
+//! waited for. So "the guard has been waited for" *is* "the tree is empty". Otherwise there is a
+//! **cgroup** with `cgroup.kill`, and otherwise the **descendants** found in `/proc`, who cannot
+//! hide from a guard that is their subreaper. [`Means`] says what each of them leaves open.
+//!
+//! Road not taken: a parent-death signal alone. It reaches only the direct child, is cleared by a
+//! set-user-id program, and says nothing to a program whose wrapper is merely stopped.
+//!
+//! A crate of its own because it is the one place that makes processes by hand, with `unsafe`.
+#![cfg(target_os = "linux")]
+
+mod cgroup;
+pub mod guard;
+mod means;
+mod spawn;
+mod tree;
+mod words;
+mod wrapper;
+
+pub use means::{Contain, Means};
+pub use words::{Report, Status};
+pub use wrapper::{Order, Tether, kill_group};
