@@ -30,9 +30,11 @@ pub mod guard;
 mod means;
 mod spawn;
 mod tree;
+mod watchdog;
 mod words;
 mod wrapper;
 
 pub use means::{Contain, Means};
+pub use watchdog::Watchdog;
 pub use words::{Report, Status};
 pub use wrapper::{Order, Tether, kill_group};

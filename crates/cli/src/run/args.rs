@@ -105,6 +105,10 @@ pub(crate) struct RunArgs {
     /// How everything that the program starts is held together
     #[arg(long, value_enum, default_value_t, help_heading = "Stopping")]
     pub(crate) contain: ContainArg,
+    /// A watchdog of the machine, like /dev/watchdog: it resets the machine if this process can
+    /// neither renew the lease nor end the program
+    #[arg(long, value_name = "DEVICE", help_heading = "Stopping")]
+    pub(crate) watchdog: Option<PathBuf>,
 
     /// Run this by the shell when elected
     #[arg(long, value_name = "CMD", help_heading = "Hooks")]

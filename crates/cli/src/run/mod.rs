@@ -18,6 +18,7 @@ mod shell;
 mod signals;
 mod status;
 mod view;
+mod watchdog;
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -39,6 +40,7 @@ use probe::Probe;
 use shell::Told;
 use signals::Signals;
 use view::{Shared, StateFile, View};
+use watchdog::Petted;
 
 use crate::duration::{millis, show};
 use crate::exit::Exit;
@@ -113,6 +115,7 @@ pub(crate) async fn run(args: RunArgs) -> Outcome {
         file,
         notify: Notify::from_environment(),
         tether: None,
+        watchdog: None,
         fence: None,
         prober: None,
         hooks: JoinSet::new(),
@@ -170,6 +173,7 @@ struct Runner {
     file: StateFile,
     notify: Notify,
     tether: Option<Tether>,
+    watchdog: Option<Petted>,
     fence: Option<AbortHandle>,
     prober: Option<AbortHandle>,
     hooks: JoinSet<()>,
@@ -189,7 +193,11 @@ impl Runner {
                 }
             }
         }
-        self.notify.alive(regent_clock::now());
+        let now = regent_clock::now();
+        self.notify.alive(now);
+        if let Some(watchdog) = &mut self.watchdog {
+            watchdog.look(now, self.view.get().valid_until);
+        }
         while self.hooks.try_join_next().is_some() {}
         None
     }
@@ -274,6 +282,11 @@ impl Runner {
             // Nobody listens any more once the command has ended.
             let _ = event.send(event_of(&name, report));
         };
+        if let Err(why) = self.arm() {
+            remark(&why);
+            self.ahead.extend([Event::Failed(NOT_TETHERED), Event::Over]);
+            return;
+        }
         match Tether::start(order, report) {
             Ok(tether) => {
                 self.tether = Some(tether);
@@ -284,6 +297,14 @@ impl Runner {
                 self.ahead.extend([Event::Failed(NOT_TETHERED), Event::Over]);
             }
         }
+    }
+
+    /// Nothing runs unwatched that is to be watched.
+    fn arm(&mut self) -> Result<(), String> {
+        if let Some(path) = &self.args.watchdog {
+            self.watchdog = Some(Petted::open(path, self.budget.ttl())?);
+        }
+        Ok(())
     }
 
     /// The whole environment of the program: ours, what it is told, and nothing that was meant for us.
@@ -324,6 +345,9 @@ impl Runner {
 
     fn work_ended(&mut self) {
         self.tether = None;
+        if let Some(watchdog) = self.watchdog.take() {
+            watchdog.disarm();
+        }
         if let Some(prober) = self.prober.take() {
             prober.abort();
         }
