@@ -16,7 +16,7 @@ pub enum Mutant {
     CountFromAnswer,
     /// 3: being elected adds validity.
     ElectionExtends,
-    /// 4: a lost term is not given back to the store.
+    /// 4: a lost term is not given back to the store, whoever asks for it.
     LostNotDisowned,
     /// 5: the arrival of a heartbeat does not move the deadline.
     ArrivalExtendsNothing,
@@ -52,13 +52,19 @@ pub enum Mutant {
     NoPreVote,
     /// A Raft leader without a quorum goes on leading.
     NoCheckQuorum,
+    /// 23: a restored store goes on with the terms of its backup.
+    RestoreKeepsTerms,
+    /// 23: a restored store grants at once.
+    RestoreGrantsAtOnce,
     /// 35: voters have unequal priorities.
     UnequalPriorities,
+    /// A witness keeps entries without what is in them.
+    StrippedWitness,
 }
 
 impl Mutant {
     /// All of them.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 25] = [
         Self::MarginOnce,
         Self::CountFromAnswer,
         Self::ElectionExtends,
@@ -80,7 +86,10 @@ impl Mutant {
         Self::DuplicatesApplied,
         Self::NoPreVote,
         Self::NoCheckQuorum,
+        Self::RestoreKeepsTerms,
+        Self::RestoreGrantsAtOnce,
         Self::UnequalPriorities,
+        Self::StrippedWitness,
     ];
 
     /// The word by which a command line names it.
@@ -108,7 +117,10 @@ impl Mutant {
             Self::DuplicatesApplied => "duplicates-applied",
             Self::NoPreVote => "no-pre-vote",
             Self::NoCheckQuorum => "no-check-quorum",
+            Self::RestoreKeepsTerms => "restore-keeps-terms",
+            Self::RestoreGrantsAtOnce => "restore-grants-at-once",
             Self::UnequalPriorities => "unequal-priorities",
+            Self::StrippedWitness => "stripped-witness",
         }
     }
 }

@@ -101,8 +101,9 @@ impl Replicated {
 
     /// What a restored cluster starts with: the state reborn, these members, and a hold.
     #[must_use]
-    pub const fn restored(state: State, members: Members) -> Self {
-        Self { state, members, is_held: true, applied: BTreeMap::new() }
+    pub fn restored(state: State, members: Members) -> Self {
+        let is_held = !mutant::is(Mutant::RestoreGrantsAtOnce);
+        Self { state, members, is_held, applied: BTreeMap::new() }
     }
 
     /// What a witness keeps of it: the members, and no state.

@@ -62,8 +62,12 @@ impl Participant {
     pub(super) fn decline(&mut self, group: &Group, term: Term) {
         self.won.remove(group);
         let Some(candidacy) = self.groups.get_mut(group) else { return };
+        let was_lost = term <= candidacy.over;
         candidacy.over = candidacy.over.max(term);
         candidacy.set_line(Line::Won { term });
+        if was_lost && mutant::is(Mutant::LostNotDisowned) {
+            return;
+        }
         self.begin_errand(group, What::Verb(Verb::Resign(term)));
     }
 

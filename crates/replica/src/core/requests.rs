@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use raft::SnapshotStatus;
-use raft::eraftpb::MessageType;
+use raft::eraftpb::{EntryType, MessageType};
 use regent_election::deadlines::Hearing as Heard;
 use regent_election::mutant::{self, Mutant};
 use regent_election::state::{Lens, Query, View};
@@ -88,7 +88,10 @@ impl Core {
 
     fn on_message(&mut self, from: ReplicaId, message: PeerMessage) {
         match message {
-            PeerMessage::Raft(message) => {
+            PeerMessage::Raft(mut message) => {
+                if self.config.is_witness && mutant::is(Mutant::StrippedWitness) {
+                    strip(&mut message);
+                }
                 let is_whole = message.msg_type != MessageType::MsgSnapshot;
                 if admissible(&message, from.get(), self.config.id.get()).is_err() || !is_whole {
                     return;
@@ -159,6 +162,13 @@ impl Core {
         // what it is, not from what it was at its last turn.
         self.notice_role();
         match request {
+            Request::Submit { .. } | Request::Heartbeat { .. } | Request::Read { .. }
+                if self.config.is_witness =>
+            {
+                // Every answer comes from one's own state, and a witness has none.
+                let why = "this replica is a witness: it votes and keeps no state; ask another";
+                self.refuse(token, unavailable(why));
+            }
             Request::Submit { command, request, query } => {
                 self.submissions.push_back(Submission::Local {
                     token,
@@ -426,5 +436,13 @@ impl Core {
             self.give_up(waiter);
         }
         self.time_out_proposals();
+    }
+}
+
+/// Takes everything out of entries: a planted mistake.
+fn strip(message: &mut raft::eraftpb::Message) {
+    let is_normal = |entry: &&mut raft::eraftpb::Entry| entry.entry_type == EntryType::EntryNormal;
+    for entry in message.entries.iter_mut().filter(is_normal) {
+        entry.data = Vec::new().into();
     }
 }
