@@ -21,6 +21,8 @@ pub mod cluster;
 pub mod code;
 pub mod decode;
 pub mod groups;
+#[cfg(feature = "grpc")]
+pub mod grpc;
 pub mod history;
 pub mod leader;
 pub mod limits;

@@ -1,6 +1,7 @@
 //! What every request shares, and what one request brings.
 
 use std::future::Future;
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -72,27 +73,19 @@ pub(crate) fn fresh_session() -> Result<SessionId, Problem> {
         .ok_or_else(|| Problem::new(Code::StoreUnavailable, "this machine gives no random numbers"))
 }
 
-/// One request, past the door: its place is taken and its body is here.
+/// One request over HTTP, past the door: its place is taken and its body is here.
 #[derive(Debug)]
 pub(crate) struct Call {
-    pub(crate) app: Arc<App>,
+    pub(crate) ask: Ask,
     pub(crate) route: &'static Route,
-    /// The connection it came by.
-    pub(crate) talk: Arc<Talk>,
     pub(crate) headers: HeaderMap,
     /// The decoded `{group}` of the path.
     pub(crate) group: Option<String>,
     pub(crate) query: String,
     pub(crate) body: Bytes,
-    /// The place among the requests under way; given back when the call ends.
-    pub(crate) place: Option<Entered>,
 }
 
 impl Call {
-    pub(crate) fn store(&self) -> &dyn Store {
-        &*self.app.store
-    }
-
     /// The group in the path.
     pub(crate) fn group(&self) -> Result<Group, Problem> {
         decode::group(self.group.as_deref().unwrap_or_default())
@@ -106,6 +99,36 @@ impl Call {
     /// What stands behind the `?`, decoded.
     pub(crate) fn query<T: DeserializeOwned>(&self) -> Result<T, Problem> {
         decode::from_query(&self.query)
+    }
+}
+
+impl Deref for Call {
+    type Target = Ask;
+
+    fn deref(&self) -> &Ask {
+        &self.ask
+    }
+}
+
+impl DerefMut for Call {
+    fn deref_mut(&mut self) -> &mut Ask {
+        &mut self.ask
+    }
+}
+
+/// What a verb needs of its request, whichever face it came by.
+#[derive(Debug)]
+pub(crate) struct Ask {
+    pub(crate) app: Arc<App>,
+    /// The connection it came by.
+    pub(crate) talk: Arc<Talk>,
+    /// The place among the requests under way; given back when the request ends.
+    pub(crate) place: Option<Entered>,
+}
+
+impl Ask {
+    pub(crate) fn store(&self) -> &dyn Store {
+        &*self.app.store
     }
 
     /// Moves from those that ask to those that wait, so that waiting holds up nobody.
@@ -163,13 +186,12 @@ impl Call {
 mod tests {
     use std::future::pending;
 
-    use regent_api::Operation;
     use regent_stores::LocalStore;
 
     use super::*;
 
-    /// A call of a server whose store may take a millisecond.
-    fn call() -> Call {
+    /// A request to a server whose store may take a millisecond.
+    fn ask() -> Ask {
         let config =
             ServerConfig { request_timeout: Duration::from_millis(1), ..ServerConfig::default() };
         let app = Arc::new(App {
@@ -181,28 +203,19 @@ mod tests {
             phase: watch::channel(Phase::Serving).1,
             config,
         });
-        Call {
-            app,
-            route: Operation::Healthz.route(),
-            talk: Arc::new(Talk::begin()),
-            headers: HeaderMap::new(),
-            group: None,
-            query: String::new(),
-            body: Bytes::new(),
-            place: None,
-        }
+        Ask { app, talk: Arc::new(Talk::begin()), place: None }
     }
 
     #[tokio::test]
     async fn a_change_that_is_not_answered_in_time_may_have_happened() {
-        let problem = call().change(pending::<StoreResult<()>>()).await.unwrap_err();
+        let problem = ask().change(pending::<StoreResult<()>>()).await.unwrap_err();
         assert_eq!(problem.code, Code::Uncertain);
         assert!(!problem.code.nothing_happened());
     }
 
     #[tokio::test]
     async fn a_read_that_is_not_answered_in_time_can_be_asked_again() {
-        let problem = call().read(pending::<StoreResult<()>>()).await.unwrap_err();
+        let problem = ask().read(pending::<StoreResult<()>>()).await.unwrap_err();
         assert_eq!(problem.code, Code::StoreUnavailable);
         assert!(problem.retry_after_ms.is_some());
     }

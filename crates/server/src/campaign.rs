@@ -5,22 +5,31 @@
 
 use std::time::Instant;
 
-use regent_api::{CampaignRequest, CampaignResponse};
+use regent_api::{CampaignRequest, CampaignResponse, Problem};
+use regent_election::Group;
 
 use crate::admission::Class;
-use crate::app::{Call, fresh_session};
+use crate::app::{Ask, Call, fresh_session};
 use crate::reply::{self, Reply};
 
 pub(crate) async fn answer(mut call: Call) -> Reply {
-    let request: CampaignRequest = call.body()?;
-    let campaign = request.into_campaign(call.group()?, fresh_session()?)?;
+    let (group, request) = (call.group()?, call.body()?);
+    reply::json(&act(&mut call, group, request).await?)
+}
+
+pub(crate) async fn act(
+    ask: &mut Ask,
+    group: Group,
+    request: CampaignRequest,
+) -> Result<CampaignResponse, Problem> {
+    let campaign = request.into_campaign(group, fresh_session()?)?;
     if campaign.wait.is_some() {
-        call.step_aside(Class::Campaign)?;
+        ask.step_aside(Class::Campaign)?;
     }
     let began_at = Instant::now();
     let wait = campaign.wait.unwrap_or_default();
-    let campaigned = call.change_after(wait, call.store().campaign(campaign)).await;
+    let campaigned = ask.change_after(wait, ask.store().campaign(campaign)).await;
     let is_elected = campaigned.as_ref().is_ok_and(|campaigned| campaigned.elected.is_some());
-    call.app.metrics.campaigned(is_elected, began_at.elapsed());
-    reply::json(&CampaignResponse::from(campaigned?))
+    ask.app.metrics.campaigned(is_elected, began_at.elapsed());
+    Ok(CampaignResponse::from(campaigned?))
 }

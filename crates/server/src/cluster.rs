@@ -14,7 +14,7 @@ use regent_api::{
     RemoveMemberRequest, TransferClusterRequest,
 };
 
-use crate::app::Call;
+use crate::app::{Ask, Call};
 use crate::reply::{self, Reply};
 
 /// The replicas behind a store, for operators.
@@ -45,35 +45,65 @@ pub trait Cluster: fmt::Debug + Send + Sync + 'static {
 const BACKUP_WITHIN: Duration = Duration::from_secs(300);
 
 pub(crate) async fn show(call: Call) -> Reply {
-    reply::json(&cluster(&call)?.show().await)
+    reply::json(&act_show(&call).await?)
+}
+
+pub(crate) async fn act_show(ask: &Ask) -> Result<ClusterResponse, Problem> {
+    Ok(cluster(ask)?.show().await)
 }
 
 pub(crate) async fn add(call: Call) -> Reply {
-    let request: AddMemberRequest = call.body()?;
+    let request = call.body()?;
+    reply::json(&act_add(&call, request).await?)
+}
+
+pub(crate) async fn act_add(ask: &Ask, request: AddMemberRequest) -> Result<Done, Problem> {
     tracing::info!(replica = request.id, "a member is to be added");
-    changed(&call, cluster(&call)?.add(request)).await
+    changed(ask, cluster(ask)?.add(request)).await
 }
 
 pub(crate) async fn promote(call: Call) -> Reply {
-    let PromoteMemberRequest { id } = call.body()?;
+    let request = call.body()?;
+    reply::json(&act_promote(&call, request).await?)
+}
+
+pub(crate) async fn act_promote(ask: &Ask, request: PromoteMemberRequest) -> Result<Done, Problem> {
+    let PromoteMemberRequest { id } = request;
     tracing::info!(replica = id, "a member is to be promoted");
-    changed(&call, cluster(&call)?.promote(id)).await
+    changed(ask, cluster(ask)?.promote(id)).await
 }
 
 pub(crate) async fn remove(call: Call) -> Reply {
-    let RemoveMemberRequest { id } = call.body()?;
+    let request = call.body()?;
+    reply::json(&act_remove(&call, request).await?)
+}
+
+pub(crate) async fn act_remove(ask: &Ask, request: RemoveMemberRequest) -> Result<Done, Problem> {
+    let RemoveMemberRequest { id } = request;
     tracing::info!(replica = id, "a member is to be removed");
-    changed(&call, cluster(&call)?.remove(id)).await
+    changed(ask, cluster(ask)?.remove(id)).await
 }
 
 pub(crate) async fn transfer(call: Call) -> Reply {
-    let TransferClusterRequest { to } = call.body()?;
+    let request = call.body()?;
+    reply::json(&act_transfer(&call, request).await?)
+}
+
+pub(crate) async fn act_transfer(
+    ask: &Ask,
+    request: TransferClusterRequest,
+) -> Result<Done, Problem> {
+    let TransferClusterRequest { to } = request;
     tracing::info!(to, "the lead of the log is to be handed over");
-    changed(&call, cluster(&call)?.transfer(to)).await
+    changed(ask, cluster(ask)?.transfer(to)).await
 }
 
 pub(crate) async fn backup(call: Call) -> Reply {
-    let bytes = match tokio::time::timeout(BACKUP_WITHIN, cluster(&call)?.backup()).await {
+    Ok(reply::labelled("application/octet-stream", act_backup(&call).await?))
+}
+
+pub(crate) async fn act_backup(ask: &Ask) -> Result<Bytes, Problem> {
+    let bytes = match tokio::time::timeout(BACKUP_WITHIN, cluster(ask)?.backup()).await {
         Ok(bytes) => bytes?,
         Err(_) => {
             let why = format!("no backup was made within {} s", BACKUP_WITHIN.as_secs());
@@ -81,12 +111,12 @@ pub(crate) async fn backup(call: Call) -> Reply {
         }
     };
     tracing::info!(bytes = bytes.len(), "a backup was taken");
-    Ok(reply::labelled("application/octet-stream", bytes))
+    Ok(bytes)
 }
 
-fn cluster(call: &Call) -> Result<&dyn Cluster, Problem> {
-    call.app.cluster.as_deref().ok_or_else(|| {
-        let name = call.store().describe().name;
+fn cluster(ask: &Ask) -> Result<&dyn Cluster, Problem> {
+    ask.app.cluster.as_deref().ok_or_else(|| {
+        let name = ask.store().describe().name;
         Problem::new(
             Code::Unsupported,
             format!(
@@ -97,8 +127,11 @@ fn cluster(call: &Call) -> Result<&dyn Cluster, Problem> {
 }
 
 /// A change that is not answered in time may have been made.
-async fn changed(call: &Call, asked: impl Future<Output = Result<(), Problem>>) -> Reply {
-    let timeout = call.app.config.request_timeout;
+async fn changed(
+    ask: &Ask,
+    asked: impl Future<Output = Result<(), Problem>>,
+) -> Result<Done, Problem> {
+    let timeout = ask.app.config.request_timeout;
     match tokio::time::timeout(timeout, asked).await {
         Ok(done) => done?,
         Err(_) => {
@@ -111,5 +144,5 @@ async fn changed(call: &Call, asked: impl Future<Output = Result<(), Problem>>) 
             ));
         }
     }
-    reply::json(&Done { done: true })
+    Ok(Done::YES)
 }

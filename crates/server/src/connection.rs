@@ -5,7 +5,6 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use axum::Router;
 use axum::body::Body;
 use axum::response::Response;
 use hyper::body::{Bytes, Frame, Incoming, SizeHint};
@@ -14,10 +13,10 @@ use hyper::{Request, Version};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use tokio::net::TcpStream;
-use tower::Service;
 
 use crate::app::{App, Phase};
 use crate::config::ServerConfig;
+use crate::faces::Faces;
 use crate::router::Peer;
 use crate::socket::{Exchange, Socket, Talk};
 
@@ -54,7 +53,7 @@ pub(crate) fn protocol(config: &ServerConfig) -> auto::Builder<TokioExecutor> {
 pub(crate) async fn serve(
     stream: TcpStream,
     app: Arc<App>,
-    router: Router,
+    faces: Faces,
     protocol: Arc<auto::Builder<TokioExecutor>>,
 ) {
     let Ok(local) = stream.local_addr() else { return };
@@ -66,7 +65,7 @@ pub(crate) async fn serve(
     let service = service_fn(|mut request: Request<Incoming>| {
         let exchange = talk.head_arrived(request.version() == Version::HTTP_2);
         request.extensions_mut().insert(Peer { local, talk: Arc::clone(&talk) });
-        let response = router.clone().call(request);
+        let response = faces.answer(request);
         async move { Ok::<_, Infallible>(hold(response.await, exchange)) }
     });
     let mut connection = pin!(protocol.serve_connection(TokioIo::new(socket), service));
@@ -93,11 +92,7 @@ fn log_end(ended: Result<(), Box<dyn std::error::Error + Send + Sync>>) {
 }
 
 /// The exchange lasts until the answer's last byte is handed over, not until its head is.
-fn hold(response: Result<Response, Infallible>, exchange: Exchange) -> Response {
-    let response = match response {
-        Ok(response) => response,
-        Err(never) => match never {},
-    };
+fn hold(response: Response, exchange: Exchange) -> Response {
     response.map(|body| Body::new(Held { body, _exchange: exchange }))
 }
 

@@ -5,35 +5,60 @@ use regent_api::{
     Code, DeleteGroupQuery, GroupResponse, GroupsQuery, GroupsResponse, Problem, PutGroupRequest,
     SteppedDown,
 };
-use regent_election::Policy;
 use regent_election::limits::{GROUP_BYTES_MAX, GROUPS_PAGE_MAX};
+use regent_election::{Group, Policy, RequestId};
 
-use crate::app::Call;
+use crate::app::{Ask, Call};
 use crate::reply::{self, Reply};
 
 pub(crate) async fn put(call: Call) -> Reply {
-    let group = call.group()?;
-    let PutGroupRequest { policy, request_id } = call.body()?;
+    let (group, request) = (call.group()?, call.body()?);
+    reply::json(&act_put(&call, &group, request).await?)
+}
+
+pub(crate) async fn act_put(
+    ask: &Ask,
+    group: &Group,
+    request: PutGroupRequest,
+) -> Result<GroupResponse, Problem> {
+    let PutGroupRequest { policy, request_id } = request;
     let policy = policy.map(Policy::try_from).transpose()?;
-    let view = call.change(call.store().put_policy(&group, policy, request_id)).await?;
-    reply::json(&GroupResponse::from(view))
+    let view = ask.change(ask.store().put_policy(group, policy, request_id)).await?;
+    Ok(GroupResponse::from(view))
 }
 
 pub(crate) async fn show(call: Call) -> Reply {
     let group = call.group()?;
-    let view = call.read(call.store().group(&group)).await?;
-    reply::json(&GroupResponse::from(view))
+    reply::json(&act_show(&call, &group).await?)
+}
+
+pub(crate) async fn act_show(ask: &Ask, group: &Group) -> Result<GroupResponse, Problem> {
+    let view = ask.read(ask.store().group(group)).await?;
+    Ok(GroupResponse::from(view))
 }
 
 pub(crate) async fn delete(call: Call) -> Reply {
     let group = call.group()?;
     let DeleteGroupQuery { request_id } = call.query()?;
-    let deleted = call.change(call.store().delete(&group, request_id)).await?;
-    reply::json(&SteppedDown::from(deleted))
+    reply::json(&act_delete(&call, &group, request_id).await?)
+}
+
+pub(crate) async fn act_delete(
+    ask: &Ask,
+    group: &Group,
+    request_id: Option<RequestId>,
+) -> Result<SteppedDown, Problem> {
+    let deleted = ask.change(ask.store().delete(group, request_id)).await?;
+    Ok(SteppedDown::from(deleted))
 }
 
 pub(crate) async fn list(call: Call) -> Reply {
-    let GroupsQuery { prefix, after, count } = call.query()?;
+    let query = call.query()?;
+    reply::json(&act_list(&call, query).await?)
+}
+
+pub(crate) async fn act_list(ask: &Ask, query: GroupsQuery) -> Result<GroupsResponse, Problem> {
+    let GroupsQuery { prefix, after, count } = query;
     check_prefix(&prefix)?;
     let count = count.map_or(GROUPS_PAGE_DEFAULT, |count| count as usize);
     if !(1..=GROUPS_PAGE_MAX).contains(&count) {
@@ -43,8 +68,8 @@ pub(crate) async fn list(call: Call) -> Reply {
         )
         .at("count"));
     }
-    let page = call.read(call.store().groups(&prefix, after.as_ref(), count)).await?;
-    reply::json(&GroupsResponse::from(page))
+    let page = ask.read(ask.store().groups(&prefix, after.as_ref(), count)).await?;
+    Ok(GroupsResponse::from(page))
 }
 
 /// Refuses a prefix that no group can have for its length.

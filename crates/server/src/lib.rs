@@ -1,4 +1,4 @@
-//! The service: HTTP/JSON over any [`Store`](regent_election::store::Store).
+//! The service: HTTP/JSON and gRPC over any [`Store`](regent_election::store::Store).
 //!
 //! The life of a request, file by file:
 //!
@@ -10,6 +10,9 @@
 //!    time), `admission` (the important ones first), the verb, the answer.
 //! 4. The verb's own file (`campaign.rs`, `renew.rs`, …, named as in `regent-api`): parse, one call
 //!    of the store, answer. No rule is decided here.
+//!
+//! Requests labelled `application/grpc` turn off after `connection` to `grpc` (a feature), walk
+//! through the same checks in the same order, and meet the same verbs.
 //!
 //! Beside requests there is one long-running task, the `observer`, which watches the store for
 //! the log and the metrics. [`serve`](serve()) starts everything and ends it in order.
@@ -25,7 +28,10 @@ mod connection;
 mod count;
 mod crowd;
 mod dashboard;
+mod faces;
 mod groups;
+#[cfg(feature = "grpc")]
+mod grpc;
 mod history;
 mod leader;
 mod listen;

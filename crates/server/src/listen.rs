@@ -7,7 +7,6 @@ use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
 use hyper_util::rt::TokioExecutor;
 use hyper_util::server::conn::auto;
 use regent_api::problem::PROBLEM_JSON;
@@ -16,6 +15,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::app::{App, Phase};
 use crate::connection;
+use crate::faces::Faces;
 
 /// How long to wait when the system has no more file descriptors or memory to give.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -24,7 +24,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 pub(crate) async fn listen(
     listener: TcpListener,
     app: Arc<App>,
-    router: Router,
+    faces: Faces,
     protocol: Arc<auto::Builder<TokioExecutor>>,
 ) {
     loop {
@@ -36,10 +36,10 @@ pub(crate) async fn listen(
         match accepted {
             Ok((stream, from)) => match app.crowd.enter(from.ip()) {
                 Ok(place) => {
-                    let (app, router) = (Arc::clone(&app), router.clone());
+                    let (app, faces) = (Arc::clone(&app), faces.clone());
                     let protocol = Arc::clone(&protocol);
                     tokio::spawn(async move {
-                        connection::serve(stream, app, router, protocol).await;
+                        connection::serve(stream, app, faces, protocol).await;
                         drop(place);
                     });
                 }

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use hyper::body::Bytes;
 use regent_api::{Code, HealthResponse, Problem, ReadyResponse, openapi};
 
-use crate::app::{Call, Phase};
+use crate::app::{Ask, Call, Phase};
 use crate::dashboard;
 use crate::reply::{self, Reply};
 
@@ -17,11 +17,16 @@ pub(crate) fn healthz() -> Reply {
 
 /// The store serves, and this server is not on its way out.
 pub(crate) async fn readyz(call: Call) -> Reply {
-    if *call.app.phase.borrow() != Phase::Serving {
+    check_ready(&call).await?;
+    reply::json(&ReadyResponse::from(call.store().describe()))
+}
+
+/// A problem unless the store serves and this server stays.
+pub(crate) async fn check_ready(ask: &Ask) -> Result<(), Problem> {
+    if *ask.app.phase.borrow() != Phase::Serving {
         return Err(Problem::new(Code::ShuttingDown, "this server is going away").retry_after(1000));
     }
-    call.read(call.store().ready()).await?;
-    reply::json(&ReadyResponse::from(call.store().describe()))
+    ask.read(ask.store().ready()).await
 }
 
 pub(crate) async fn metrics(call: Call) -> Reply {

@@ -23,7 +23,7 @@ use regent_api::openapi::allow;
 use regent_api::{Code, Method, Operation, Problem, ROUTES, Route};
 
 use crate::admission::Class;
-use crate::app::{App, Call};
+use crate::app::{App, Ask, Call};
 use crate::reply::{self, Reply};
 use crate::socket::Talk;
 use crate::{
@@ -100,7 +100,8 @@ async fn walk(app: &Arc<App>, route: &'static Route, request: Request) -> Reply 
     };
     let query = parts.uri.query().unwrap_or_default().to_owned();
     let headers = parts.headers;
-    verb(Call { app: Arc::clone(app), route, talk, headers, group, query, body, place }).await
+    let ask = Ask { app: Arc::clone(app), talk, place };
+    verb(Call { ask, route, headers, group, query, body }).await
 }
 
 async fn group(route: &Route, parts: &mut Parts) -> Result<Option<String>, Problem> {

@@ -15,10 +15,10 @@ use crate::cluster::Cluster;
 use crate::config::{ConfigError, ServerConfig};
 use crate::connection::protocol;
 use crate::crowd::{Crowd, within_open_files};
+use crate::faces::Faces;
 use crate::listen::listen;
 use crate::metrics::Metrics;
 use crate::observer;
-use crate::router::router;
 
 /// Why a server did not start.
 #[derive(Debug, thiserror::Error)]
@@ -71,11 +71,11 @@ pub async fn serve_cluster(
         phase,
         config,
     });
-    let (router, protocol) = (router(&app), Arc::new(protocol(&app.config)));
+    let (faces, protocol) = (Faces::new(&app), Arc::new(protocol(&app.config)));
     let mut tasks = JoinSet::new();
     tasks.spawn(observer::observe(Arc::clone(&app)));
     for listener in listeners {
-        tasks.spawn(listen(listener, Arc::clone(&app), router.clone(), Arc::clone(&protocol)));
+        tasks.spawn(listen(listener, Arc::clone(&app), faces.clone(), Arc::clone(&protocol)));
     }
     shutdown.await;
     close(&app, &turn).await;

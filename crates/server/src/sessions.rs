@@ -1,35 +1,59 @@
 //! `POST /v1/sessions/open`, `…/renew`, `…/show`, `…/close`.
 
 use regent_api::{
-    CloseSessionRequest, Done, Heard, OpenSessionRequest, RenewSessionRequest, SessionResponse,
-    ShowSessionRequest,
+    CloseSessionRequest, Done, Heard, OpenSessionRequest, Problem, RenewSessionRequest,
+    SessionResponse, ShowSessionRequest,
 };
 
-use crate::app::{Call, fresh_session};
+use crate::app::{Ask, Call, fresh_session};
 use crate::reply::{self, Reply};
 
 pub(crate) async fn open(call: Call) -> Reply {
-    let request: OpenSessionRequest = call.body()?;
+    let request = call.body()?;
+    reply::json(&act_open(&call, request).await?)
+}
+
+pub(crate) async fn act_open(
+    ask: &Ask,
+    request: OpenSessionRequest,
+) -> Result<SessionResponse, Problem> {
     let open = request.into_open(fresh_session()?);
     let session_id = open.session;
-    let view = call.change(call.store().open(open)).await?;
-    reply::json(&SessionResponse::new(session_id, view))
+    let view = ask.change(ask.store().open(open)).await?;
+    Ok(SessionResponse::new(session_id, view))
 }
 
 pub(crate) async fn renew(call: Call) -> Reply {
-    let request: RenewSessionRequest = call.body()?;
-    let heard = call.change(call.store().heartbeat(request.into())).await?;
-    reply::json(&Heard::from(heard))
+    let request = call.body()?;
+    reply::json(&act_renew(&call, request).await?)
+}
+
+pub(crate) async fn act_renew(ask: &Ask, request: RenewSessionRequest) -> Result<Heard, Problem> {
+    let heard = ask.change(ask.store().heartbeat(request.into())).await?;
+    Ok(Heard::from(heard))
 }
 
 pub(crate) async fn show(call: Call) -> Reply {
-    let ShowSessionRequest { session_id } = call.body()?;
-    let view = call.read(call.store().session(session_id)).await?;
-    reply::json(&SessionResponse::new(session_id, view))
+    let request = call.body()?;
+    reply::json(&act_show(&call, request).await?)
+}
+
+pub(crate) async fn act_show(
+    ask: &Ask,
+    request: ShowSessionRequest,
+) -> Result<SessionResponse, Problem> {
+    let ShowSessionRequest { session_id } = request;
+    let view = ask.read(ask.store().session(session_id)).await?;
+    Ok(SessionResponse::new(session_id, view))
 }
 
 pub(crate) async fn close(call: Call) -> Reply {
-    let CloseSessionRequest { session_id } = call.body()?;
-    call.change(call.store().close(session_id)).await?;
-    reply::json(&Done::YES)
+    let request = call.body()?;
+    reply::json(&act_close(&call, request).await?)
+}
+
+pub(crate) async fn act_close(ask: &Ask, request: CloseSessionRequest) -> Result<Done, Problem> {
+    let CloseSessionRequest { session_id } = request;
+    ask.change(ask.store().close(session_id)).await?;
+    Ok(Done::YES)
 }

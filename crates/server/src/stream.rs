@@ -1,6 +1,6 @@
-//! A watch as a stream of server-sent events.
+//! A watch as a stream of events, and such a stream as server-sent events.
 //!
-//! One task per stream takes items from the store's watch and hands frames to the connection
+//! One task per stream takes items from the store's watch and hands events to the connection
 //! through a short queue. A reader that takes none for `write_timeout` is left, connection and all,
 //! so that what waits for it holds no memory: the store keeps the events, and the reader resumes
 //! from its last cursor.
@@ -18,51 +18,54 @@ use regent_election::store::{Scope, Watch, WatchItem};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout};
 
-use crate::app::{Call, Phase, dice};
-use crate::reply::{self, Reply};
+use crate::app::{Ask, Phase, dice};
+use crate::reply;
 use crate::watch::{gap, present};
 
-/// Frames between the task and the connection.
-const FRAMES_MAX: usize = 32;
+/// Events between the task and the connection.
+const EVENTS_MAX: usize = 32;
 /// Within which time the watchers of a closing server come back.
 const CLOSING_SPREAD_MS: u64 = 1000;
 /// How long a browser waits before it connects again, as the first line of a stream.
 const RETRY_LINE: &[u8] = b"retry: 1000\n\n";
 
-/// Answers with a stream; `tells_state` makes the present state its first event.
+/// Opens a stream; `tells_state` makes the present state its first event.
 pub(crate) async fn open(
-    call: Call,
+    ask: Ask,
     scope: Scope,
     watch: Box<dyn Watch>,
     tells_state: bool,
-) -> Reply {
-    let (frames, queue) = mpsc::channel(FRAMES_MAX);
-    let mut stream = Stream { call, scope, watch, frames, told: None };
-    // The first frames fit the queue, so that errors of the first read are still answers.
-    stream.frames.try_send(Bytes::from_static(RETRY_LINE)).map_err(|_| broken())?;
+) -> Result<mpsc::Receiver<WatchEvent>, Problem> {
+    let (events, queue) = mpsc::channel(EVENTS_MAX);
+    let mut stream = Stream { ask, scope, watch, events, told: None };
+    // The first event fits the queue, so that errors of the first read are still answers.
     if tells_state {
-        let present = present(&stream.call, &stream.scope, stream.watch.cursor()).await?;
+        let present = present(&stream.ask, &stream.scope, stream.watch.cursor()).await?;
         stream.told = Some(present.cursor);
-        let frame = frame(&WatchEvent::State(present)).ok_or_else(broken)?;
-        stream.frames.try_send(frame).map_err(|_| broken())?;
+        stream.events.try_send(WatchEvent::State(present)).map_err(|_| broken())?;
     }
     tokio::spawn(stream.run());
-    Ok(response(queue))
+    Ok(queue)
 }
 
 fn broken() -> Problem {
     Problem::new(Code::Internal, "the stream broke before it began")
 }
 
-fn response(queue: mpsc::Receiver<Bytes>) -> Response {
-    let mut response = reply::labelled("text/event-stream", Body::new(Frames(queue)));
+/// The stream as server-sent events.
+pub(crate) fn response(queue: mpsc::Receiver<WatchEvent>) -> Response {
+    let frames = Frames { queue, is_begun: false };
+    let mut response = reply::labelled("text/event-stream", Body::new(frames));
     // Asks proxies not to gather events before they pass them on.
     response.headers_mut().insert("x-accel-buffering", "no".parse().expect("`no` is a value"));
     response
 }
 
 /// The queue as a body.
-struct Frames(mpsc::Receiver<Bytes>);
+struct Frames {
+    queue: mpsc::Receiver<WatchEvent>,
+    is_begun: bool,
+}
 
 impl hyper::body::Body for Frames {
     type Data = Bytes;
@@ -72,7 +75,14 @@ impl hyper::body::Body for Frames {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        self.0.poll_recv(cx).map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes))))
+        if !self.is_begun {
+            self.is_begun = true;
+            return Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(RETRY_LINE)))));
+        }
+        // An event that cannot be written ends the stream: its reader resumes before it.
+        self.queue
+            .poll_recv(cx)
+            .map(|event| event.as_ref().and_then(frame).map(Frame::data).map(Ok))
     }
 }
 
@@ -82,10 +92,10 @@ fn frame(event: &WatchEvent) -> Option<Bytes> {
 }
 
 struct Stream {
-    call: Call,
+    ask: Ask,
     scope: Scope,
     watch: Box<dyn Watch>,
-    frames: mpsc::Sender<Bytes>,
+    events: mpsc::Sender<WatchEvent>,
     /// Changes up to here are in a state that was told.
     told: Option<Cursor>,
 }
@@ -98,14 +108,14 @@ enum Next {
 
 impl Stream {
     async fn run(mut self) {
-        let every = self.call.app.config.watch_bookmark_every;
+        let every = self.ask.app.config.watch_bookmark_every;
         let mut bookmarks = interval_at(Instant::now() + every, every);
         bookmarks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let next = tokio::select! {
                 biased;
-                () = self.frames.closed() => Next::End,
-                () = self.call.app.reached(Phase::Closing) => self.farewell().await,
+                () = self.events.closed() => Next::End,
+                () = self.ask.app.reached(Phase::Closing) => self.farewell().await,
                 // Dropping this future loses nothing: an item is taken only when it is ready.
                 item = self.watch.next() => match item {
                     Some(item) => self.tell(item).await,
@@ -130,7 +140,7 @@ impl Stream {
                 self.send(WatchEvent::LeaderChanged(changed)).await
             }
             WatchItem::Gap { oldest, at } => {
-                match gap(&self.call, &self.scope, oldest, at).await {
+                match gap(&self.ask, &self.scope, oldest, at).await {
                     Ok(gap) => {
                         self.told = Some(gap.present.cursor);
                         self.send(WatchEvent::Gap(gap)).await
@@ -165,13 +175,12 @@ impl Stream {
     }
 
     async fn send(&mut self, event: WatchEvent) -> Next {
-        let Some(frame) = frame(&event) else { return Next::End };
-        let patience = self.call.app.config.write_timeout;
-        match timeout(patience, self.frames.send(frame)).await {
+        let patience = self.ask.app.config.write_timeout;
+        match timeout(patience, self.events.send(event)).await {
             Ok(Ok(())) => Next::GoOn,
             Ok(Err(_)) => Next::End,
             Err(_) => {
-                self.call.talk.give_up();
+                self.ask.talk.give_up();
                 Next::End
             }
         }

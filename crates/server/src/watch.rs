@@ -8,15 +8,17 @@ use std::time::Duration;
 use axum::http::HeaderMap;
 use regent_api::limits::{WAIT_MS_MAX, WATCH_EVENTS_MAX, WATCH_GROUPS_MAX, WATCH_WAIT_MS_DEFAULT};
 use regent_api::{
-    Code, Gap, LeaderChanged, Office, Present, Problem, WatchManyQuery, WatchQuery, WatchResponse,
+    Code, Gap, LeaderChanged, Office, Present, Problem, WatchEvent, WatchManyQuery, WatchQuery,
+    WatchResponse,
 };
 use regent_election::limits::GROUPS_PAGE_MAX;
 use regent_election::store::{Consistency, Scope, Watch, WatchItem};
 use regent_election::{Cursor, Group};
+use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::admission::Class;
-use crate::app::{Call, Phase, dice};
+use crate::app::{Ask, Call, Phase, dice};
 use crate::groups::check_prefix;
 use crate::reply::{self, Reply};
 use crate::stream;
@@ -76,17 +78,28 @@ async fn watch(
     wait_ms: Option<u64>,
 ) -> Reply {
     let cursor = last_event_id(&call.headers)?.or(cursor);
+    if wants_stream(&call.headers) {
+        return Ok(stream::response(events(call.ask, scope, cursor).await?));
+    }
     call.step_aside(Class::Watch)?;
     let watch = call.read(call.store().watch(scope.clone(), cursor)).await?;
-    if wants_stream(&call.headers) {
-        return stream::open(call, scope, watch, cursor.is_none()).await;
-    }
     let wait_ms = wait_ms.unwrap_or(WATCH_WAIT_MS_DEFAULT).min(WAIT_MS_MAX);
     let response = match cursor {
         None => state(&call, &scope, watch.cursor()).await?,
         Some(_) => poll(&call, &scope, watch, Duration::from_millis(wait_ms)).await?,
     };
     reply::json(&response)
+}
+
+/// The events of `scope` after `cursor`, as they happen; without a cursor the present state first.
+pub(crate) async fn events(
+    mut ask: Ask,
+    scope: Scope,
+    cursor: Option<Cursor>,
+) -> Result<mpsc::Receiver<WatchEvent>, Problem> {
+    ask.step_aside(Class::Watch)?;
+    let watch = ask.read(ask.store().watch(scope.clone(), cursor)).await?;
+    stream::open(ask, scope, watch, cursor.is_none()).await
 }
 
 fn wants_stream(headers: &HeaderMap) -> bool {
@@ -109,15 +122,15 @@ fn last_event_id(headers: &HeaderMap) -> Result<Option<Cursor>, Problem> {
 }
 
 /// A long poll without a cursor: the present state, at once.
-async fn state(call: &Call, scope: &Scope, at: Cursor) -> Result<WatchResponse, Problem> {
-    let present = present(call, scope, at).await?;
+async fn state(ask: &Ask, scope: &Scope, at: Cursor) -> Result<WatchResponse, Problem> {
+    let present = present(ask, scope, at).await?;
     let cursor = present.cursor;
     Ok(WatchResponse { events: Vec::new(), state: Some(present), gap: None, cursor })
 }
 
 /// A long poll: what happens after the cursor, as soon as something does.
 async fn poll(
-    call: &Call,
+    ask: &Ask,
     scope: &Scope,
     mut watch: Box<dyn Watch>,
     wait: Duration,
@@ -127,7 +140,7 @@ async fn poll(
     let mut gap = None;
     let mut item = tokio::select! {
         item = timeout_at(until, watch.next()) => item.ok().flatten(),
-        () = call.app.reached(Phase::Closing) => None,
+        () = ask.app.reached(Phase::Closing) => None,
     };
     while let Some(told) = item {
         match told {
@@ -135,7 +148,7 @@ async fn poll(
                 events.push(LeaderChanged::new(event, watch.cursor().incarnation));
             }
             WatchItem::Gap { oldest, at } => {
-                gap = Some(self::gap(call, scope, oldest, at).await?);
+                gap = Some(self::gap(ask, scope, oldest, at).await?);
                 break;
             }
         }
@@ -151,30 +164,30 @@ async fn poll(
 
 /// What stands in the place of forgotten changes.
 pub(crate) async fn gap(
-    call: &Call,
+    ask: &Ask,
     scope: &Scope,
     oldest: Cursor,
     at: Cursor,
 ) -> Result<Gap, Problem> {
-    let present = present(call, scope, at).await?;
+    let present = present(ask, scope, at).await?;
     Ok(Gap { oldest, present, retry_after_ms: dice() % GAP_SPREAD_MS })
 }
 
 /// The present state of what a watch that stands at `at` watches. Every change up to the cursor it
 /// carries is in it, and none after that is missed by a watch from `at`.
-pub(crate) async fn present(call: &Call, scope: &Scope, at: Cursor) -> Result<Present, Problem> {
-    let read = |group| call.store().leader(group, Consistency::Linearizable);
+pub(crate) async fn present(ask: &Ask, scope: &Scope, at: Cursor) -> Result<Present, Problem> {
+    let read = |group| ask.store().leader(group, Consistency::Linearizable);
     let (offices, next) = match scope {
-        Scope::Group(group) => (vec![call.read(read(group)).await?], None),
+        Scope::Group(group) => (vec![ask.read(read(group)).await?], None),
         Scope::Groups(groups) => {
             let mut offices = Vec::with_capacity(groups.len());
             for group in groups {
-                offices.push(call.read(read(group)).await?);
+                offices.push(ask.read(read(group)).await?);
             }
             (offices, None)
         }
         Scope::Prefix(prefix) => {
-            let page = call.read(call.store().groups(prefix, None, GROUPS_PAGE_MAX)).await?;
+            let page = ask.read(ask.store().groups(prefix, None, GROUPS_PAGE_MAX)).await?;
             (page.groups, page.next)
         }
     };

@@ -1,0 +1,74 @@
+//! The wire over gRPC: the same verbs, the same words, the same refusals.
+//!
+//! `proto/regent/v1/` says what travels. `generated.rs` is written from it and committed, so that a
+//! build needs no generator; `tests/proto.rs` compares the two and rewrites the one from the other.
+//!
+//! - [`methods`] says which method mirrors which row of the table of routes.
+//! - `read.rs` turns messages into the checked requests of this crate and `write.rs` its answers into
+//!   messages, so that both faces share every rule behind them; `received.rs` is a client's side of
+//!   the same.
+//! - [`status`] carries a [`Problem`](crate::Problem) inside a gRPC status.
+//!
+//! The road not taken is a gateway that translates gRPC into calls of the HTTP face: it would parse
+//! everything twice, and streams would be streams of text in streams of messages.
+//!
+//! Unlike JSON, messages keep no unknown fields out: a later version's field is skipped in silence,
+//! as every reader of protocol buffers expects.
+
+use std::fmt;
+
+mod codec;
+#[rustfmt::skip]
+#[allow(
+    clippy::all,
+    unreachable_pub,
+    rust_2018_idioms,
+    missing_debug_implementations,
+    reason = "it is written by a program"
+)]
+mod generated;
+pub mod methods;
+mod read;
+mod received;
+pub mod status;
+mod words;
+mod write;
+
+pub use codec::PlainCodec;
+pub use generated::*;
+
+/// The full name of the service.
+pub const SERVICE: &str = regent_server::SERVICE_NAME;
+
+/// All files of the service, encoded as a `FileDescriptorSet`, for reflection.
+pub const DESCRIPTORS: &[u8] = include_bytes!("descriptors.bin");
+
+/// Prints a message that holds a secret by its name alone.
+macro_rules! secretive {
+    ($($message:ident)+) => {
+        $(impl fmt::Debug for $message {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.debug_struct(stringify!($message)).finish_non_exhaustive()
+            }
+        })+
+    };
+}
+
+secretive! {
+    CampaignRequest CampaignResponse RenewRequest ResignRequest WithdrawRequest AcceptRequest
+    OfferRequest WarmRequest TransferRequest OpenSessionRequest RenewSessionRequest
+    ShowSessionRequest CloseSessionRequest SessionResponse Hello
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_with_a_secret_does_not_print_it() {
+        let session_id = "0123456789abcdef0123456789abcdef".to_owned();
+        let request = Hello { session_id, ..Hello::default() };
+        let up = SessionUp { message: Some(session_up::Message::Hello(request)) };
+        assert!(!format!("{up:?}").contains("0123456789"));
+    }
+}

@@ -1,0 +1,283 @@
+//! Answers of this crate as messages.
+
+use regent_election::Metadata;
+
+use super::generated as pb;
+use super::generated::{stepped_down, watch_event};
+use super::words::cause_number;
+use crate::{
+    Bookmark, CampaignResponse, Change, Closing, ClusterMember, ClusterResponse, Done, Gap,
+    GroupResponse, GroupsResponse, Heard, HistoryResponse, LeaderChanged, LeaderResponse, Office,
+    PolicyBody, Present, PriorityRule, SessionResponse, Standby, SteppedDown, Tenure, WatchEvent,
+};
+
+fn metadata(metadata: &Metadata) -> std::collections::BTreeMap<String, String> {
+    metadata.iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
+}
+
+impl From<Done> for pb::Done {
+    fn from(_: Done) -> Self {
+        Self {}
+    }
+}
+
+impl From<Heard> for pb::Heard {
+    fn from(heard: Heard) -> Self {
+        Self { ttl_ms: heard.ttl_ms, epoch: heard.epoch, revision: heard.revision.0 }
+    }
+}
+
+impl From<Office> for pb::Office {
+    fn from(office: Office) -> Self {
+        Self {
+            group: office.group.to_string(),
+            leader: office.leader.map(|leader| leader.to_string()),
+            term: office.term.get(),
+            state: pb::OfficeState::from(office.state) as i32,
+            metadata: metadata(&office.metadata),
+            valid_for_ms: office.valid_for_ms,
+            revision: office.revision.0,
+            cursor: office.cursor.to_string(),
+        }
+    }
+}
+
+impl From<CampaignResponse> for pb::CampaignResponse {
+    fn from(response: CampaignResponse) -> Self {
+        Self {
+            elected: response.elected,
+            standing: response.standing,
+            session_id: response.session_id.map(regent_election::SessionId::reveal),
+            ttl_ms: response.ttl_ms,
+            retry_after_ms: response.retry_after_ms,
+            office: Some(response.office.into()),
+        }
+    }
+}
+
+impl From<LeaderResponse> for pb::LeaderResponse {
+    fn from(response: LeaderResponse) -> Self {
+        Self {
+            office: Some(response.office.into()),
+            consistency: pb::Consistency::from(response.consistency) as i32,
+        }
+    }
+}
+
+impl From<Present> for pb::Present {
+    fn from(present: Present) -> Self {
+        Self {
+            offices: present.offices.into_iter().map(pb::Office::from).collect(),
+            next: present.next.map(|next| next.to_string()),
+            cursor: present.cursor.to_string(),
+        }
+    }
+}
+
+impl From<LeaderChanged> for pb::LeaderChanged {
+    fn from(changed: LeaderChanged) -> Self {
+        Self {
+            group: changed.group.to_string(),
+            leader: changed.leader.map(|leader| leader.to_string()),
+            term: changed.term.get(),
+            cause: pb::Cause::from(changed.cause) as i32,
+            metadata: metadata(&changed.metadata),
+            revision: changed.revision.0,
+            cursor: changed.cursor.to_string(),
+        }
+    }
+}
+
+impl From<Gap> for pb::Gap {
+    fn from(gap: Gap) -> Self {
+        Self {
+            oldest: gap.oldest.to_string(),
+            present: Some(gap.present.into()),
+            retry_after_ms: gap.retry_after_ms,
+        }
+    }
+}
+
+impl From<Bookmark> for pb::Bookmark {
+    fn from(bookmark: Bookmark) -> Self {
+        Self { revision: bookmark.revision.0, cursor: bookmark.cursor.to_string() }
+    }
+}
+
+impl From<Closing> for pb::Closing {
+    fn from(closing: Closing) -> Self {
+        Self { cursor: closing.cursor.to_string(), retry_after_ms: closing.retry_after_ms }
+    }
+}
+
+impl From<WatchEvent> for pb::WatchEvent {
+    fn from(event: WatchEvent) -> Self {
+        let event = match event {
+            WatchEvent::State(present) => watch_event::Event::State(present.into()),
+            WatchEvent::LeaderChanged(changed) => watch_event::Event::LeaderChanged(changed.into()),
+            WatchEvent::Gap(gap) => watch_event::Event::Gap(gap.into()),
+            WatchEvent::Bookmark(bookmark) => watch_event::Event::Bookmark(bookmark.into()),
+            WatchEvent::Closing(closing) => watch_event::Event::Closing(closing.into()),
+        };
+        Self { event: Some(event) }
+    }
+}
+
+impl From<SteppedDown> for pb::SteppedDown {
+    fn from(stepped_down: SteppedDown) -> Self {
+        let outcome = match stepped_down {
+            SteppedDown::Over => stepped_down::Outcome::Over(stepped_down::Over {}),
+            SteppedDown::Ending { within_ms } => {
+                stepped_down::Outcome::Ending(stepped_down::Ending { within_ms })
+            }
+            SteppedDown::Forced { overlap_possible_ms } => {
+                stepped_down::Outcome::Forced(stepped_down::Forced { overlap_possible_ms })
+            }
+        };
+        Self { outcome: Some(outcome) }
+    }
+}
+
+impl From<HistoryResponse> for pb::HistoryResponse {
+    fn from(response: HistoryResponse) -> Self {
+        Self {
+            group: response.group.to_string(),
+            changes: response.changes.into_iter().map(pb::Change::from).collect(),
+        }
+    }
+}
+
+impl From<Change> for pb::Change {
+    fn from(change: Change) -> Self {
+        Self {
+            revision: change.revision.0,
+            at: change.at,
+            term: change.term.get(),
+            leader: change.leader.map(|leader| leader.to_string()),
+            cause: pb::Cause::from(change.cause) as i32,
+            reason: change.reason,
+        }
+    }
+}
+
+impl From<PolicyBody> for pb::Policy {
+    fn from(policy: PolicyBody) -> Self {
+        Self {
+            ttl_ms_min: Some(policy.ttl_ms_min),
+            ttl_ms_max: Some(policy.ttl_ms_max),
+            retry_ms_min: Some(policy.retry_ms_min),
+            retry_ms_max: policy.retry_ms_max,
+            lock_delay_ms: Some(policy.lock_delay_ms),
+            minimum_tenure_ms: Some(policy.minimum_tenure_ms),
+            prefer_priority: Some(policy.prefer_priority),
+            allow: policy.allow.iter().map(ToString::to_string).collect(),
+            priorities: policy.priorities.into_iter().map(pb::PriorityRule::from).collect(),
+            standbys_max: Some(policy.standbys_max),
+        }
+    }
+}
+
+impl From<PriorityRule> for pb::PriorityRule {
+    fn from(rule: PriorityRule) -> Self {
+        Self { nodes: rule.nodes.to_string(), priority: i32::from(rule.priority) }
+    }
+}
+
+impl From<GroupResponse> for pb::GroupResponse {
+    fn from(response: GroupResponse) -> Self {
+        Self {
+            office: Some(response.office.into()),
+            policy: Some(response.policy.into()),
+            own_policy: response.own_policy,
+            ending: cause_number(response.ending),
+            standbys: response.standbys.into_iter().map(pb::Standby::from).collect(),
+            standbys_count: response.standbys_count,
+        }
+    }
+}
+
+impl From<Standby> for pb::Standby {
+    fn from(standby: Standby) -> Self {
+        Self {
+            node_id: standby.node_id.to_string(),
+            priority: i32::from(standby.priority),
+            silent: standby.silent,
+        }
+    }
+}
+
+impl From<GroupsResponse> for pb::GroupsResponse {
+    fn from(response: GroupsResponse) -> Self {
+        Self {
+            groups: response.groups.into_iter().map(pb::Office::from).collect(),
+            next: response.next.map(|next| next.to_string()),
+            revision: response.revision.0,
+        }
+    }
+}
+
+impl From<SessionResponse> for pb::SessionResponse {
+    fn from(response: SessionResponse) -> Self {
+        Self {
+            session_id: response.session_id.reveal(),
+            node_id: response.node_id.to_string(),
+            ttl_ms: response.ttl_ms,
+            epoch: response.epoch,
+            tenures: response.tenures.into_iter().map(pb::Tenure::from).collect(),
+            standing: response.standing.iter().map(ToString::to_string).collect(),
+            revision: response.revision.0,
+        }
+    }
+}
+
+impl From<Tenure> for pb::Tenure {
+    fn from(tenure: Tenure) -> Self {
+        Self {
+            group: tenure.group.to_string(),
+            term: tenure.term.get(),
+            state: pb::OfficeState::from(tenure.state) as i32,
+            offered_to: tenure.offered_to.map(|node| node.to_string()),
+        }
+    }
+}
+
+impl From<ClusterResponse> for pb::ClusterResponse {
+    fn from(response: ClusterResponse) -> Self {
+        Self {
+            cluster_id: response.cluster_id,
+            replica: response.replica,
+            role: pb::ReplicaRole::from(response.role) as i32,
+            raft_term: response.raft_term,
+            leader: response.leader,
+            leader_address: response.leader_address,
+            leader_changes: response.leader_changes,
+            voters: response.voters,
+            quorum: response.quorum,
+            failures_survived: response.failures_survived,
+            changing: response.changing,
+            last_index: response.last_index,
+            committed_index: response.committed_index,
+            applied_index: response.applied_index,
+            snapshot_index: response.snapshot_index,
+            log_bytes: response.log_bytes,
+            snapshot_bytes: response.snapshot_bytes,
+            members: response.members.into_iter().map(pb::ClusterMember::from).collect(),
+            warnings: response.warnings,
+        }
+    }
+}
+
+impl From<ClusterMember> for pb::ClusterMember {
+    fn from(member: ClusterMember) -> Self {
+        Self {
+            id: member.id,
+            kind: pb::MemberKind::from(member.kind) as i32,
+            leads: member.leads,
+            peer_address: member.peer_address,
+            client_address: member.client_address,
+            matched_index: member.matched_index,
+            heard: member.heard,
+            round_trip_us: member.round_trip_us,
+        }
+    }
+}

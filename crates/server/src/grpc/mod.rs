@@ -1,0 +1,248 @@
+//! The gRPC face: the same verbs on the same port, through the same checks.
+//!
+//! The life of a call, file by file:
+//!
+//! 1. `connection` sees the label `application/grpc` on an HTTP/2 request and hands it to [`Grpc`].
+//! 2. [`Grpc::serve`] finds its method, checks the origin, and reads the one message of a call that
+//!    is no stream, bounded in bytes and time (`frame`), before anything else is asked to look at it.
+//! 3. tonic decodes the message and calls its method in `verbs`: a place among the requests under
+//!    way, then the very function that serves the verb over HTTP.
+//! 4. What was answered is counted under the verb's route, whichever face it came by.
+//!
+//! The road not taken is tonic's own server: it brings a second accept loop with other limits, and
+//! waits without end for half a message.
+
+mod frame;
+mod health;
+mod verbs;
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::body::Body;
+use axum::http::{HeaderMap, Method, Request, Response, header};
+use hyper::body::Incoming;
+use regent_api::grpc::methods::{self, Face};
+use regent_api::grpc::regent_server::RegentServer;
+use regent_api::grpc::{DESCRIPTORS, status};
+use regent_api::limits::BODY_BYTES_MAX;
+use regent_api::{Code, Operation, Problem, ROUTES};
+use tonic::{Status, body::Body as GrpcBody};
+use tonic_health::pb::health_server::HealthServer;
+use tower::Service;
+
+use crate::admission::Class;
+use crate::app::App;
+use crate::grpc::health::Pulse;
+use crate::grpc::verbs::Verbs;
+use crate::origin;
+use crate::router::Peer;
+
+/// The label of calls that meet no method, in metrics.
+const NO_METHOD: &str = "_unknown";
+
+type Answering = Pin<Box<dyn Future<Output = Response<GrpcBody>> + Send>>;
+type Handler = Arc<dyn Fn(Request<GrpcBody>) -> Answering + Send + Sync>;
+
+/// Whatever answers calls.
+pub(crate) struct Grpc {
+    app: Arc<App>,
+    methods: HashMap<String, Operation>,
+    regent: Handler,
+    health: Handler,
+    reflection: Handler,
+    reflection_old: Handler,
+}
+
+/// Whom a call is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Target {
+    /// A verb of the table.
+    Verb(Operation),
+    /// How the process is; counted as the row of the table that says the same.
+    Health,
+    /// What this server can be asked, in one of two versions of the same question.
+    Reflection,
+    ReflectionOld,
+}
+
+impl Grpc {
+    pub(crate) fn new(app: &Arc<App>) -> Self {
+        let methods = ROUTES.iter().filter_map(|route| {
+            face_method(route.operation).map(|method| (methods::path(method), route.operation))
+        });
+        let verbs = RegentServer::new(Verbs { app: Arc::clone(app) })
+            .max_decoding_message_size(BODY_BYTES_MAX);
+        let health = HealthServer::new(Pulse { app: Arc::clone(app) })
+            .max_decoding_message_size(BODY_BYTES_MAX);
+        let mirror = || {
+            tonic_reflection::server::Builder::configure()
+                .register_encoded_file_descriptor_set(DESCRIPTORS)
+                .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+        };
+        // The descriptors are part of this binary; a test reads them back.
+        let broken = "the descriptors in this binary can be read";
+        Self {
+            app: Arc::clone(app),
+            methods: methods.collect(),
+            regent: handler(verbs),
+            health: handler(health),
+            reflection: handler(
+                mirror().build_v1().expect(broken).max_decoding_message_size(BODY_BYTES_MAX),
+            ),
+            reflection_old: handler(
+                mirror().build_v1alpha().expect(broken).max_decoding_message_size(BODY_BYTES_MAX),
+            ),
+        }
+    }
+
+    /// Answers one call.
+    pub(crate) async fn serve(&self, request: Request<Incoming>) -> Response<Body> {
+        let began_at = Instant::now();
+        let target = self.target(request.uri().path());
+        let response = match self.walk(target, request).await {
+            Ok(response) => response,
+            Err(problem) => Status::from(problem).into_http(),
+        };
+        self.count(target, &response, began_at);
+        response.map(Body::new)
+    }
+
+    fn target(&self, path: &str) -> Option<Target> {
+        if let Some(operation) = self.methods.get(path) {
+            return Some(Target::Verb(*operation));
+        }
+        match path.trim_start_matches('/').split('/').next()? {
+            "grpc.health.v1.Health" => Some(Target::Health),
+            "grpc.reflection.v1.ServerReflection" => Some(Target::Reflection),
+            "grpc.reflection.v1alpha.ServerReflection" => Some(Target::ReflectionOld),
+            _ => None,
+        }
+    }
+
+    /// From a call's head to the head of its answer, in the order of the HTTP face.
+    async fn walk(
+        &self,
+        target: Option<Target>,
+        request: Request<Incoming>,
+    ) -> Result<Response<GrpcBody>, Problem> {
+        let (parts, body) = request.into_parts();
+        let local = parts.extensions.get::<Peer>().map(|peer| peer.local);
+        let local = local.expect("the connection put itself into every request");
+        let hosts = &self.app.config.hosts_allowed;
+        origin::check(&parts.method, &parts.uri, &parts.headers, local, hosts)?;
+        if parts.method != Method::POST {
+            return Err(Problem::new(Code::MethodNotAllowed, "a gRPC call is a POST"));
+        }
+        frame::check_label(&parts.headers)?;
+        let Some(target) = target else {
+            return Err(Problem::new(
+                Code::NotFound,
+                "there is no such method; ask the server's reflection for all of them",
+            ));
+        };
+        let (handler, is_stream) = match target {
+            Target::Verb(_) => (&self.regent, false),
+            Target::Health => (&self.health, false),
+            Target::Reflection => (&self.reflection, true),
+            Target::ReflectionOld => (&self.reflection_old, true),
+        };
+        if is_stream {
+            // It may stay open: it counts among those that wait.
+            let app = &self.app;
+            let place = app.admission.wait().ok_or_else(|| app.shed(Class::Read))?;
+            let request = Request::from_parts(parts, GrpcBody::new(body));
+            let response = handler(request).await;
+            return Ok(response.map(|body| GrpcBody::new(frame::Held::new(body, place))));
+        }
+        let whole = frame::read(body, self.app.config.body_timeout).await?;
+        Ok(handler(Request::from_parts(parts, GrpcBody::new(whole))).await)
+    }
+
+    /// Counts the call under the route of its verb.
+    fn count(&self, target: Option<Target>, response: &Response<GrpcBody>, began_at: Instant) {
+        // A refusal's status stands in the head; that of a yes follows the answer.
+        let code = match Status::from_header_map(response.headers()) {
+            Some(status) if status.code() != tonic::Code::Ok => {
+                Some(status::problem(&status).map_or(Code::Unrecognised, |problem| problem.code))
+            }
+            Some(_) | None => None,
+        };
+        let operation = match target {
+            Some(Target::Verb(operation)) => Some(operation),
+            Some(Target::Health) => Some(Operation::Readyz),
+            Some(Target::Reflection | Target::ReflectionOld) => Some(Operation::OpenApi),
+            None => None,
+        };
+        if let (Some(operation), Some(code)) = (operation, code) {
+            self.app.metrics.failed(operation, code);
+        }
+        let route = operation.map_or(NO_METHOD, |operation| operation.route().path);
+        let word = code.map_or("OK", Code::word);
+        self.app.metrics.answered(route, word, began_at.elapsed());
+        let took_us = began_at.elapsed().as_micros();
+        tracing::debug!(route, code = word, took_us, "answered over gRPC");
+    }
+}
+
+/// Whether a request is for this face.
+pub(crate) fn is_grpc(headers: &HeaderMap) -> bool {
+    let label = headers.get(header::CONTENT_TYPE).map(|label| label.as_bytes());
+    label.is_some_and(|label| {
+        let rest = label.strip_prefix(b"application/grpc");
+        rest.is_some_and(|rest| matches!(rest.first(), None | Some(b'+' | b';' | b' ')))
+    })
+}
+
+fn face_method(operation: Operation) -> Option<&'static str> {
+    match methods::face(operation) {
+        Face::Method(method) => Some(method),
+        Face::Health(_) | Face::Reflection | Face::HttpOnly(_) => None,
+    }
+}
+
+fn handler<S>(service: S) -> Handler
+where
+    S: Service<Request<GrpcBody>, Response = Response<GrpcBody>, Error = Infallible>
+        + Clone
+        + Send
+        + Sync
+        + 'static,
+    S::Future: Send + 'static,
+{
+    Arc::new(move |request| {
+        let answering = service.clone().call(request);
+        Box::pin(async move {
+            match answering.await {
+                Ok(response) => response,
+                Err(never) => match never {},
+            }
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_grpc_itself_is_taken_for_grpc() {
+        let labelled = |label: &'static str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::CONTENT_TYPE, label.parse().unwrap());
+            is_grpc(&headers)
+        };
+        for label in ["application/grpc", "application/grpc+proto", "application/grpc; a=b"] {
+            assert!(labelled(label), "{label}");
+        }
+        for label in ["application/grpc-web", "application/grpc-web+proto", "application/json", ""]
+        {
+            assert!(!labelled(label), "{label}");
+        }
+        assert!(!is_grpc(&HeaderMap::new()));
+    }
+}

@@ -1,0 +1,9 @@
+//! The gRPC face over real TCP, on the real in-memory store.
+
+#![allow(clippy::unwrap_used, reason = "a test's helpers are tests too")]
+
+mod hostile;
+mod process;
+mod support;
+mod verbs;
+mod watching;
