@@ -305,7 +305,7 @@ pub enum Step {
 /// If the log has gaps, or an entry cannot be read.
 pub fn replay(history: &History, mut show: impl FnMut(&Replicated, Step)) -> Result<(), Violation> {
     let setup = &history.setup;
-    let mut whole = Replicated::found(setup.settings.clone(), setup.members.clone());
+    let mut whole = setup.founding();
     let mut last = setup.founded_at;
     for event in &history.events {
         let What::Commit { index, raft_term, is_conf, data, context } = &event.what else {

@@ -15,6 +15,9 @@ use crate::plan::{Plan, Sabotage};
 use crate::scenarios;
 use crate::trial::{Verdict, run};
 
+/// The seeds in whose worlds each scenario is told.
+const TELLINGS: std::ops::RangeInclusive<u64> = 1..=2;
+
 /// A mistake, wherever it is planted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Planted {
@@ -79,8 +82,10 @@ pub fn hunt(planted: Planted, seeds_max: u64) -> Option<Found> {
 }
 
 fn by_scenario(sabotage: Option<Sabotage>) -> Option<Found> {
-    scenarios::ALL.iter().find_map(|scenario| {
-        let trial = scenario.run(1, sabotage);
+    let told =
+        scenarios::ALL.iter().flat_map(|scenario| TELLINGS.map(move |seed| (scenario, seed)));
+    told.into_iter().find_map(|(scenario, seed)| {
+        let trial = scenario.run(seed, sabotage);
         let violation = trial.violations().first()?.clone();
         Some(Found { by: format!("scenario {}", scenario.name), seeds: 0, violation })
     })

@@ -7,9 +7,13 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::RangeInclusive;
 
+use regent_election::Settings;
+
 use crate::dice::Dice;
 
 const MS: u64 = 1_000_000;
+/// With snapshots this far apart no run drops entries from its logs.
+pub const SNAPSHOTS_NEVER: u64 = 10_000;
 
 /// Something that may go wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -62,11 +66,15 @@ pub enum Fault {
     Drift,
     /// Clocks run wrong beyond the bound, or jump.
     BeyondA1,
+    /// A sync fails, and with it the process; what was to be synced is lost.
+    SyncFails,
+    /// A bit of a file turns round while its replica is down.
+    BitFlip,
 }
 
 impl Fault {
     /// All of them.
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 26] = [
         Self::Loss,
         Self::Duplicate,
         Self::Reorder,
@@ -91,6 +99,8 @@ impl Fault {
         Self::ClientCrash,
         Self::Drift,
         Self::BeyondA1,
+        Self::SyncFails,
+        Self::BitFlip,
     ];
 
     /// The word by which a command line names it.
@@ -121,6 +131,8 @@ impl Fault {
             Self::ClientCrash => "client-crash",
             Self::Drift => "drift",
             Self::BeyondA1 => "beyond-a1",
+            Self::SyncFails => "sync-fails",
+            Self::BitFlip => "bit-flip",
         }
     }
 
@@ -143,6 +155,7 @@ impl Fault {
                 | Self::Bridge
                 | Self::Flap
                 | Self::Wipe
+                | Self::BitFlip
                 | Self::RaftTransfer
         )
     }
@@ -151,7 +164,7 @@ impl Fault {
     const fn rarity(self) -> u64 {
         match self {
             Self::BeyondA1 => 16,
-            Self::PowerCut | Self::Wipe | Self::FullDisk => 6,
+            Self::PowerCut | Self::Wipe | Self::FullDisk | Self::SyncFails | Self::BitFlip => 6,
             Self::Drift => 2,
             Self::Loss
             | Self::Duplicate
@@ -208,9 +221,23 @@ pub struct NetPlan {
     pub reorder_ns_max: u64,
 }
 
+/// What disks are made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Medium {
+    /// The idea of a disk: what was synced is there, of the rest a prefix. Fast.
+    Image,
+    /// The real log and snapshots, over simulated files.
+    Directory {
+        /// Bytes of a segment of the log: small ones are changed often.
+        segment_bytes: u64,
+    },
+}
+
 /// How disks behave when nothing strikes them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiskPlan {
+    /// What they are made of.
+    pub medium: Medium,
     /// How long a sync takes.
     pub sync_ns: RangeInclusive<u64>,
     /// Entries between two snapshots.
@@ -279,6 +306,8 @@ pub struct Plan {
     pub seed: u64,
     /// Replicas at the start.
     pub replicas: u64,
+    /// The one of them that votes and keeps the log, but no state, if any.
+    pub witness: Option<u64>,
     /// Participants.
     pub members: u32,
     /// Clients that read, administer and campaign without a participant.
@@ -299,6 +328,8 @@ pub struct Plan {
     pub net: NetPlan,
     /// Disks.
     pub disk: DiskPlan,
+    /// What holds for the whole store.
+    pub settings: Settings,
     /// The drift bound ρ.
     pub drift_ppm: u32,
     /// Events a replica remembers for watchers.
@@ -335,8 +366,18 @@ impl Plan {
             reorder_ns_max: rates.skewed(MS..=300 * MS),
         };
         let sync_ms_max = if faults.contains(&Fault::SlowDisk) { 60 } else { 4 };
+        let mut stuff = dice.fork("medium");
+        let medium = if stuff.once_in(2) {
+            Medium::Image
+        } else {
+            Medium::Directory { segment_bytes: 4_096 << stuff.below(4) }
+        };
+        let mut watch = dice.fork("witness");
+        let witness = (replicas > 1 && watch.once_in(4)).then(|| watch.within(1..=replicas));
         let snapshot_every = if faults.contains(&Fault::Snapshots) {
             rates.within(5..=60)
+        } else if witness.is_some() {
+            SNAPSHOTS_NEVER
         } else {
             rates.within(200..=2_000)
         };
@@ -347,6 +388,7 @@ impl Plan {
         Self {
             seed,
             replicas,
+            witness,
             members: u32::try_from(load.within(2..=5)).unwrap_or(2),
             callers: u32::try_from(load.within(1..=3)).unwrap_or(1),
             watchers: u32::try_from(load.within(1..=2)).unwrap_or(1),
@@ -356,7 +398,8 @@ impl Plan {
             faults,
             strike_every_ms: strike_low..=strike_low * 4,
             net,
-            disk: DiskPlan { sync_ns: 100_000..=sync_ms_max * MS, snapshot_every },
+            disk: DiskPlan { medium, sync_ns: 100_000..=sync_ms_max * MS, snapshot_every },
+            settings: Settings::default(),
             drift_ppm: 10_000,
             ring_count: [16, 64, 4_096][load.below(3) as usize],
             act_every_ms: 10..=load.within(100..=600),
@@ -374,7 +417,7 @@ impl Plan {
             Fault::Duplicate => self.net.duplicate_ppm = 0,
             Fault::Reorder => self.net.reorder_ppm = 0,
             Fault::SlowDisk => self.disk.sync_ns = 100_000..=4 * MS,
-            Fault::Snapshots => self.disk.snapshot_every = 1_000,
+            Fault::Snapshots => self.disk.snapshot_every = SNAPSHOTS_NEVER,
             Fault::SlowLinks
             | Fault::Partition
             | Fault::Isolate
@@ -393,7 +436,9 @@ impl Plan {
             | Fault::ClientPause
             | Fault::ClientCrash
             | Fault::Drift
-            | Fault::BeyondA1 => {}
+            | Fault::BeyondA1
+            | Fault::SyncFails
+            | Fault::BitFlip => {}
         }
     }
 
@@ -441,6 +486,7 @@ impl Plan {
     pub fn calm(seed: u64, replicas: u64) -> Self {
         let mut plan = Self::draw(seed);
         plan.replicas = replicas;
+        plan.witness = None;
         plan.faults.clear();
         plan.net = NetPlan {
             delay_ns: 100_000..=2 * MS,
@@ -449,7 +495,8 @@ impl Plan {
             reorder_ppm: 0,
             reorder_ns_max: 0,
         };
-        plan.disk = DiskPlan { sync_ns: 200_000..=4 * MS, snapshot_every: 1_000 };
+        plan.disk.sync_ns = 200_000..=4 * MS;
+        plan.disk.snapshot_every = SNAPSHOTS_NEVER;
         plan.overruns_ppm = 0;
         plan
     }

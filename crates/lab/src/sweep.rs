@@ -1,12 +1,12 @@
 //! Many seeds, one after the other, until enough are run or somebody says stop.
 //!
-//! A seed that passes may be run a second time and must give the very same history: a simulator that
-//! is not deterministic finds bugs that nobody can find again. A seed that fails is shrunk.
+//! A seed that passes is run a second time and must give the very same history: a simulator that is not
+//! deterministic finds bugs that nobody can find again. A seed that fails is shrunk, told as a story
+//! ([`Failure::story`]) and comes with the words that replay it ([`Failure::command`]).
 
 use std::ops::ControlFlow;
 
 use crate::checkers::Violation;
-use crate::history::fingerprint;
 use crate::plan::Plan;
 use crate::shrink::shrink;
 use crate::stats::Stats;
@@ -19,7 +19,7 @@ pub struct SweepOptions {
     pub first: u64,
     /// How many seeds, counted from the first.
     pub seeds: u64,
-    /// Every so many seeds one is run twice; 1 means all, 0 none.
+    /// Every so many seeds one that passed is run twice; 1 means all, 0 none.
     pub twice_every: u64,
     /// Failures after which the sweep ends.
     pub failures_max: usize,
@@ -29,7 +29,7 @@ pub struct SweepOptions {
 
 impl Default for SweepOptions {
     fn default() -> Self {
-        Self { first: 1, seeds: 1_000, twice_every: 10, failures_max: 10, shrink_runs_max: 100 }
+        Self { first: 1, seeds: 1_000, twice_every: 1, failures_max: 10, shrink_runs_max: 100 }
     }
 }
 
@@ -101,11 +101,15 @@ pub fn sweep(
     report
 }
 
-/// The same plan once more: another history is a failure of its own.
+/// The same plan once more: another history is a failure of its own. One that failed is run again
+/// anyway, by whoever shrinks it.
 fn run_again(trial: &mut Trial) {
-    let again = run(trial.plan.clone());
-    if fingerprint(&again.history.events) != fingerprint(&trial.history.events) {
-        let (first, second) = (&trial.history.events, &again.history.events);
+    if matches!(trial.verdict, Verdict::Failed(_)) {
+        return;
+    }
+    let (again, _) = crate::world::live(trial.plan.clone()).into_history();
+    if again.events != trial.history.events {
+        let (first, second) = (&trial.history.events, &again.events);
         let apart = first.iter().zip(second).find(|(one, other)| one != other);
         let how = format!("the same seed gave two histories; they part at {apart:?}");
         let at = apart.map_or(0, |(one, _)| one.at);

@@ -43,8 +43,8 @@ fn answers(case: &Case<'_>) -> Verdict {
             }
         }
     };
-    let founded = Replicated::found(setup.settings.clone(), setup.members.clone());
-    judge(&founded, Revision(0), None);
+    let founded = setup.founding();
+    judge(&founded, founded.state.revision(), None);
     replay(case.history, |whole, step| {
         if let Step::Applied(record) = step {
             judge(whole, record.applied.revision, Some(&record));

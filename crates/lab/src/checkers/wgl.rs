@@ -7,8 +7,9 @@
 //! Expiries and promotions happen by themselves, so the office may move forward between any two calls.
 //!
 //! Calls that were never answered are the enemy of every such search. A policy that nobody ever read
-//! need not be placed; if more than a few open ones are left, or the search grows too large, this
-//! checker gives up and leaves the verdict to the witness.
+//! need not be placed; if more than a few open ones are left, or the search grows too large, or a call
+//! overlaps with more others than are looked at together, this checker gives up and leaves the verdict
+//! to the witness.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,7 +24,7 @@ use crate::history::{Op, Out};
 const OPEN_MAX: usize = 8;
 /// States tried before the search gives up.
 const TRIED_MAX: usize = 100_000;
-/// Calls that may overlap with the oldest one not yet placed.
+/// Calls that may overlap with the oldest one not yet placed; where it is too short nothing is refuted.
 const WINDOW: usize = 120;
 
 /// What one call says about its group.
@@ -72,36 +73,38 @@ struct State {
 }
 
 impl State {
-    fn new() -> Self {
-        let policy = print(&Policy::default());
+    fn new(default: &Policy) -> Self {
+        let policy = print(default);
         Self { term: Term::NONE, leader: None, policy, doomed: false }
     }
 
     /// What the group may be after a call; nothing if the call cannot come here.
-    fn after(&self, act: &Act) -> Vec<Self> {
+    fn after(&self, act: &Act, default: &Policy) -> Vec<Self> {
         match act {
-            Act::Saw(office) => self.moved_to(office),
+            Act::Saw(office) => self.moved_to(office, default),
             Act::SawGroup(office, policy) => {
                 let print = print(policy);
                 // A deletion that nobody saw took the policy with it.
-                let lost = (self.doomed && **policy == Policy::default())
+                let lost = (self.doomed && **policy == *default)
                     .then(|| Self { policy: print.clone(), ..self.clone() });
                 let kept = (self.policy == print).then(|| self.clone());
-                kept.or(lost).map_or_else(Vec::new, |state| state.moved_to(office))
+                kept.or(lost).map_or_else(Vec::new, |state| state.moved_to(office, default))
             }
             Act::Won(term, node) => {
-                self.moved_to(&Office { term: *term, leader: Some(node.clone()) })
+                let office = Office { term: *term, leader: Some(node.clone()) };
+                self.moved_to(&office, default)
             }
             Act::Put(policy, office) => {
                 let put = Self { policy: print(policy), ..self.clone() };
-                office.as_ref().map_or_else(|| vec![put.clone()], |office| put.moved_to(office))
+                let seen = office.as_ref();
+                seen.map_or_else(|| vec![put.clone()], |office| put.moved_to(office, default))
             }
             Act::Deleted => vec![Self { doomed: true, ..self.clone() }],
         }
     }
 
     /// Offices move by themselves, but only forward; a group that was to be deleted may be gone.
-    fn moved_to(&self, office: &Office) -> Vec<Self> {
+    fn moved_to(&self, office: &Office, default: &Policy) -> Vec<Self> {
         let mut moved = Vec::new();
         let is_forward = office.term > self.term
             || (office.term == self.term
@@ -111,7 +114,7 @@ impl State {
             moved.push(Self { term, leader, ..self.clone() });
         }
         if self.doomed && office.term == Term::NONE && office.leader.is_none() {
-            let policy = print(&Policy::default());
+            let policy = print(default);
             moved.push(Self { leader: None, policy, ..self.clone() });
         }
         moved
@@ -126,7 +129,7 @@ fn print(policy: &Policy) -> Vec<u8> {
 
 pub(super) fn check(case: &Case<'_>) -> Verdict {
     for (group, calls) in calls_by_group(case) {
-        if let Some(call) = refuted(calls) {
+        if let Some(call) = refuted(calls, &case.history.setup.settings.default_policy) {
             let how = format!(
                 "no order of the calls about {group} explains their answers; the first that fits \
                  nowhere was asked at {} and says {:?}",
@@ -231,9 +234,10 @@ fn saw_group(view: &GroupView) -> Act {
     Act::SawGroup(office(&view.office), Box::new(view.policy.clone()))
 }
 
-/// The call at which the last hope died, if no order explains these calls.
+/// The call at which the last hope died, if no order explains these calls. A group without a policy of
+/// its own has the default one.
 #[must_use]
-pub fn refuted(calls: Vec<Placed>) -> Option<Placed> {
+pub fn refuted(calls: Vec<Placed>, default: &Policy) -> Option<Placed> {
     let read: BTreeSet<Vec<u8>> = calls
         .iter()
         .filter_map(|call| match &call.act {
@@ -255,7 +259,8 @@ pub fn refuted(calls: Vec<Placed>) -> Option<Placed> {
     if open.len() > OPEN_MAX {
         return None;
     }
-    Search { answered, open, tried: BTreeSet::new(), furthest: 0 }.run()
+    let default = default.clone();
+    Search { answered, open, default, tried: BTreeSet::new(), furthest: 0, is_short: false }.run()
 }
 
 /// Where a search stands: everything before `next` is placed, and those of the window that are marked.
@@ -270,13 +275,16 @@ struct Place {
 struct Search {
     answered: Vec<Placed>,
     open: Vec<Placed>,
+    default: Policy,
     tried: BTreeSet<Place>,
     furthest: usize,
+    /// Some call could have come next that the window does not reach.
+    is_short: bool,
 }
 
 impl Search {
     fn run(mut self) -> Option<Placed> {
-        let start = Place { next: 0, window: 0, open: 0, state: State::new() };
+        let start = Place { next: 0, window: 0, open: 0, state: State::new(&self.default) };
         let mut stack = vec![start];
         while let Some(place) = stack.pop() {
             if place.next >= self.answered.len() {
@@ -291,20 +299,22 @@ impl Search {
             self.furthest = self.furthest.max(place.next);
             stack.extend(self.steps(&place));
         }
-        self.answered.get(self.furthest).cloned()
+        if self.is_short { None } else { self.answered.get(self.furthest).cloned() }
     }
 
     /// Every call that may come next: asked before any other that is not yet placed was answered.
-    fn steps(&self, place: &Place) -> Vec<Place> {
+    fn steps(&mut self, place: &Place) -> Vec<Place> {
         let is_placed = |at: usize| place.window & (1 << (at - place.next)) != 0;
         let window = place.next..self.answered.len().min(place.next + WINDOW);
         let waiting: Vec<usize> = window.filter(|at| !is_placed(*at)).collect();
         let deadline =
             waiting.iter().filter_map(|at| self.answered[*at].to).min().unwrap_or(u64::MAX);
+        let beyond = self.answered.get(place.next + WINDOW);
+        self.is_short |= beyond.is_some_and(|call| call.from <= deadline);
         let mut steps = Vec::new();
         for (at, call) in self.open.iter().enumerate() {
             if place.open & (1 << at) == 0 && call.from <= deadline {
-                for state in place.state.after(&call.act) {
+                for state in place.state.after(&call.act, &self.default) {
                     steps.push(Place { open: place.open | (1 << at), state, ..place.clone() });
                 }
             }
@@ -314,7 +324,7 @@ impl Search {
             if call.from > deadline {
                 continue;
             }
-            for state in place.state.after(&call.act) {
+            for state in place.state.after(&call.act, &self.default) {
                 let mut step = place.clone();
                 step.window |= 1 << (at - place.next);
                 step.state = state;
@@ -326,5 +336,31 @@ impl Search {
             }
         }
         steps
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn saw(from: u64, to: u64, term: u64) -> Placed {
+        let leader = Node::new("a").ok();
+        let office = Office { term: Term::new(term).unwrap(), leader };
+        Placed { from, to: Some(to), act: Act::Saw(office) }
+    }
+
+    #[test]
+    fn an_answer_from_the_past_is_refuted() {
+        let calls = vec![saw(1, 2, 5), saw(3, 4, 4)];
+        assert_eq!(refuted(calls, &Policy::default()).map(|call| call.from), Some(3));
+        let together = vec![saw(1, 4, 5), saw(3, 6, 4)];
+        assert!(refuted(together, &Policy::default()).is_none(), "they may be in either order");
+    }
+
+    #[test]
+    fn a_call_that_overlaps_with_more_than_are_looked_at_refutes_nothing() {
+        let mut calls = vec![saw(1, 100_000, 6)];
+        calls.extend((1..=400).map(|at| saw(10 * at, 10 * at + 5, 5)));
+        assert!(refuted(calls, &Policy::default()).is_none());
     }
 }

@@ -15,7 +15,7 @@ use regent_election::{
     Answer, Command, Cursor, Event as Change, Group, Refusal, RequestId, Revision, SessionId,
     Settings, Term,
 };
-use regent_replica::{MemberChange, Members, ReplicaId};
+use regent_replica::{MemberChange, Members, ReplicaId, Replicated};
 
 pub use json::{fingerprint, group_of, write_json};
 
@@ -385,6 +385,22 @@ pub struct Setup {
     pub drift_ppm: u32,
     /// The log index of the founding state.
     pub founded_at: u64,
+    /// What the store started with, as bytes, if it was restored and did not start with nothing.
+    pub whole: Option<Vec<u8>>,
+}
+
+impl Setup {
+    /// What the store started with.
+    ///
+    /// # Panics
+    /// If what it was restored from cannot be read.
+    #[must_use]
+    pub fn founding(&self) -> Replicated {
+        match &self.whole {
+            None => Replicated::found(self.settings.clone(), self.members.clone()),
+            Some(bytes) => Replicated::decode(bytes).expect("it was encoded when it was restored"),
+        }
+    }
 }
 
 /// A whole run.

@@ -6,10 +6,10 @@ use regent_election::participant::Event;
 use regent_replica::Role;
 
 use super::clock::Clock;
-use super::disk::Disk;
+use super::disk::{Disk, Refused};
 use super::net::Address;
 use super::parcel::Parcel;
-use super::replica::{Replica, Running, Told};
+use super::replica::{Birth, Replica, Running, Told};
 use super::{Client, Happening, Timer, World, replica_id};
 use crate::history::{Proc, What};
 use crate::plan::Sabotage;
@@ -33,8 +33,13 @@ impl World {
     /// Starts a replica from what its disk remembers, unless it runs or its disk is lost.
     pub fn start_replica(&mut self, id: u64) {
         let now = self.now;
-        let (every, ring) = (self.plan.disk.snapshot_every, self.plan.ring_count);
-        let seed = self.dice.roll();
+        let birth = Birth {
+            id: replica_id(id),
+            seed: self.dice.roll(),
+            snapshot_every: self.plan.disk.snapshot_every,
+            ring_count: self.plan.ring_count,
+            is_witness: self.is_witness(id),
+        };
         let Some(replica) = self.replicas.get_mut(&id) else { return };
         if replica.running.is_some() || replica.is_retired {
             return;
@@ -42,9 +47,23 @@ impl World {
         let own_now = replica.clock.read(now);
         let disk = &mut replica.disk;
         if self.plan.sabotage == Some(Sabotage::BootReused) {
-            disk.forget_last_run();
+            disk.forget_runs();
         }
-        let running = Running::start(replica_id(id), disk, own_now, seed, every, ring);
+        let running = match Running::start(&birth, disk, own_now) {
+            Ok(running) => running,
+            Err(Refused::NotNow(why)) => {
+                self.note_fault(format!("replica {id} cannot start: {why}"), false);
+                self.start_later(id);
+                return;
+            }
+            Err(Refused::ForGood(why)) => {
+                // It cannot prove what it promised, so it must not vote: another one takes its place.
+                replica.is_retired = true;
+                self.note_fault(format!("replica {id} refuses its disk: {why}"), false);
+                self.replace(id);
+                return;
+            }
+        };
         let run = running.run;
         replica.running = Some(Box::new(running));
         self.note(Proc::Replica { id, run }, What::Up);
@@ -56,6 +75,16 @@ impl World {
         let Some(replica) = self.replicas.get_mut(&id) else { return };
         let Some(running) = replica.running.take() else { return };
         replica.disk.crash(&mut self.dice);
+        let run = running.run;
+        self.stats.crashes += 1;
+        self.note(Proc::Replica { id, run }, What::Down);
+    }
+
+    /// A replica's process dies alone, between two writes.
+    pub(super) fn end_process(&mut self, id: u64) {
+        let Some(replica) = self.replicas.get_mut(&id) else { return };
+        let Some(running) = replica.running.take() else { return };
+        replica.disk.drop_dead();
         let run = running.run;
         self.stats.crashes += 1;
         self.note(Proc::Replica { id, run }, What::Down);
@@ -175,6 +204,17 @@ impl World {
         self.replicas.values().filter(|r| !r.is_retired).map(|r| r.id).collect()
     }
 
+    /// Replicas that keep the state and so can be watched.
+    pub(super) fn watchable(&self) -> Vec<u64> {
+        self.askable().into_iter().filter(|id| !self.is_witness(*id)).collect()
+    }
+
+    /// Whether a replica votes and keeps the log, but no state.
+    #[must_use]
+    pub fn is_witness(&self, id: u64) -> bool {
+        self.plan.witness == Some(id)
+    }
+
     pub(super) fn member_numbers(&self) -> Vec<u32> {
         let is_member = |client: &Client| matches!(client, Client::Member(_));
         self.clients.iter().filter(|(_, c)| is_member(c)).map(|(number, _)| *number).collect()
@@ -235,7 +275,13 @@ impl World {
 
     /// A disk has room again, or has none.
     pub fn set_room(&mut self, id: u64, is_there: bool) {
-        self.tell(id, Told::Room { is_there });
+        let Some(replica) = self.replicas.get_mut(&id) else { return };
+        if let Some(is_there) = replica.disk.set_room(is_there, &mut self.dice) {
+            if let Some(running) = &mut replica.running {
+                running.has_room = is_there;
+            }
+            self.tell(id, Told::Room { is_there });
+        }
     }
 
     pub(super) fn client_timer(&mut self, number: u32, run: u32, timer: Timer) {

@@ -57,6 +57,12 @@ impl Caller {
         Proc::Client { number: self.number, run: 1 }
     }
 
+    /// What it has won in a group with a bare campaign.
+    pub(super) fn office_in(&self, group: &Group) -> Option<(SessionId, Term)> {
+        let office = self.office.as_ref().filter(|(won, _, _)| won == group);
+        office.map(|(_, session, term)| (*session, *term))
+    }
+
     /// Whether it has nothing left to do by order.
     pub(super) fn is_idle(&self) -> bool {
         self.waiting.is_none() && self.orders.is_empty()
@@ -140,6 +146,26 @@ impl World {
         caller.waiting = Some(Waiting { call, ask: ask.clone(), tries, until });
         self.note(proc, What::Invoke { call, op });
         self.send(Address::Client(number), Address::Replica(to), Parcel::Ask { call, ask });
+    }
+
+    /// Asks one replica, once, at this very instant. What was asked before stays without an answer.
+    pub(super) fn ask(&mut self, number: u32, to: u64, ask: Ask) {
+        self.calls += 1;
+        let call = self.calls;
+        let until = self.now + PATIENCE_NS;
+        let Some(Client::Caller(caller)) = self.clients.get_mut(&number) else { return };
+        let (proc, op, tries) = (caller.proc(), ask.op(), TRIES_MAX);
+        caller.waiting = Some(Waiting { call, ask: ask.clone(), tries, until });
+        self.note(proc, What::Invoke { call, op });
+        self.send(Address::Client(number), Address::Replica(to), Parcel::Ask { call, ask });
+    }
+
+    /// Whether a caller waits for nothing.
+    pub(super) fn is_answered(&self, number: u32) -> bool {
+        match self.clients.get(&number) {
+            Some(Client::Caller(caller)) => caller.waiting.is_none(),
+            Some(Client::Member(_) | Client::Watcher(_) | Client::Operator(_)) | None => true,
+        }
     }
 
     pub(super) fn arrive_at_caller(&mut self, number: u32, parcel: Parcel) {
@@ -280,7 +306,12 @@ impl Caller {
 }
 
 /// A campaign that leaves nothing behind if it loses.
-fn one_shot(group: Group, session: SessionId, number: u32, request: Option<RequestId>) -> Ask {
+pub(super) fn one_shot(
+    group: Group,
+    session: SessionId,
+    number: u32,
+    request: Option<RequestId>,
+) -> Ask {
     let opening = Opening { node: node_name(number), ttl_ms: Some(1_000), passing: true };
     Ask::Submit {
         query: Some(Query::Leader(group.clone())),

@@ -85,12 +85,14 @@ impl Member {
         self.inbox.push_back(parcel);
     }
 
-    /// The groups it leads and has not been told to leave.
-    pub(super) fn settled(&self) -> Vec<Group> {
-        let leads = |group: &&Group| {
-            self.machine.as_ref().and_then(|machine| machine.phase(group)) == Some(Phase::Leading)
-        };
-        self.leads.keys().filter(leads).cloned().collect()
+    /// The groups it leads at this instant and has not been told to leave.
+    pub(super) fn settled(&self, now: u64) -> Vec<Group> {
+        let phase = |group: &Group| self.machine.as_ref().and_then(|machine| machine.phase(group));
+        let leads = self
+            .leads
+            .iter()
+            .filter(|(group, (_, until))| *until > now && phase(group) == Some(Phase::Leading));
+        leads.map(|(group, _)| group.clone()).collect()
     }
 }
 

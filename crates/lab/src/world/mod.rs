@@ -5,9 +5,9 @@
 //! is made, then what came of it leaves. A pause may fall between any two of these steps, so an
 //! answer that was computed before a pause can leave after it.
 //!
-//! - `replica` and `turn`: replicas; `disk`, `clock`, `net`: what they stand on.
+//! - `replica` and `turn`: replicas; `disk` (`directory`, `files`), `clock`, `net`: what they stand on.
 //! - `member`: participants and their applications; `caller`: other clients; `watcher`: watches.
-//! - `acts`: what can be done to the world, by hand in scenarios; `strike`: the same by chance.
+//! - `acts`: what can be done to the world, by hand in scenarios (`script`) or by chance (`strike`).
 //!
 //! Road not taken: running the real asynchronous server over a simulated network. It would cover
 //! more code and a thousand times fewer elections; the real processes have tests of their own.
@@ -15,13 +15,16 @@
 mod acts;
 mod caller;
 mod clock;
+mod directory;
 mod disk;
+mod files;
 mod member;
 mod net;
 mod operator;
 mod parcel;
 mod queue;
 mod replica;
+mod script;
 mod stages;
 mod strike;
 mod turn;
@@ -30,7 +33,7 @@ mod watcher;
 use std::collections::BTreeMap;
 
 use regent_election::fence::Fence;
-use regent_election::{Drift, Group, Node, SessionId, Settings, Term};
+use regent_election::{Drift, Group, Node, SessionId, Term};
 use regent_replica::{Member as Seat, Members, ReplicaId};
 
 use crate::dice::Dice;
@@ -115,6 +118,7 @@ enum Client {
 pub struct World {
     plan: Plan,
     now: u64,
+    began: u64,
     dice: Dice,
     queue: Queue<Happening>,
     net: Net,
@@ -140,17 +144,22 @@ impl World {
     /// A world that is about to begin.
     #[must_use]
     pub fn new(plan: Plan) -> Self {
+        let settings = plan.settings.clone();
+        let is_witness = |id: u64| plan.witness == Some(id);
+        let members: Members =
+            (1..=plan.replicas).map(|id| (replica_id(id), seat(id, is_witness(id)))).collect();
+        let (seed, drift_ppm, founded_at) = (plan.seed, plan.drift_ppm, FOUNDED_AT);
+        let setup = Setup { seed, members, settings, drift_ppm, founded_at, whole: None };
+        Self::founded(plan, setup, START)
+    }
+
+    /// A world whose store starts with what the setup says, at this true time.
+    fn founded(plan: Plan, setup: Setup, now: u64) -> Self {
         let dice = Dice::new(plan.seed);
-        let members: Members = (1..=plan.replicas).map(|id| (replica_id(id), seat(id))).collect();
-        let setup = Setup {
-            seed: plan.seed,
-            members: members.clone(),
-            settings: Settings::default(),
-            drift_ppm: plan.drift_ppm,
-            founded_at: FOUNDED_AT,
-        };
+        let whole = setup.founding();
         let mut world = Self {
-            now: START,
+            now,
+            began: now,
             net: Net::new(plan.net.clone(), dice.fork("net")),
             queue: Queue::new(),
             replicas: BTreeMap::new(),
@@ -170,8 +179,9 @@ impl World {
             dice,
             plan,
         };
+        let medium = world.plan.disk.medium;
         for id in 1..=world.plan.replicas {
-            let disk = Disk::founding(&members, &Settings::default(), FOUNDED_AT);
+            let disk = Disk::founding(medium, replica_id(id), &whole, FOUNDED_AT);
             world.add_replica(id, disk);
             world.start_replica(id);
         }
@@ -215,7 +225,7 @@ impl World {
     /// Ends the world and gives its history.
     #[must_use]
     pub fn into_history(mut self) -> (History, Stats) {
-        self.stats.simulated_ns = self.now - START;
+        self.stats.simulated_ns += self.now - self.began;
         (self.history, self.stats)
     }
 
@@ -360,12 +370,8 @@ fn replica_id(number: u64) -> ReplicaId {
     ReplicaId::new(number).expect("replicas are counted from one")
 }
 
-fn seat(id: u64) -> Seat {
-    Seat {
-        peer_address: format!("peer-{id}"),
-        client_address: format!("client-{id}"),
-        is_witness: false,
-    }
+fn seat(id: u64, is_witness: bool) -> Seat {
+    Seat { peer_address: format!("peer-{id}"), client_address: format!("client-{id}"), is_witness }
 }
 
 fn group_name(number: u32) -> Group {

@@ -43,7 +43,8 @@ impl World {
         self.replicas_made += 1;
         let fresh = self.replicas_made;
         let settings = self.history.setup.settings.clone();
-        self.add_replica(fresh, Disk::empty(&settings));
+        let disk = Disk::empty(self.plan.disk.medium, replica_id(fresh), &settings);
+        self.add_replica(fresh, disk);
         if let Some(Client::Operator(operator)) = self.clients.get_mut(&number) {
             operator.replacements.insert(lost, fresh);
         }
@@ -92,7 +93,7 @@ impl World {
             self.start_replica(fresh);
             MemberChange::Promote { id: replica_id(fresh) }
         } else {
-            MemberChange::Add { id: replica_id(fresh), member: seat(fresh) }
+            MemberChange::Add { id: replica_id(fresh), member: seat(fresh, false) }
         };
         self.ask_members(number, status.id.get(), change);
     }

@@ -1,5 +1,7 @@
 //! What is going to happen, in order of true time; what is due at the same instant in order of
 //! arrival here.
+//!
+//! The heap holds only when and which: what happens is large, and a heap moves what it holds.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -7,46 +9,36 @@ use std::collections::BinaryHeap;
 /// A queue of happenings.
 #[derive(Debug)]
 pub(super) struct Queue<T> {
-    heap: BinaryHeap<Reverse<Due<T>>>,
+    heap: BinaryHeap<Reverse<Due>>,
     count: u64,
+    happenings: Vec<Option<T>>,
+    /// Places among the happenings that are free.
+    free: Vec<usize>,
 }
 
-#[derive(Debug)]
-struct Due<T> {
+/// When, in which order of arrival, and where it is kept.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Due {
     at: u64,
     order: u64,
-    what: T,
-}
-
-impl<T> PartialEq for Due<T> {
-    fn eq(&self, other: &Self) -> bool {
-        (self.at, self.order) == (other.at, other.order)
-    }
-}
-
-impl<T> Eq for Due<T> {}
-
-impl<T> PartialOrd for Due<T> {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl<T> Ord for Due<T> {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (self.at, self.order).cmp(&(other.at, other.order))
-    }
+    place: usize,
 }
 
 impl<T> Queue<T> {
     pub(super) const fn new() -> Self {
-        Self { heap: BinaryHeap::new(), count: 0 }
+        Self { heap: BinaryHeap::new(), count: 0, happenings: Vec::new(), free: Vec::new() }
     }
 
     /// Something happens at `at`.
     pub(super) fn push(&mut self, at: u64, what: T) {
         self.count += 1;
-        self.heap.push(Reverse(Due { at, order: self.count, what }));
+        let place = self.free.pop().unwrap_or(self.happenings.len());
+        if place == self.happenings.len() {
+            self.happenings.push(Some(what));
+        } else {
+            self.happenings[place] = Some(what);
+        }
+        self.heap.push(Reverse(Due { at, order: self.count, place }));
     }
 
     /// When the next thing happens.
@@ -56,6 +48,8 @@ impl<T> Queue<T> {
 
     /// The next thing that happens.
     pub(super) fn pop(&mut self) -> Option<(u64, T)> {
-        self.heap.pop().map(|Reverse(due)| (due.at, due.what))
+        let Reverse(Due { at, place, .. }) = self.heap.pop()?;
+        self.free.push(place);
+        Some((at, self.happenings[place].take()?))
     }
 }

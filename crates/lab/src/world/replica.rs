@@ -13,7 +13,7 @@ use regent_replica::{Core, CoreConfig, ReplicaId, Replicated};
 use crate::fnv::print;
 
 use super::clock::Clock;
-use super::disk::Disk;
+use super::disk::{Disk, Refused};
 use super::net::Address;
 use super::parcel::{Ask, Parcel};
 
@@ -54,6 +54,8 @@ pub(super) struct Running {
     /// The last index whose application was noted.
     pub(super) noted: u64,
     pub(super) is_serving: bool,
+    /// Whether its disk had room when it was last told.
+    pub(super) has_room: bool,
     /// The last of Raft's terms in which it led.
     pub(super) led: u64,
     /// Prints of all entries up to the snapshots that have arrived, by index.
@@ -75,6 +77,7 @@ pub(super) enum Told {
     Ask { client: u32, call: u64, ask: Ask },
     Persisted { batch: u64 },
     SnapshotKept { place: SnapshotMetadata },
+    SnapshotNotMade,
     SnapshotSent { to: ReplicaId, arrived: bool },
     Unreachable { replica: ReplicaId },
     Room { is_there: bool },
@@ -98,26 +101,31 @@ pub(super) struct Served {
     pub(super) marked_at: u64,
 }
 
+/// What a run is started with.
+#[derive(Debug)]
+pub(super) struct Birth {
+    pub(super) id: ReplicaId,
+    pub(super) seed: u64,
+    pub(super) snapshot_every: u64,
+    pub(super) ring_count: usize,
+    pub(super) is_witness: bool,
+}
+
 impl Running {
-    /// Starts from what the disk remembers.
-    pub(super) fn start(
-        id: ReplicaId,
-        disk: &mut Disk,
-        now: Moment,
-        seed: u64,
-        snapshot_every: u64,
-        ring_count: usize,
-    ) -> Self {
-        let (recovered, run, chain) = disk.recover();
-        let mut config = CoreConfig::new(id, run, seed);
-        config.snapshot_every = snapshot_every;
-        let bounds = Bounds { ring_bytes_max: 0, ring_count_min: ring_count, queue_max: 8 };
+    /// Starts from what the disk remembers; or says why that is refused.
+    pub(super) fn start(birth: &Birth, disk: &mut Disk, now: Moment) -> Result<Self, Refused> {
+        let (recovered, run, chain) = disk.recover()?;
+        let mut config = CoreConfig::new(birth.id, run, birth.seed);
+        config.snapshot_every = birth.snapshot_every;
+        config.is_witness = birth.is_witness;
+        let ring_count_min = birth.ring_count;
+        let bounds = Bounds { ring_bytes_max: 0, ring_count_min, queue_max: 8 };
         let hub = Hub::new(config.incarnation, recovered.whole.state.revision(), bounds);
         let index = recovered.place.index;
         let base = Base { index, bytes: recovered.whole.encode().into() };
         let log = Mirror::new(index, chain, recovered.entries.clone());
         let core = Core::new(config, recovered, now).expect("the library takes what the disk kept");
-        Self {
+        Ok(Self {
             run,
             core,
             hub,
@@ -132,10 +140,11 @@ impl Running {
             log,
             noted: index,
             is_serving: false,
+            has_room: true,
             led: 0,
             arriving: BTreeMap::new(),
             base,
-        }
+        })
     }
 
     pub(super) fn token(&mut self, asked: Asked) -> Token {
@@ -166,7 +175,10 @@ impl Running {
         let mut whole =
             Replicated::decode(&self.base.bytes).expect("a snapshot of one's own can be read");
         let base = self.base.index;
-        for entry in task.entries.iter().filter(|entry| entry.index > base) {
+        // A witness keeps the members and nothing else.
+        let is_kept = |entry: &&Entry| !task.is_bare || entry.entry_type != EntryType::EntryNormal;
+        let since = task.entries.iter().filter(|entry| entry.index > base);
+        for entry in since.filter(is_kept) {
             whole.replay(entry).expect("an applied entry can be applied again");
         }
         let bytes: Arc<[u8]> = whole.encode().into();

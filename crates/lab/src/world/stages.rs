@@ -18,7 +18,7 @@ use super::parcel::Ask;
 use super::{Client, World};
 use crate::dice::Dice;
 use crate::history::Stage;
-use crate::plan::Plan;
+use crate::plan::{Plan, SNAPSHOTS_NEVER};
 
 /// How long a healed core may take to elect and serve, beside what ttls add.
 const CORE_MS_MAX: u64 = 15_000;
@@ -166,8 +166,12 @@ impl World {
         let mut candidates: Vec<u64> = self.askable();
         dice.shuffle(&mut candidates);
         let mut core = BTreeSet::new();
+        // A witness that has dropped entries cannot bring a lagging replica up to date: it has no
+        // state to send. The cluster then waits for whoever is ahead, which is owed nothing here.
+        let drops = self.plan.witness.is_some() && self.plan.disk.snapshot_every < SNAPSHOTS_NEVER;
         for id in candidates {
-            if !self.voters.is_majority(&core) || dice.once_in(3) {
+            let is_needed = drops && !self.is_witness(id);
+            if is_needed || !self.voters.is_majority(&core) || dice.once_in(3) {
                 core.insert(id);
             }
         }
@@ -200,13 +204,14 @@ impl World {
         let Some(replica) = self.replicas.get_mut(&id) else { return };
         replica.lag_ns = 0;
         replica.stalled_until = 0;
+        replica.disk.calm();
         let is_paused = replica.pauses > 0;
         replica.pauses = u32::from(is_paused);
         if is_paused {
             self.resume_replica(id);
         }
-        self.start_replica(id);
         self.set_room(id, true);
+        self.start_replica(id);
     }
 
     fn calm_clocks(&mut self) {
@@ -243,7 +248,7 @@ impl World {
         }
     }
 
-    fn first_caller(&self) -> Option<u32> {
+    pub(super) fn first_caller(&self) -> Option<u32> {
         let is_caller = |client: &Client| matches!(client, Client::Caller(_));
         self.clients.iter().find(|(_, client)| is_caller(client)).map(|(number, _)| *number)
     }
@@ -267,7 +272,7 @@ impl World {
         }
     }
 
-    fn heal_everything(&mut self) {
+    pub(super) fn heal_everything(&mut self) {
         self.undo_strikes(None);
         self.heal_links();
         for id in self.askable() {
@@ -279,7 +284,7 @@ impl World {
     }
 
     /// All lose power at once; what was acknowledged must be there again.
-    fn be_reborn(&mut self) {
+    pub(super) fn be_reborn(&mut self) {
         for id in self.up() {
             self.crash_replica(id);
         }
@@ -319,7 +324,7 @@ impl World {
         let mut acting = Vec::new();
         for (number, client) in &self.clients {
             if let Client::Member(member) = client {
-                acting.extend(member.settled().into_iter().map(|group| (*number, group)));
+                acting.extend(member.settled(self.now).into_iter().map(|group| (*number, group)));
             }
         }
         acting
@@ -336,7 +341,7 @@ impl World {
     }
 
     /// Whether callers have done what they were ordered to do.
-    fn is_idle(&self) -> bool {
+    pub(super) fn is_idle(&self) -> bool {
         self.clients.values().all(|client| match client {
             Client::Caller(caller) => caller.is_idle(),
             Client::Member(_) | Client::Watcher(_) | Client::Operator(_) => true,

@@ -4,11 +4,8 @@ use std::collections::BTreeMap;
 
 use super::disk::Disk;
 use super::net::Address;
-use super::parcel::Ask;
-use super::replica::Told;
 use super::{Client, Happening, World, replica_id};
 use crate::dice::Dice;
-use crate::history::{Proc, What};
 use crate::plan::{Fault, Sabotage};
 
 /// Replicas whose disk may be lost in one run.
@@ -224,6 +221,14 @@ impl World {
                 self.change_clock(whose, |clock, now| clock.set_rate(now, rate_ppm));
             }
             Fault::BeyondA1 => self.beyond_a1(&mut dice),
+            Fault::SyncFails => {
+                if let Some(id) = dice.pick(&self.up())
+                    && self.replicas.get_mut(&id).is_some_and(|r| r.disk.fail_next_sync())
+                {
+                    self.note_fault(format!("the next sync of replica {id} fails"), false);
+                }
+            }
+            Fault::BitFlip => self.bit_flip(&mut dice),
             // Conditions of the whole run, not strikes.
             Fault::Loss
             | Fault::Duplicate
@@ -374,6 +379,12 @@ impl World {
         self.lasts(format!("client {number} loses replicas"), dice.within(200..=4_000), undos);
     }
 
+    /// A replica that ended by itself is started again after a while, by whoever looks after it.
+    pub(super) fn start_later(&mut self, id: u64) {
+        let ms = self.dice.within(50..=1_500);
+        self.lasts(format!("replica {id} is away for {ms} ms"), ms, vec![Undo::Start(id)]);
+    }
+
     fn crash_some(&mut self, dice: &mut Dice) {
         let leader = self.leader().filter(|_| dice.once_in(2));
         let Some(id) = leader.or_else(|| dice.pick(&self.up())) else { return };
@@ -403,18 +414,15 @@ impl World {
     /// quorum survives.
     fn wipe(&mut self, dice: &mut Dice) {
         let all = self.askable();
-        let is_safe = self.strikes.wipes < WIPES_MAX
-            && self.is_replaced()
-            && all.len() >= 3
-            && self.up().len() == all.len();
-        let Some(id) = dice.pick(&all).filter(|_| is_safe) else { return };
+        let Some(id) = dice.pick(&all).filter(|_| self.may_lose_a_disk()) else { return };
         self.strikes.wipes += 1;
         self.note_fault(format!("the disk of replica {id} is lost"), false);
         self.crash_replica(id);
         if self.plan.sabotage == Some(Sabotage::WipedVotes) {
             let settings = self.history.setup.settings.clone();
+            let medium = self.plan.disk.medium;
             if let Some(replica) = self.replicas.get_mut(&id) {
-                replica.disk = Disk::empty(&settings);
+                replica.disk = Disk::empty(medium, replica_id(id), &settings);
             }
             self.start_replica(id);
             return;
@@ -425,20 +433,33 @@ impl World {
         self.replace(id);
     }
 
+    /// Whether the cluster survives the loss of a disk: all others are there, and none is being replaced.
+    fn may_lose_a_disk(&self) -> bool {
+        let all = self.askable().len();
+        self.strikes.wipes < WIPES_MAX
+            && self.is_replaced()
+            && all >= 3
+            && self.plan.witness.is_none()
+            && self.up().len() == all
+    }
+
+    /// A replica dies, and while it is down one bit of its files turns round. It notices when it starts,
+    /// and is replaced, or it does not matter.
+    fn bit_flip(&mut self, dice: &mut Dice) {
+        let Some(id) = dice.pick(&self.up()).filter(|_| self.may_lose_a_disk()) else { return };
+        self.end_process(id);
+        let Some(replica) = self.replicas.get_mut(&id) else { return };
+        if let Some(place) = replica.disk.flip(dice) {
+            self.strikes.wipes += 1;
+            self.note_fault(format!("{place} of replica {id} turns round"), false);
+        }
+        self.start_replica(id);
+    }
+
     fn raft_transfer(&mut self, dice: &mut Dice) {
         let Some(leader) = self.leader() else { return };
-        let to = dice.pick(&self.askable()).filter(|_| dice.once_in(2)).map(replica_id);
-        let operator = self
-            .clients
-            .iter()
-            .find_map(|(number, client)| matches!(client, Client::Operator(_)).then_some(*number));
-        let Some(number) = operator else { return };
-        self.calls += 1;
-        let call = self.calls;
-        let ask = Ask::RaftTransfer { to };
-        let op = ask.op();
-        self.note(Proc::Client { number, run: 1 }, What::Invoke { call, op });
-        self.tell(leader, Told::Ask { client: number, call, ask });
+        let to = dice.pick(&self.askable()).filter(|_| dice.once_in(2));
+        self.order_transfer(leader, to);
     }
 
     fn beyond_a1(&mut self, dice: &mut Dice) {

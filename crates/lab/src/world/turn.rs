@@ -24,6 +24,8 @@ const MARK_EVERY_NS: u64 = 300_000_000;
 const ITEMS_PER_TURN: usize = 32;
 /// A loop that was away for longer is noted in the history: a quarter of the smallest ttl there is.
 const GAP_NS: u64 = 125_000_000;
+/// How soon a full disk is written to again.
+const NO_ROOM_AGAIN_AFTER_NS: u64 = 100_000_000;
 /// Entries between two prints of a replica's whole state.
 const HASH_EVERY: u64 = 32;
 
@@ -171,6 +173,7 @@ impl World {
             }
             Told::Persisted { batch } => Input::Persisted { batch },
             Told::SnapshotKept { place } => Input::SnapshotKept { place },
+            Told::SnapshotNotMade => Input::SnapshotNotMade,
             Told::SnapshotSent { to, arrived } => Input::SnapshotSent { to, arrived },
             Told::Unreachable { replica } => Input::Unreachable { replica },
             Told::Room { is_there } => Input::Room { is_there },
@@ -217,7 +220,7 @@ impl World {
         if let Some(task) = snapshot {
             let (bytes, chain) = running.make_snapshot(&task);
             if let Some(replica) = self.replicas.get_mut(&id) {
-                replica.disk.write_snapshot(task.place, bytes, chain);
+                replica.disk.write_snapshot(task, bytes, chain);
             }
         }
         if !running.outbox.is_empty() {
@@ -286,7 +289,8 @@ impl World {
     }
 
     pub(super) fn note_state(&mut self, proc: Proc, running: &Running) {
-        if running.core.is_between() {
+        let has_state = !matches!(proc, Proc::Replica { id, .. } if self.is_witness(id));
+        if running.core.is_between() || !has_state {
             return;
         }
         let whole = running.core.whole();
@@ -386,17 +390,42 @@ impl World {
         self.queue.push(at, Happening::Synced { replica: id, run });
     }
 
+    /// Tells a replica what was found out about the room on its disk, if it does not know.
+    fn note_room(&mut self, id: u64, room: Option<bool>) {
+        let Some(is_there) = room else { return };
+        let Some(running) = self.running(id) else { return };
+        if std::mem::replace(&mut running.has_room, is_there) != is_there {
+            self.tell(id, Told::Room { is_there });
+        }
+    }
+
     pub(super) fn synced(&mut self, id: u64, run: u64) {
         let Some(replica) = self.replicas.get_mut(&id) else { return };
         if replica.run() != Some(run) {
             return;
         }
         let synced = replica.disk.end_sync();
+        if synced.is_fatal {
+            // Nobody knows what is on the disk: whoever starts again reads what is.
+            self.note_fault(format!("the disk of replica {id} failed"), false);
+            self.end_process(id);
+            self.start_later(id);
+            return;
+        }
         if let Some(batch) = synced.batch {
             self.tell(id, Told::Persisted { batch });
         }
         for place in synced.snapshots {
             self.tell(id, Told::SnapshotKept { place });
+        }
+        if synced.not_made {
+            self.tell(id, Told::SnapshotNotMade);
+        }
+        self.note_room(id, synced.room);
+        if synced.is_refused {
+            let at = self.now + NO_ROOM_AGAIN_AFTER_NS;
+            self.queue.push(at, Happening::Synced { replica: id, run });
+            return;
         }
         self.begin_sync(id);
     }

@@ -87,7 +87,7 @@ impl World {
 
     fn begin_watch(&mut self, number: u32) {
         let now = self.now;
-        let replicas = self.askable();
+        let replicas = self.watchable();
         self.watches += 1;
         let watch = self.watches;
         let Some(Client::Watcher(watcher)) = self.clients.get_mut(&number) else { return };
