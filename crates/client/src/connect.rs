@@ -8,6 +8,7 @@ use regent_election::{Budget, Moment, Wishes};
 use tokio::runtime::Handle;
 
 use crate::error::ConnectError;
+use crate::health::{self, Check, Checks};
 use crate::keeper::{self, Setup};
 use crate::limits::REQUEST_TIMEOUT;
 use crate::metrics::Metrics;
@@ -89,6 +90,13 @@ impl Connect {
         self
     }
 
+    /// Something that must be so for this process to lead: unhealthy, it does not stand, and what it
+    /// leads is drained and given to whoever is next. Several add up.
+    pub fn check(mut self, check: impl Check) -> Self {
+        self.options.checks.0.push(Arc::new(check));
+        self
+    }
+
     /// Another clock than the lease clock of this machine: for simulations and tests, in which time
     /// is theirs. It must never run backwards.
     pub fn lease_clock(mut self, now: impl Fn() -> Moment + Send + Sync + 'static) -> Self {
@@ -108,8 +116,12 @@ impl Connect {
         self.place = opened(self.place)?;
         let budget = self.options.budget()?;
         let node = self.options.node()?;
+        let runtime = Handle::try_current().map_err(|_| ConnectError::NoRuntime);
+        if !self.options.checks.0.is_empty() {
+            runtime.as_ref().map_err(|_| ConnectError::NoRuntime)?;
+        }
         let application = if self.options.probes_runtime {
-            Some(Handle::try_current().map_err(|_| ConnectError::NoRuntime)?)
+            Some(runtime?)
         } else {
             tracing::warn!(%node, "the runtime probe is off: an application that hangs for ever leads for ever");
             None
@@ -126,12 +138,15 @@ impl Connect {
             last_resort: self.options.last_resort.clone(),
             metrics: Arc::clone(&self.options.metrics),
         })?;
+        health::watch(&self.options.checks, &session);
         Ok(Regent::new(session, self))
     }
 
-    /// The same place with another ttl and its own name for it, for what must outlive the usual one.
+    /// The same place with another ttl, for what must outlive the usual one. Whether this process is
+    /// healthy is a question of leadership, not of what it holds for a moment.
     pub(crate) fn with_ttl(&self, ttl: Duration) -> Self {
-        let options = Options { ttl, wishes: Wishes::default(), ..self.options.clone() };
+        let (wishes, checks) = (Wishes::default(), Checks::default());
+        let options = Options { ttl, wishes, checks, ..self.options.clone() };
         Self { options, ..self.clone() }
     }
 }
@@ -206,10 +221,14 @@ mod tests {
     }
 
     #[test]
-    #[cfg(not(feature = "stores"))]
-    fn a_scheme_that_was_not_compiled_in_names_its_feature() {
-        let error = open("memory:").unwrap_err().to_string();
-        assert!(error.contains("feature \"stores\""), "{error}");
+    fn a_scheme_that_needs_more_or_was_not_compiled_in_says_what() {
+        let error = open("embedded").unwrap_err().to_string();
+        let way_out = if cfg!(feature = "embedded") { "regent::Embedded" } else { "\"embedded\"" };
+        assert!(error.contains(way_out), "{error}");
+        let opened = open("memory:");
+        assert_eq!(opened.is_ok(), cfg!(feature = "stores"));
+        let is_told = opened.err().is_none_or(|error| error.to_string().contains("\"stores\""));
+        assert!(is_told);
     }
 
     #[tokio::test]

@@ -62,9 +62,12 @@
 mod connect;
 pub mod driver;
 mod elector;
+#[cfg(feature = "embedded")]
+mod embedded;
 mod error;
 mod fenced;
 pub mod fresh;
+pub mod health;
 mod keeper;
 mod known;
 mod lead;
@@ -83,6 +86,8 @@ mod watcher;
 
 pub use connect::{Connect, connect};
 pub use elector::{Current, Elector};
+#[cfg(feature = "embedded")]
+pub use embedded::{Embedded, Replica};
 pub use error::{CampaignError, ConnectError, Lost, TransferError, Untold};
 pub use fenced::{Fenced, Permit};
 pub use leadership::{Leadership, Stop};

@@ -9,6 +9,7 @@ use regent_election::{Budget, Drift, Group, Node, Term, Wishes};
 
 use crate::error::ConnectError;
 use crate::fresh;
+use crate::health::Checks;
 use crate::limits::NODE_SUFFIX_DIGITS;
 use crate::metrics::{Metrics, NoMetrics};
 
@@ -81,6 +82,7 @@ pub(crate) struct Options {
     pub(crate) probes_runtime: bool,
     pub(crate) last_resort: LastResort,
     pub(crate) metrics: Arc<dyn Metrics>,
+    pub(crate) checks: Checks,
 }
 
 impl Default for Options {
@@ -92,6 +94,7 @@ impl Default for Options {
             probes_runtime: true,
             last_resort: LastResort::default(),
             metrics: Arc::new(NoMetrics),
+            checks: Checks::default(),
         }
     }
 }

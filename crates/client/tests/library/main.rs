@@ -8,7 +8,9 @@
 mod bench;
 mod campaign;
 mod elector;
+mod health;
 mod lead;
 mod locks;
 mod lost_replies;
 mod pauses;
+mod stopped;

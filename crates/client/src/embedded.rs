@@ -1,0 +1,243 @@
+//! A replica inside the application: copies of a program elect among themselves, with no server.
+//!
+//! Each copy keeps one replica of the store in a directory of its own and talks to the others at their
+//! peer addresses. The replica has threads and a runtime of its own: whatever the application does on
+//! its runtime, the replica goes on voting.
+//!
+//! A cluster is **founded once**. A copy that lost its directory has forgotten for whom it voted, and
+//! founding it again could elect two leaders of the log: that is why an empty directory is refused
+//! unless [`Embedded::founding`] says that this is the first start of all.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use regent_election::Settings;
+use regent_election::store::Store;
+use regent_replica::disk::error::OpenError;
+use regent_replica::disk::{Disk, Founding, Identity, Opened, Options, RealFiles};
+use regent_replica::{Member, Members, Node, NodeConfig, ReplicaId, ReplicaStore, Timing};
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+
+use crate::connect::Connect;
+use crate::error::ConnectError;
+use crate::fresh;
+use crate::regent::Regent;
+
+/// A replica to be.
+///
+/// ```no_run
+/// # async fn example(is_first_start: bool) -> Result<(), Box<dyn std::error::Error>> {
+/// let mut embedded = regent::Embedded::new(1, "/var/lib/my-app/regent")
+///     .member(1, "app-1:7401")
+///     .member(2, "app-2:7401")
+///     .member(3, "app-3:7401");
+/// if is_first_start {
+///     embedded = embedded.founding(0x6d79_2d61_7070);
+/// }
+/// let replica = embedded.start().await?;
+/// let regent = replica.session().node("app-1").connect().await?;
+/// # drop(regent);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "nothing runs before `start`"]
+pub struct Embedded {
+    id: u64,
+    directory: PathBuf,
+    members: Vec<(u64, String)>,
+    listen: Option<SocketAddr>,
+    founding: Option<u128>,
+    timing: Timing,
+}
+
+impl Embedded {
+    /// The replica of this number, in this directory.
+    pub fn new(id: u64, directory: impl Into<PathBuf>) -> Self {
+        let (members, timing) = (Vec::new(), Timing::LAN);
+        Self { id, directory: directory.into(), members, listen: None, founding: None, timing }
+    }
+
+    /// A founding member and where the others reach it. The same list in every copy, this one
+    /// included; it counts only when the cluster is founded.
+    pub fn member(mut self, id: u64, peer_address: impl Into<String>) -> Self {
+        self.members.push((id, peer_address.into()));
+        self
+    }
+
+    /// Where to listen to the others; by default at this copy's own address in the list.
+    pub fn listen(mut self, address: SocketAddr) -> Self {
+        self.listen = Some(address);
+        self
+    }
+
+    /// This is the first start of all copies: an empty directory becomes a member of the cluster of
+    /// this id, which is the same in every copy and was never used before.
+    pub fn founding(mut self, cluster: u128) -> Self {
+        self.founding = Some(cluster);
+        self
+    }
+
+    /// Other timers than those for copies in one data centre.
+    pub fn timing(mut self, timing: Timing) -> Self {
+        self.timing = timing;
+        self
+    }
+
+    /// Opens the directory, listens to the others and runs the replica.
+    pub async fn start(self) -> Result<Replica, ConnectError> {
+        let (told, started) = oneshot::channel();
+        let (stop, stopped) = oneshot::channel();
+        let system = |error: std::io::Error| ConnectError::System(error.to_string());
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .thread_name("regent-replica")
+            .enable_all()
+            .build()
+            .map_err(system)?;
+        std::thread::Builder::new()
+            .name("regent-embedded".to_owned())
+            .spawn(move || runtime.block_on(self.run(told, stopped)))
+            .map_err(system)?;
+        match started.await {
+            Ok(Ok(store)) => Ok(Replica { store, stop: Some(stop) }),
+            Ok(Err(error)) => Err(error),
+            Err(_) => Err(ConnectError::System("the replica's thread ended".to_owned())),
+        }
+    }
+
+    /// The life of the replica, on its own runtime.
+    async fn run(
+        self,
+        told: oneshot::Sender<Result<Arc<ReplicaStore>, ConnectError>>,
+        stopped: oneshot::Receiver<oneshot::Sender<()>>,
+    ) {
+        let store = match self.begin().await {
+            Ok(store) => store,
+            Err(error) => {
+                let _ = told.send(Err(error));
+                return;
+            }
+        };
+        if told.send(Ok(Arc::clone(&store))).is_err() {
+            store.shut_down().await;
+            return;
+        }
+        // Asked to, or its owner is gone.
+        let done = stopped.await.ok();
+        store.shut_down().await;
+        if let Some(done) = done {
+            let _ = done.send(());
+        }
+    }
+
+    async fn begin(&self) -> Result<Arc<ReplicaStore>, ConnectError> {
+        let opened = self.open()?;
+        let wanted = match self.listen {
+            Some(address) => address.to_string(),
+            None => {
+                let own = opened.recovered.whole.members.get(&opened.identity.replica);
+                own.map(|member| member.peer_address.clone()).ok_or_else(|| {
+                    ConnectError::Store(format!(
+                        "replica {} does not know its own address; say where to listen",
+                        self.id
+                    ))
+                })?
+            }
+        };
+        let listener = TcpListener::bind(&wanted)
+            .await
+            .map_err(|error| ConnectError::Store(format!("cannot listen at {wanted}: {error}")))?;
+        let config = NodeConfig { timing: self.timing, ..NodeConfig::default() };
+        let node = Node::start(opened, listener, &config)
+            .map_err(|error| ConnectError::Store(error.to_string()))?;
+        let place = self.directory.display().to_string();
+        Ok(Arc::new(ReplicaStore::new(node.handle().clone(), node.hub().clone(), place)))
+    }
+
+    /// The directory as it is, or as the founding makes it.
+    fn open(&self) -> Result<Opened, ConnectError> {
+        let files = Arc::new(files(&self.directory)?);
+        let opened = match Disk::open(files.clone(), Options::default()) {
+            Err(OpenError::Empty { .. } | OpenError::HalfFounded { .. }) => {
+                let (identity, founding) = self.first()?;
+                Disk::found(files, Options::default(), identity, &founding)
+            }
+            opened => opened,
+        };
+        let opened = opened.map_err(|error| ConnectError::Store(error.to_string()))?;
+        let found = opened.identity.replica.get();
+        if found != self.id {
+            let directory = self.directory.display();
+            return Err(ConnectError::Store(format!(
+                "{directory} holds replica {found}, not {}; give each copy its own directory",
+                self.id
+            )));
+        }
+        Ok(opened)
+    }
+
+    fn first(&self) -> Result<(Identity, Founding), ConnectError> {
+        let refuse = |why: String| ConnectError::Store(why);
+        let Some(cluster) = self.founding.filter(|cluster| *cluster != 0) else {
+            return Err(refuse(format!(
+                "{} is empty: if this is the first start of all copies, say so with founding(cluster id); if its disk was lost, this copy must not vote again under the number {}",
+                self.directory.display(),
+                self.id
+            )));
+        };
+        let mut members = Members::new();
+        for (number, peer_address) in &self.members {
+            let id = ReplicaId::new(*number)
+                .ok_or_else(|| refuse("members are numbered from 1".to_owned()))?;
+            let (peer_address, client_address) = (peer_address.clone(), String::new());
+            let member = Member { peer_address, client_address, is_witness: false };
+            if members.insert(id, member).is_some() {
+                return Err(refuse(format!("member {number} is listed twice")));
+            }
+        }
+        let replica = ReplicaId::new(self.id)
+            .filter(|id| members.contains_key(id))
+            .ok_or_else(|| refuse(format!("replica {} is not among the members", self.id)))?;
+        let identity = Identity { cluster, replica, incarnation: fresh::number()? };
+        Ok((identity, Founding::cluster(Settings::default(), members)))
+    }
+}
+
+fn files(directory: &Path) -> Result<RealFiles, ConnectError> {
+    RealFiles::new(directory)
+        .map_err(|error| ConnectError::Store(format!("{}: {error}", directory.display())))
+}
+
+/// A running replica of this process. Dropping it stops it in the background, and with it every
+/// session over it.
+#[derive(Debug)]
+#[must_use = "dropping the replica stops it"]
+pub struct Replica {
+    store: Arc<ReplicaStore>,
+    stop: Option<oneshot::Sender<oneshot::Sender<()>>>,
+}
+
+impl Replica {
+    /// A session over this replica, with options to be set.
+    pub fn session(&self) -> Connect {
+        Regent::over(Arc::clone(&self.store) as Arc<dyn Store>)
+    }
+
+    /// The store itself, for its condition and its members.
+    #[must_use]
+    pub const fn store(&self) -> &Arc<ReplicaStore> {
+        &self.store
+    }
+
+    /// Hands the log's leadership over if it has it, stops, and waits for that. Close the sessions
+    /// over it first.
+    pub async fn stop(mut self) {
+        let (done, is_done) = oneshot::channel();
+        if self.stop.take().is_some_and(|stop| stop.send(done).is_ok()) {
+            let _ = is_done.await;
+        }
+    }
+}
