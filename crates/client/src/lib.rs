@@ -6,52 +6,64 @@
 //!
 //! **1. [`Regent::lead`]** runs something while leading, and nothing while not:
 //!
-//! ```no_run
-//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-//! let regent = regent::connect("http://127.0.0.1:7400").await?;
-//! let never = regent
-//!     .lead("billing", async |leadership: regent::Leadership| {
-//!         println!("leading under term {}", leadership.term());
-//!         leadership.lost().await;
-//!     })
-//!     .await;
-//! # drop(never);
+//! ```
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let regent = regent::connect("memory:").await?; // or http://127.0.0.1:7400
+//! let (sender, mut terms) = tokio::sync::mpsc::channel(1);
+//! let leading = regent.lead("billing", |leadership: regent::Leadership| {
+//!     let sender = sender.clone();
+//!     async move {
+//!         let _ = sender.send(leadership.term()).await;
+//!         leadership.lost().await; // clean up within what is left of the lease
+//!     }
+//! });
+//! tokio::select! {
+//!     never = leading => return Err(never.into()),
+//!     term = terms.recv() => assert_eq!(term.map(|term| term.get()), Some(1)),
+//! }
 //! # Ok(())
 //! # }
 //! ```
 //!
 //! **2. [`Regent::campaign`]** gives a [`Leadership`], a value to check, to wait on and to give up:
 //!
-//! ```no_run
-//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-//! # fn write(_: regent::Fenced<&str>) {}
-//! let regent = regent::Regent::at("http://a:7400,http://b:7400").node("web-1").connect().await?;
+//! ```
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let mut rows = Vec::new();
+//! # let mut write = |row: regent::Fenced<&'static str>| rows.push(row);
+//! let regent = regent::Regent::at("memory:").node("web-1").connect().await?;
 //! let leadership = regent.campaign("billing").priority(5).await?;
 //! while let Ok(permit) = leadership.check() {
-//!     write(permit.fence("paid"));
+//!     write(permit.fence("paid")); // carries the term to where it is compared
 //! #   break;
 //! }
 //! leadership.resign().await?;
+//! # assert_eq!(rows.len(), 1);
 //! # Ok(())
 //! # }
 //! ```
 //!
 //! **3. [`Regent::elector`]** is the classic [`Elector`] with questions and callbacks:
 //!
-//! ```no_run
-//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-//! let regent = regent::connect("http://127.0.0.1:7400").await?;
+//! ```
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let regent = regent::connect("memory:").await?;
 //! let elector = regent.elector("billing")?;
 //! elector.on_leadership_lost(|stop| println!("stop within {:?}", stop.within));
 //! elector.on_leader_changed(|now| println!("{:?} leads", now.leader));
 //! if elector.try_become_leader().await? {
-//!     println!("we lead: {}", elector.is_leader());
-//! } else {
-//!     println!("{:?} leads", elector.current_leader().await?.leader);
+//!     assert!(elector.is_leader());
 //! }
+//! println!("{:?} leads", elector.current_leader().await?.leader);
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! [`Regent::lock`] and [`Regent::semaphore`] are leadership for as long as a guard lives;
+//! [`health`] keeps who cannot do the job from leading.
 //!
 //! Below all of them is the [`driver`], a machine without clock, dice or threads, and [`office`], the few
 //! calls it makes of the world. [`remote::Remote`] speaks to a server over HTTP, one method per verb.

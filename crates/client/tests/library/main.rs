@@ -12,5 +12,6 @@ mod health;
 mod lead;
 mod locks;
 mod lost_replies;
+mod partition;
 mod pauses;
 mod stopped;

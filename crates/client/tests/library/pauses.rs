@@ -33,11 +33,17 @@ fn until_ns(leadership: &Leadership) -> u64 {
 #[tokio::test(flavor = "current_thread")]
 async fn a_lease_is_renewed_while_the_only_thread_of_the_application_is_blocked() {
     let bench = Bench::start();
-    let regent = bench.at("a").ttl(Duration::from_secs(3)).connect().await.unwrap();
+    let regent = bench.at("a").ttl(Duration::from_secs(4)).connect().await.unwrap();
     let leadership = soon("elected", regent.campaign("billing")).await.unwrap();
+    // Until the next renewal is near, so that it falls into the block for certain.
+    let (valid_for, renew_every) = (regent.budget().valid_for(), regent.budget().renew_every());
+    until("a renewal is near", async || leadership.valid_for() < valid_for - renew_every / 2).await;
     let before = until_ns(&leadership) + 100_000_000;
-    // About a second: a third of the ttl, and less than the half after which it would be hung.
-    assert!(block_until(|| until_ns(&leadership) > before || leadership.check().is_err()));
+    let begun = Instant::now();
+    assert!(block_until(|| {
+        let is_renewed = until_ns(&leadership) > before;
+        (is_renewed && begun.elapsed() > Duration::from_secs(1)) || leadership.check().is_err()
+    }));
     assert!(leadership.check().is_ok(), "the lease was kept");
     assert_eq!(leadership.term().get(), 1);
 }
@@ -60,11 +66,12 @@ async fn an_application_that_hangs_for_longer_lets_its_lease_go() {
 #[tokio::test(flavor = "current_thread")]
 async fn without_the_probe_a_hanging_application_keeps_its_lease() {
     let bench = Bench::start();
-    let connect = bench.at("a").ttl(Duration::from_secs(1)).runtime_probe(false);
+    let connect = bench.at("a").ttl(Duration::from_secs(2)).runtime_probe(false);
     let regent = connect.connect().await.unwrap();
     let leadership = soon("elected", regent.campaign("billing")).await.unwrap();
-    let two_ttls = until_ns(&leadership) + 2_000_000_000;
-    assert!(block_until(|| until_ns(&leadership) > two_ttls || leadership.check().is_err()));
+    // The lease ends later than it could without a renewal after more than half a ttl of silence.
+    let much_later = until_ns(&leadership) + 2_500_000_000;
+    assert!(block_until(|| until_ns(&leadership) > much_later || leadership.check().is_err()));
     assert!(leadership.check().is_ok());
 }
 

@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::bench::{Bench, PATIENCE, soon};
 
 const WORD: &str = "REGENT_TEST_CHILD_URL";
-const TTL: Duration = Duration::from_secs(1);
+const TTL: Duration = Duration::from_secs(2);
 
 /// The child: leads, and says so after every check that passed, until one does not.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
