@@ -14,6 +14,7 @@ use axum::response::Response;
 use hyper::body::{Bytes, Frame};
 use regent_api::{Bookmark, Closing, Code, LeaderChanged, Problem, WatchEvent};
 use regent_election::Cursor;
+use regent_election::limits::GROUPS_PAGE_MAX;
 use regent_election::store::{Scope, Watch, WatchItem};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout};
@@ -29,18 +30,34 @@ const CLOSING_SPREAD_MS: u64 = 1000;
 /// How long a browser waits before it connects again, as the first line of a stream.
 const RETRY_LINE: &[u8] = b"retry: 1000\n\n";
 
+/// How a stream treats its reader.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Patience {
+    /// Whether a reader that takes nothing is waited for: only if somebody else looks after it.
+    pub(crate) waits_for_ever: bool,
+    /// Most groups in one state.
+    pub(crate) state_page_max: usize,
+}
+
+impl Patience {
+    /// That of a stream which is its reader's only one.
+    pub(crate) const USUAL: Self = Self { waits_for_ever: false, state_page_max: GROUPS_PAGE_MAX };
+}
+
 /// Opens a stream; `tells_state` makes the present state its first event.
 pub(crate) async fn open(
     ask: Ask,
     scope: Scope,
     watch: Box<dyn Watch>,
     tells_state: bool,
+    patience: Patience,
 ) -> Result<mpsc::Receiver<WatchEvent>, Problem> {
     let (events, queue) = mpsc::channel(EVENTS_MAX);
-    let mut stream = Stream { ask, scope, watch, events, told: None };
+    let mut stream = Stream { ask, scope, watch, events, told: None, patience };
     // The first event fits the queue, so that errors of the first read are still answers.
     if tells_state {
-        let present = present(&stream.ask, &stream.scope, stream.watch.cursor()).await?;
+        let (at, page_max) = (stream.watch.cursor(), patience.state_page_max);
+        let present = present(&stream.ask, &stream.scope, at, page_max).await?;
         stream.told = Some(present.cursor);
         stream.events.try_send(WatchEvent::State(present)).map_err(|_| broken())?;
     }
@@ -98,6 +115,7 @@ struct Stream {
     events: mpsc::Sender<WatchEvent>,
     /// Changes up to here are in a state that was told.
     told: Option<Cursor>,
+    patience: Patience,
 }
 
 /// Whether a stream goes on.
@@ -140,7 +158,8 @@ impl Stream {
                 self.send(WatchEvent::LeaderChanged(changed)).await
             }
             WatchItem::Gap { oldest, at } => {
-                match gap(&self.ask, &self.scope, oldest, at).await {
+                let page_max = self.patience.state_page_max;
+                match gap(&self.ask, &self.scope, oldest, at, page_max).await {
                     Ok(gap) => {
                         self.told = Some(gap.present.cursor);
                         self.send(WatchEvent::Gap(gap)).await
@@ -175,6 +194,12 @@ impl Stream {
     }
 
     async fn send(&mut self, event: WatchEvent) -> Next {
+        if self.patience.waits_for_ever {
+            return match self.events.send(event).await {
+                Ok(()) => Next::GoOn,
+                Err(_) => Next::End,
+            };
+        }
         let patience = self.ask.app.config.write_timeout;
         match timeout(patience, self.events.send(event)).await {
             Ok(Ok(())) => Next::GoOn,

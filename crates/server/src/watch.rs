@@ -21,7 +21,7 @@ use crate::admission::Class;
 use crate::app::{Ask, Call, Phase, dice};
 use crate::groups::check_prefix;
 use crate::reply::{self, Reply};
-use crate::stream;
+use crate::stream::{self, Patience};
 
 /// Watchers that met a gap together read on within this time of each other.
 const GAP_SPREAD_MS: u64 = 1000;
@@ -99,7 +99,7 @@ pub(crate) async fn events(
 ) -> Result<mpsc::Receiver<WatchEvent>, Problem> {
     ask.step_aside(Class::Watch)?;
     let watch = ask.read(ask.store().watch(scope.clone(), cursor)).await?;
-    stream::open(ask, scope, watch, cursor.is_none()).await
+    stream::open(ask, scope, watch, cursor.is_none(), Patience::USUAL).await
 }
 
 fn wants_stream(headers: &HeaderMap) -> bool {
@@ -123,7 +123,7 @@ fn last_event_id(headers: &HeaderMap) -> Result<Option<Cursor>, Problem> {
 
 /// A long poll without a cursor: the present state, at once.
 async fn state(ask: &Ask, scope: &Scope, at: Cursor) -> Result<WatchResponse, Problem> {
-    let present = present(ask, scope, at).await?;
+    let present = present(ask, scope, at, GROUPS_PAGE_MAX).await?;
     let cursor = present.cursor;
     Ok(WatchResponse { events: Vec::new(), state: Some(present), gap: None, cursor })
 }
@@ -148,7 +148,7 @@ async fn poll(
                 events.push(LeaderChanged::new(event, watch.cursor().incarnation));
             }
             WatchItem::Gap { oldest, at } => {
-                gap = Some(self::gap(ask, scope, oldest, at).await?);
+                gap = Some(self::gap(ask, scope, oldest, at, GROUPS_PAGE_MAX).await?);
                 break;
             }
         }
@@ -168,14 +168,20 @@ pub(crate) async fn gap(
     scope: &Scope,
     oldest: Cursor,
     at: Cursor,
+    page_max: usize,
 ) -> Result<Gap, Problem> {
-    let present = present(ask, scope, at).await?;
+    let present = present(ask, scope, at, page_max).await?;
     Ok(Gap { oldest, present, retry_after_ms: dice() % GAP_SPREAD_MS })
 }
 
 /// The present state of what a watch that stands at `at` watches. Every change up to the cursor it
 /// carries is in it, and none after that is missed by a watch from `at`.
-pub(crate) async fn present(ask: &Ask, scope: &Scope, at: Cursor) -> Result<Present, Problem> {
+pub(crate) async fn present(
+    ask: &Ask,
+    scope: &Scope,
+    at: Cursor,
+    page_max: usize,
+) -> Result<Present, Problem> {
     let read = |group| ask.store().leader(group, Consistency::Linearizable);
     let (offices, next) = match scope {
         Scope::Group(group) => (vec![ask.read(read(group)).await?], None),
@@ -187,7 +193,7 @@ pub(crate) async fn present(ask: &Ask, scope: &Scope, at: Cursor) -> Result<Pres
             (offices, None)
         }
         Scope::Prefix(prefix) => {
-            let page = ask.read(ask.store().groups(prefix, None, GROUPS_PAGE_MAX)).await?;
+            let page = ask.read(ask.store().groups(prefix, None, page_max)).await?;
             (page.groups, page.next)
         }
     };

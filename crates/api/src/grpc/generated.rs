@@ -1174,6 +1174,9 @@ pub struct Hello {
     /// What to watch from the start.
     #[prost(message, optional, tag = "4")]
     pub follow: ::core::option::Option<Follow>,
+    /// The session is open already: find it, and open none if it is gone.
+    #[prost(bool, tag = "6")]
+    pub resume: bool,
     /// How many events the server may send ahead of `Taken`. Without it only HTTP/2 holds events back,
     /// and an answer to a heartbeat may find them on the wire before it.
     #[prost(uint32, optional, tag = "5")]
@@ -1182,7 +1185,7 @@ pub struct Hello {
 /// What to watch.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Follow {
-    /// These groups, at most 1024; not together with a prefix.
+    /// These groups, at most 128; not together with a prefix.
     #[prost(string, repeated, tag = "1")]
     pub groups: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
     /// Every group whose name opens with this; present and empty means all.
@@ -1427,6 +1430,28 @@ pub mod regent_client {
         pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
             self.inner = self.inner.max_encoding_message_size(limit);
             self
+        }
+        /// One run of one node on one stream: heartbeats, campaigns, elections, events of all its groups.
+        pub async fn session(
+            &mut self,
+            request: impl tonic::IntoStreamingRequest<Message = super::SessionUp>,
+        ) -> std::result::Result<
+            tonic::Response<tonic::codec::Streaming<super::SessionDown>>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::grpc::PlainCodec::default();
+            let path = http::uri::PathAndQuery::from_static("/regent.v1.Regent/Session");
+            let mut req = request.into_streaming_request();
+            req.extensions_mut().insert(GrpcMethod::new("regent.v1.Regent", "Session"));
+            self.inner.streaming(req, path, codec).await
         }
         /// Wins a vacant office, or says who holds it.
         pub async fn campaign(
@@ -2029,6 +2054,17 @@ pub mod regent_server {
     /// Generated trait containing gRPC methods that should be implemented for use with RegentServer.
     #[async_trait]
     pub trait Regent: std::marker::Send + std::marker::Sync + 'static {
+        /// Server streaming response type for the Session method.
+        type SessionStream: tonic::codegen::tokio_stream::Stream<
+                Item = std::result::Result<super::SessionDown, tonic::Status>,
+            >
+            + std::marker::Send
+            + 'static;
+        /// One run of one node on one stream: heartbeats, campaigns, elections, events of all its groups.
+        async fn session(
+            &self,
+            request: tonic::Request<tonic::Streaming<super::SessionUp>>,
+        ) -> std::result::Result<tonic::Response<Self::SessionStream>, tonic::Status>;
         /// Wins a vacant office, or says who holds it.
         async fn campaign(
             &self,
@@ -2263,6 +2299,50 @@ pub mod regent_server {
         }
         fn call(&mut self, req: http::Request<B>) -> Self::Future {
             match req.uri().path() {
+                "/regent.v1.Regent/Session" => {
+                    #[allow(non_camel_case_types)]
+                    struct SessionSvc<T: Regent>(pub Arc<T>);
+                    impl<T: Regent> tonic::server::StreamingService<super::SessionUp>
+                    for SessionSvc<T> {
+                        type Response = super::SessionDown;
+                        type ResponseStream = T::SessionStream;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::ResponseStream>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<tonic::Streaming<super::SessionUp>>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Regent>::session(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = SessionSvc(inner);
+                        let codec = crate::grpc::PlainCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.streaming(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
                 "/regent.v1.Regent/Campaign" => {
                     #[allow(non_camel_case_types)]
                     struct CampaignSvc<T: Regent>(pub Arc<T>);

@@ -14,6 +14,7 @@
 
 mod frame;
 mod health;
+mod session;
 mod verbs;
 
 use std::collections::HashMap;
@@ -44,6 +45,8 @@ use crate::router::Peer;
 
 /// The label of calls that meet no method, in metrics.
 const NO_METHOD: &str = "_unknown";
+/// The label of session streams, whose requests are counted one by one beside it.
+const SESSION: &str = "_session";
 
 type Answering = Pin<Box<dyn Future<Output = Response<GrpcBody>> + Send>>;
 type Handler = Arc<dyn Fn(Request<GrpcBody>) -> Answering + Send + Sync>;
@@ -52,6 +55,7 @@ type Handler = Arc<dyn Fn(Request<GrpcBody>) -> Answering + Send + Sync>;
 pub(crate) struct Grpc {
     app: Arc<App>,
     methods: HashMap<String, Operation>,
+    session: String,
     regent: Handler,
     health: Handler,
     reflection: Handler,
@@ -63,6 +67,8 @@ pub(crate) struct Grpc {
 enum Target {
     /// A verb of the table.
     Verb(Operation),
+    /// The session stream, which no row of the table has.
+    Session,
     /// How the process is; counted as the row of the table that says the same.
     Health,
     /// What this server can be asked, in one of two versions of the same question.
@@ -75,7 +81,7 @@ impl Grpc {
         let methods = ROUTES.iter().filter_map(|route| {
             face_method(route.operation).map(|method| (methods::path(method), route.operation))
         });
-        let verbs = RegentServer::new(Verbs { app: Arc::clone(app) })
+        let verbs = RegentServer::new(Verbs { app: Arc::clone(app), lookout: Arc::default() })
             .max_decoding_message_size(BODY_BYTES_MAX);
         let health = HealthServer::new(Pulse { app: Arc::clone(app) })
             .max_decoding_message_size(BODY_BYTES_MAX);
@@ -89,6 +95,7 @@ impl Grpc {
         Self {
             app: Arc::clone(app),
             methods: methods.collect(),
+            session: methods::path(methods::SESSION),
             regent: handler(verbs),
             health: handler(health),
             reflection: handler(
@@ -115,6 +122,9 @@ impl Grpc {
     fn target(&self, path: &str) -> Option<Target> {
         if let Some(operation) = self.methods.get(path) {
             return Some(Target::Verb(*operation));
+        }
+        if path == self.session {
+            return Some(Target::Session);
         }
         match path.trim_start_matches('/').split('/').next()? {
             "grpc.health.v1.Health" => Some(Target::Health),
@@ -145,16 +155,17 @@ impl Grpc {
                 "there is no such method; ask the server's reflection for all of them",
             ));
         };
-        let (handler, is_stream) = match target {
-            Target::Verb(_) => (&self.regent, false),
-            Target::Health => (&self.health, false),
-            Target::Reflection => (&self.reflection, true),
-            Target::ReflectionOld => (&self.reflection_old, true),
+        // What takes a stream may stay open: it counts among those that wait.
+        let (handler, waits_as) = match target {
+            Target::Verb(_) => (&self.regent, None),
+            Target::Session => (&self.regent, Some(Class::Renew)),
+            Target::Health => (&self.health, None),
+            Target::Reflection => (&self.reflection, Some(Class::Read)),
+            Target::ReflectionOld => (&self.reflection_old, Some(Class::Read)),
         };
-        if is_stream {
-            // It may stay open: it counts among those that wait.
+        if let Some(class) = waits_as {
             let app = &self.app;
-            let place = app.admission.wait().ok_or_else(|| app.shed(Class::Read))?;
+            let place = app.admission.wait().ok_or_else(|| app.shed(class))?;
             let request = Request::from_parts(parts, GrpcBody::new(body));
             let response = handler(request).await;
             return Ok(response.map(|body| GrpcBody::new(frame::Held::new(body, place))));
@@ -176,12 +187,16 @@ impl Grpc {
             Some(Target::Verb(operation)) => Some(operation),
             Some(Target::Health) => Some(Operation::Readyz),
             Some(Target::Reflection | Target::ReflectionOld) => Some(Operation::OpenApi),
-            None => None,
+            Some(Target::Session) | None => None,
         };
         if let (Some(operation), Some(code)) = (operation, code) {
             self.app.metrics.failed(operation, code);
         }
-        let route = operation.map_or(NO_METHOD, |operation| operation.route().path);
+        let route = match (target, operation) {
+            (Some(Target::Session), _) => SESSION,
+            (_, Some(operation)) => operation.route().path,
+            (_, None) => NO_METHOD,
+        };
         let word = code.map_or("OK", Code::word);
         self.app.metrics.answered(route, word, began_at.elapsed());
         let took_us = began_at.elapsed().as_micros();

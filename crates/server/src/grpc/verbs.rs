@@ -12,10 +12,11 @@ use regent_api::{Operation, Problem};
 use regent_election::store::Scope;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_stream::{Stream, StreamExt};
-use tonic::{Request, Response, Status};
+use tonic::{Request, Response, Status, Streaming};
 
 use crate::admission::Class;
 use crate::app::{App, Ask};
+use crate::grpc::session::{self, Lookout, Outgoing};
 use crate::router::Peer;
 use crate::{
     accept, campaign, cluster, groups, history, leader, offer, renew, resign, sessions, step_down,
@@ -34,6 +35,7 @@ type Many<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 #[derive(Debug)]
 pub(super) struct Verbs {
     pub(super) app: Arc<App>,
+    pub(super) lookout: Arc<Lookout>,
 }
 
 impl Verbs {
@@ -60,9 +62,20 @@ fn events(queue: tokio::sync::mpsc::Receiver<regent_api::WatchEvent>) -> Many<pb
 
 #[tonic::async_trait]
 impl Regent for Verbs {
+    type SessionStream = Outgoing;
     type WatchStream = Many<pb::WatchEvent>;
     type WatchManyStream = Many<pb::WatchEvent>;
     type BackupStream = Many<pb::BackupPiece>;
+
+    async fn session(
+        &self,
+        request: Request<Streaming<pb::SessionUp>>,
+    ) -> Answer<Self::SessionStream> {
+        let peer = request.extensions().get::<Peer>().cloned();
+        let Peer { talk, .. } = peer.expect("the connection put itself into every request");
+        let (app, lookout) = (Arc::clone(&self.app), Arc::clone(&self.lookout));
+        yes(session::open(app, talk, lookout, request.into_inner()).await?)
+    }
 
     async fn campaign(
         &self,

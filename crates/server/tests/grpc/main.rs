@@ -4,6 +4,7 @@
 
 mod hostile;
 mod process;
+mod session;
 mod support;
 mod verbs;
 mod watching;

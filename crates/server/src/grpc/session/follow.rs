@@ -1,0 +1,99 @@
+//! Events of the groups that a session follows, told on its stream.
+//!
+//! They come from the same watch as everywhere, wait there while the peer takes none, and become a
+//! gap if that lasts too long. When an event says that this node was elected, what the session holds
+//! is told first: the node's name proves nothing, the list of the session does.
+
+use std::sync::Arc;
+
+use regent_api::grpc as pb;
+use regent_api::{Code, Problem, WatchEvent};
+use regent_election::Cursor;
+use regent_election::store::Scope;
+use tokio::sync::watch;
+
+use super::Shared;
+use super::limits::{FOLLOW_MAX, STATE_PAGE_MAX, WATCH_AGAIN_AFTER};
+use crate::app::Ask;
+use crate::groups::check_prefix;
+use crate::stream::{self, Patience};
+
+/// What to follow, and from where.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Wish {
+    scope: Option<Scope>,
+    cursor: Option<Cursor>,
+}
+
+/// A wish from its message.
+pub(super) fn read(message: pb::Follow) -> Result<Wish, Problem> {
+    let (scope, cursor) = message.read(FOLLOW_MAX)?;
+    if let Some(Scope::Prefix(prefix)) = &scope {
+        check_prefix(prefix)?;
+    }
+    Ok(Wish { scope, cursor })
+}
+
+/// Follows whatever is wished for, until the stream ends.
+pub(super) async fn follow(shared: Arc<Shared>, mut wishes: watch::Receiver<Wish>) {
+    loop {
+        let wish = wishes.borrow_and_update().clone();
+        tokio::select! {
+            biased;
+            () = shared.outbox.gone() => return,
+            changed = wishes.changed() => match changed {
+                Ok(()) => {}
+                // The reader is gone, and what it ended is told without more events.
+                Err(_) => return,
+            },
+            () = tell(&shared, wish) => return,
+        }
+    }
+}
+
+/// Tells one wish's events for as long as that is possible.
+async fn tell(shared: &Shared, wish: Wish) {
+    let Wish { scope: Some(scope), mut cursor } = wish else {
+        return std::future::pending().await;
+    };
+    loop {
+        match tell_from(shared, &scope, &mut cursor).await {
+            // The watch ended, or cannot be had now: it goes on where it was.
+            Ok(()) => {}
+            Err(problem) if is_passing(problem.code) => {
+                tracing::debug!(%problem, "a session's watch is opened again");
+            }
+            Err(problem) => return shared.outbox.end(Some(problem)),
+        }
+        tokio::time::sleep(WATCH_AGAIN_AFTER).await;
+    }
+}
+
+/// Whether asking again may help.
+fn is_passing(code: Code) -> bool {
+    matches!(code, Code::StoreUnavailable | Code::ShuttingDown | Code::RateLimited)
+}
+
+async fn tell_from(
+    shared: &Shared,
+    scope: &Scope,
+    cursor: &mut Option<Cursor>,
+) -> Result<(), Problem> {
+    // The stream itself has a place among those that wait; its watch needs no other.
+    let ask = Ask { app: Arc::clone(&shared.app), talk: Arc::clone(&shared.talk), place: None };
+    let watch = ask.read(ask.store().watch(scope.clone(), *cursor)).await?;
+    let patience = Patience { waits_for_ever: true, state_page_max: STATE_PAGE_MAX };
+    let tells_state = cursor.is_none();
+    let mut events = stream::open(ask, scope.clone(), watch, tells_state, patience).await?;
+    while let Some(event) = events.recv().await {
+        if let WatchEvent::LeaderChanged(changed) = &event
+            && changed.leader.as_ref() == Some(&shared.node)
+        {
+            shared.tell_holds(changed.revision).await;
+        }
+        let at = event.cursor();
+        shared.outbox.event(event.into()).await;
+        *cursor = Some(at);
+    }
+    Ok(())
+}
