@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use regent_election::deadlines::Turn;
 use regent_election::mutant::{self, Mutant};
+use regent_election::store::StoreError;
 use regent_election::{Command, Effect, SessionNo};
 
 use super::requests::Waiter;
@@ -94,6 +95,11 @@ impl Core {
             self.deadlines.spare(session);
         }
         self.deadlines.forget_waits();
+        if let Some((Some(token), _)) = self.member_change.take() {
+            // Whoever leads next may or may not know of it.
+            let why = "this replica led the log and leads it no more; look at the members to see whether they changed".into();
+            self.refuse(token, StoreError::Uncertain { why });
+        }
         let held: Vec<Waiter> = std::mem::take(&mut self.held).into_values().flatten().collect();
         let waiting = self.rounds.give_up();
         for waiter in held.into_iter().chain(waiting) {

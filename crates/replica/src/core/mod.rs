@@ -145,6 +145,8 @@ pub struct Core {
     member_change: Option<(Option<Token>, MemberChange)>,
 
     unconfirmed: VecDeque<(u64, Vec<(ReplicaId, PeerMessage)>)>,
+    /// The last batch with another Raft term or vote, while the disk may still forget it.
+    unkept_vote: Option<u64>,
     arriving: Option<(u64, Arc<[u8]>, Box<Replicated>)>,
     /// A snapshot that was installed and is not durable yet: its batch and its index. Raft counts it
     /// as applied only when it is durable, and until then looks in vain for what it replaced.
@@ -238,6 +240,7 @@ impl Core {
             away: BTreeMap::new(),
             member_change: None,
             unconfirmed: VecDeque::new(),
+            unkept_vote: None,
             arriving: None,
             installing: None,
             snapshot_task: None,

@@ -2,8 +2,13 @@
 //!
 //! The order is the library's contract: entries are in the log before the batch is acknowledged to
 //! Raft; what a follower says about them leaves only when the disk has confirmed them.
+//!
+//! A leader speaks while its entries are being written, but never in a Raft term that its disk may
+//! still forget. The library sees to that by asking for votes only when its own is durable, save for a
+//! voter that is alone: that one wins at once, and after a power cut would win the same term again and
+//! say other things in it, to learners that remember what it said first.
 
-use raft::eraftpb::Message;
+use raft::eraftpb::{HardState, Message};
 use regent_election::{Group, Moment};
 
 use super::Core;
@@ -22,8 +27,15 @@ impl Core {
                 return;
             }
             let mut ready = self.node.ready();
+            let number = ready.number();
+            self.note_vote(number, ready.hs());
+            let mut later = ready.take_persisted_messages();
             let at_once = ready.take_messages();
-            self.send(at_once);
+            if self.unkept_vote.is_none() {
+                self.send(at_once);
+            } else {
+                later.extend(at_once);
+            }
             for state in ready.take_read_states() {
                 self.confirm(&state.request_ctx, state.index);
             }
@@ -37,8 +49,7 @@ impl Core {
             }
             self.committed.extend(ready.take_committed_entries());
             let later: Vec<(ReplicaId, PeerMessage)> =
-                ready.take_persisted_messages().into_iter().filter_map(addressed).collect();
-            let number = ready.number();
+                later.into_iter().filter_map(addressed).collect();
             let must_sync = ready.must_sync();
             let is_installed = snapshot.is_some();
             self.unconfirmed.push_back((number, later));
@@ -47,6 +58,13 @@ impl Core {
             if is_installed {
                 self.installing = Some((number, self.applied));
             }
+        }
+    }
+
+    fn note_vote(&mut self, batch: u64, hard_state: Option<&HardState>) {
+        let kept = self.node.store().hard_state();
+        if hard_state.is_some_and(|it| (it.term, it.vote) != (kept.term, kept.vote)) {
+            self.unkept_vote = Some(batch);
         }
     }
 
@@ -59,10 +77,12 @@ impl Core {
                 self.out.sends.extend(messages);
             }
         }
+        self.unkept_vote.take_if(|number| *number <= batch);
         self.node.on_persist_ready(batch);
         if let Some((_, index)) = self.installing.take_if(|(number, _)| *number <= batch) {
             // Raft must not look for entries that the snapshot has replaced.
             self.node.advance_apply_to(index);
+            self.snapshot_is_kept(index);
         }
     }
 
@@ -72,7 +92,7 @@ impl Core {
 
     /// A round is confirmed: remote heartbeats are told at once, the rest when it is applied.
     fn confirm(&mut self, context: &[u8], index: u64) {
-        let Some(round) = self.rounds.confirm(context, index) else { return };
+        let Some(round) = self.rounds.confirm(self.now, context, index) else { return };
         self.open_gate(round);
         for remote in self.rounds.take_remote(remote_of) {
             self.tell_remote(index, remote);
@@ -83,7 +103,7 @@ impl Core {
     pub(super) fn confirm_one(&mut self, index: u64, waiter: Waiter) {
         match remote_of(&waiter) {
             Some(remote) => self.tell_remote(index, remote),
-            None => self.rounds.confirm_one(index, waiter),
+            None => self.rounds.confirm_one(self.now, index, waiter),
         }
     }
 
@@ -156,6 +176,10 @@ fn remote_of(waiter: &Waiter) -> Option<Remote> {
         Waiter::RemoteLook { replica, boot, number, group } => {
             Some((*replica, *boot, *number, Some(group.clone())))
         }
-        Waiter::Read(..) | Waiter::Heartbeat(..) | Waiter::Look(..) | Waiter::Oneself => None,
+        Waiter::Read(..)
+        | Waiter::Stale(..)
+        | Waiter::Heartbeat(..)
+        | Waiter::Look(..)
+        | Waiter::Oneself => None,
     }
 }

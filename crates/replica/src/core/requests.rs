@@ -22,6 +22,8 @@ use crate::raft_codec::admissible;
 pub(super) enum Waiter {
     /// A client of this replica reads.
     Read(Token, Query),
+    /// A client of this replica reads whatever there is, as soon as no entry is half applied.
+    Stale(Token, Query),
     /// A client of this replica keeps its session alive, under this number.
     Heartbeat(Token, SessionId, Option<(Group, Term)>, Option<u64>),
     /// The same, of another replica's client.
@@ -72,9 +74,7 @@ impl Core {
                 let keep_after = place.index.saturating_sub(kept);
                 let index = place.index;
                 self.node.mut_store().compact(place, keep_after);
-                for (_, token) in self.snapshot_waiters.extract_if(.., |(at, _)| *at <= index) {
-                    self.out.answers.push((token, Response::Done));
-                }
+                self.snapshot_is_kept(index);
             }
             Input::SnapshotNotMade => {
                 self.snapshot_task = None;
@@ -140,7 +140,8 @@ impl Core {
                 {
                     let remaining = remaining_ms.map(Duration::from_millis);
                     let sight = Sight { remaining, silent };
-                    self.rounds.confirm_one(index, Waiter::Look(token, group, Some(sight)));
+                    let waiter = Waiter::Look(token, group, Some(sight));
+                    self.rounds.confirm_one(self.now, index, waiter);
                 }
             }
             PeerMessage::Heard { boot, number, hearing } => {
@@ -148,7 +149,9 @@ impl Core {
                     && let Some((_, waiter)) = self.away.remove(&number)
                 {
                     match hearing {
-                        Hearing::Confirmed { index } => self.rounds.confirm_one(index, waiter),
+                        Hearing::Confirmed { index } => {
+                            self.rounds.confirm_one(self.now, index, waiter);
+                        }
                         Hearing::NotNewer { last } => self.not_newer(waiter, last),
                         Hearing::Unavailable => self.give_up(waiter),
                     }
@@ -193,7 +196,7 @@ impl Core {
             {
                 let waiter = Waiter::Look(token, group.clone(), None);
                 match self.leader() {
-                    Some(leader) if self.away.len() < FORWARDED_MAX => {
+                    Some(leader) if self.may_forward() => {
                         self.numbers += 1;
                         let (boot, number) = (self.config.boot, self.numbers);
                         self.away.insert(number, (self.now, waiter));
@@ -205,20 +208,19 @@ impl Core {
             Request::Read { query, linearizable: true } => {
                 let waiter = Waiter::Read(token, query);
                 if mutant::is(Mutant::ReadWithoutRound) {
-                    self.rounds.confirm_one(self.applied, waiter);
+                    self.rounds.confirm_one(self.now, self.applied, waiter);
                     return;
                 }
                 if let Err(waiter) = self.rounds.queue(self.now, waiter) {
                     self.give_up(waiter);
                 }
             }
-            Request::Read { query, linearizable: false } => {
-                let response = match self.read(&query) {
-                    Ok(view) => Response::View { view, stale_ms: Some(self.stale_ms()) },
-                    Err(refusal) => Response::Error(refusal.into()),
-                };
-                self.answer(token, response);
+            Request::Read { query, linearizable: false } if self.applying.is_some() => {
+                // Half an entry bears the revision of the whole: a watch from there would never
+                // hear of the other half (semantics 24, S5).
+                self.rounds.confirm_one(self.now, self.applied, Waiter::Stale(token, query));
             }
+            Request::Read { query, linearizable: false } => self.answer_stale(token, &query),
             Request::Members(change) => self.change_members(token, change),
             Request::Transfer { to } => self.transfer(token, to),
             Request::Snapshot => {
@@ -229,6 +231,21 @@ impl Core {
                     self.snapshot_waiters.push((self.applied, token));
                 }
             }
+        }
+    }
+
+    fn answer_stale(&mut self, token: Token, query: &Query) {
+        let response = match self.read(query) {
+            Ok(view) => Response::View { view, stale_ms: Some(self.stale_ms()) },
+            Err(refusal) => Response::Error(refusal.into()),
+        };
+        self.answer(token, response);
+    }
+
+    /// A snapshot up to this index is durable, whoever made it.
+    pub(super) fn snapshot_is_kept(&mut self, index: u64) {
+        for (_, token) in self.snapshot_waiters.extract_if(.., |(at, _)| *at <= index) {
+            self.out.answers.push((token, Response::Done));
         }
     }
 
@@ -269,7 +286,7 @@ impl Core {
         session: SessionId,
         sequence: Option<u64>,
     ) {
-        if self.away.len() >= FORWARDED_MAX {
+        if !self.may_forward() {
             self.give_up(waiter);
             return;
         }
@@ -281,10 +298,18 @@ impl Core {
         self.out.sends.push((leader, message));
     }
 
+    /// Those whom the leader has confirmed and this replica cannot answer yet wait, too.
+    fn may_forward(&self) -> bool {
+        self.away.len() + self.rounds.confirmed() < FORWARDED_MAX
+    }
+
     /// Tells somebody that it could not be confirmed. A heartbeat that arrived stays counted.
     pub(super) fn give_up(&mut self, waiter: Waiter) {
         match waiter {
-            Waiter::Read(token, _) | Waiter::Heartbeat(token, ..) | Waiter::Look(token, ..) => {
+            Waiter::Read(token, _)
+            | Waiter::Stale(token, _)
+            | Waiter::Heartbeat(token, ..)
+            | Waiter::Look(token, ..) => {
                 self.refuse(token, unavailable("no quorum has confirmed this replica in time"));
             }
             Waiter::Remote { replica, boot, number }
@@ -292,7 +317,12 @@ impl Core {
                 let hearing = Hearing::Unavailable;
                 self.out.sends.push((replica, PeerMessage::Heard { boot, number, hearing }));
             }
-            Waiter::Oneself => {}
+            Waiter::Oneself => {
+                // The gate opens only by a round, so one is tried for as long as it is closed.
+                if self.is_serving && self.expiry_gate.is_some() {
+                    let _ = self.rounds.queue(self.now, Waiter::Oneself);
+                }
+            }
         }
     }
 
@@ -306,7 +336,11 @@ impl Core {
                 let hearing = Hearing::NotNewer { last };
                 self.out.sends.push((replica, PeerMessage::Heard { boot, number, hearing }));
             }
-            Waiter::Read(..) | Waiter::Look(..) | Waiter::RemoteLook { .. } | Waiter::Oneself => {}
+            Waiter::Read(..)
+            | Waiter::Stale(..)
+            | Waiter::Look(..)
+            | Waiter::RemoteLook { .. }
+            | Waiter::Oneself => {}
         }
     }
 
@@ -340,6 +374,7 @@ impl Core {
                     };
                     self.answer(token, response);
                 }
+                Waiter::Stale(token, query) => self.answer_stale(token, &query),
                 Waiter::Heartbeat(token, session, tenure, _) => {
                     let response = self.heard(session, tenure);
                     self.answer(token, response);

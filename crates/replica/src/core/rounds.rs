@@ -3,7 +3,8 @@
 //! One round serves everything that waits when it begins. Its context is the replica, its run and a
 //! counter, never used twice: a late confirmation of an old round must not confirm a later one. A
 //! round that is not confirmed within an election time-out is begun again with a fresh context; what
-//! has waited for two of them is answered `unavailable`.
+//! has waited for two of them is answered `unavailable`. So is what was confirmed and then waited for
+//! ten: a replica that knows how far it must be and does not get there must not keep its clients.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -23,7 +24,10 @@ pub(super) struct Rounds<W> {
     patience: Duration,
     next: Vec<(Moment, W)>,
     inflight: VecDeque<Round<W>>,
-    confirmed: VecDeque<(u64, Vec<W>)>,
+    /// By the index they wait for. The moment is that of the confirmation.
+    confirmed: VecDeque<(u64, Moment, Vec<W>)>,
+    /// How many those are.
+    confirmed_count: usize,
 }
 
 #[derive(Debug)]
@@ -45,12 +49,13 @@ impl<W> Rounds<W> {
             next: Vec::new(),
             inflight: VecDeque::new(),
             confirmed: VecDeque::new(),
+            confirmed_count: 0,
         }
     }
 
     /// Queues somebody for the next round, or gives it back if too many wait.
     pub(super) fn queue(&mut self, now: Moment, waiter: W) -> Result<(), W> {
-        if self.next.len() >= WAITING_FOR_ROUND_MAX {
+        if self.next.len() + self.confirmed_count >= WAITING_FOR_ROUND_MAX {
             return Err(waiter);
         }
         self.next.push((now, waiter));
@@ -60,6 +65,11 @@ impl<W> Rounds<W> {
     /// Whether a round should begin.
     pub(super) fn is_wanted(&self) -> bool {
         !self.next.is_empty() && self.inflight.len() < ROUNDS_INFLIGHT_MAX
+    }
+
+    /// How many are confirmed and wait for their index to be applied.
+    pub(super) const fn confirmed(&self) -> usize {
+        self.confirmed_count
     }
 
     /// The number of the last round begun.
@@ -80,12 +90,13 @@ impl<W> Rounds<W> {
 
     /// A round is confirmed at `index`: those who waited are answered once it is applied. Returns
     /// the round's number; none for a context of another run, or one that was given up.
-    pub(super) fn confirm(&mut self, context: &[u8], index: u64) -> Option<u64> {
+    pub(super) fn confirm(&mut self, now: Moment, context: &[u8], index: u64) -> Option<u64> {
         let number = self.number_of(context)?;
         let at = self.inflight.iter().position(|round| round.number == number)?;
         let round = self.inflight.remove(at)?;
-        let waiters = round.waiting.into_iter().map(|(_, waiter)| waiter).collect();
-        self.confirmed.push_back((index, waiters));
+        let waiters: Vec<W> = round.waiting.into_iter().map(|(_, waiter)| waiter).collect();
+        self.confirmed_count += waiters.len();
+        self.confirmed.push_back((index, now, waiters));
         Some(number)
     }
 
@@ -103,17 +114,19 @@ impl<W> Rounds<W> {
 
     /// Takes out those of the round just confirmed that `pick` picks.
     pub(super) fn take_remote<T>(&mut self, pick: impl Fn(&W) -> Option<T>) -> Vec<T> {
-        let Some((_, waiters)) = self.confirmed.back_mut() else { return Vec::new() };
+        let Some((_, _, waiters)) = self.confirmed.back_mut() else { return Vec::new() };
         let picked: Vec<T> = waiters.iter().filter_map(&pick).collect();
         if !picked.is_empty() {
             waiters.retain(|waiter| pick(waiter).is_none());
+            self.confirmed_count -= picked.len();
         }
         picked
     }
 
     /// Adds somebody whose round was confirmed elsewhere.
-    pub(super) fn confirm_one(&mut self, index: u64, waiter: W) {
-        self.confirmed.push_back((index, vec![waiter]));
+    pub(super) fn confirm_one(&mut self, now: Moment, index: u64, waiter: W) {
+        self.confirmed_count += 1;
+        self.confirmed.push_back((index, now, vec![waiter]));
     }
 
     /// Those whose index is applied.
@@ -122,13 +135,14 @@ impl<W> Rounds<W> {
             return Vec::new();
         }
         let mut settled = Vec::new();
-        self.confirmed.retain_mut(|(index, waiters)| {
+        self.confirmed.retain_mut(|(index, _, waiters)| {
             let is_applied = *index <= applied || mutant::is(Mutant::AnswerBeforeApply);
             if is_applied {
                 settled.append(waiters);
             }
             !is_applied
         });
+        self.confirmed_count -= settled.len();
         settled
     }
 
@@ -141,17 +155,26 @@ impl<W> Rounds<W> {
                 self.next.splice(0..0, round.waiting);
             }
         }
+        let mut given_up = Vec::new();
+        while let Some((_, at, _)) = self.confirmed.front()
+            && now.since(*at) >= self.patience * 10
+        {
+            let late = self.confirmed.pop_front().map(|(.., waiters)| waiters).unwrap_or_default();
+            self.confirmed_count -= late.len();
+            given_up.extend(late);
+        }
         let limit = self.patience * 2;
         let is_late = |asked_at: Moment| now.since(asked_at) >= limit;
         if !self.next.first().is_some_and(|(asked_at, _)| is_late(*asked_at)) {
-            return Vec::new();
+            return given_up;
         }
         let (late, rest) = std::mem::take(&mut self.next)
             .into_iter()
             .partition(|(asked_at, _)| is_late(*asked_at));
         self.next = rest;
         let late: Vec<(Moment, W)> = late;
-        late.into_iter().map(|(_, waiter)| waiter).collect()
+        given_up.extend(late.into_iter().map(|(_, waiter)| waiter));
+        given_up
     }
 
     /// Gives up everything that is not confirmed.
@@ -182,7 +205,7 @@ mod tests {
         rounds.queue(at(0), "b").unwrap();
         let context = rounds.begin(at(1));
         rounds.queue(at(2), "late").unwrap();
-        assert_eq!(rounds.confirm(&context, 5), Some(1));
+        assert_eq!(rounds.confirm(at(9), &context, 5), Some(1));
         assert_eq!(rounds.settled(4), Vec::<&str>::new());
         assert_eq!(rounds.settled(5), vec!["a", "b"]);
         assert!(rounds.is_wanted(), "who came after the round began waits for the next");
@@ -193,13 +216,13 @@ mod tests {
         let mut rounds = rounds();
         rounds.queue(at(0), "a").unwrap();
         let context = rounds.begin(at(1));
-        assert_eq!(rounds.confirm(&context, 5), Some(1));
-        assert_eq!(rounds.confirm(&context, 5), None);
+        assert_eq!(rounds.confirm(at(9), &context, 5), Some(1));
+        assert_eq!(rounds.confirm(at(9), &context, 5), None);
         let mut other = Rounds::new(1, 8, Duration::from_millis(300));
         other.queue(at(0), "x").unwrap();
         other.begin(at(1));
-        assert_eq!(other.confirm(&context, 5), None);
-        assert_eq!(other.confirm(b"short", 5), None);
+        assert_eq!(other.confirm(at(9), &context, 5), None);
+        assert_eq!(other.confirm(at(9), b"short", 5), None);
     }
 
     #[test]
@@ -220,7 +243,7 @@ mod tests {
         assert!(rounds.is_wanted());
         let second = rounds.begin(at(300));
         assert_ne!(first, second);
-        assert_eq!(rounds.confirm(&first, 5), None, "the old context is void");
+        assert_eq!(rounds.confirm(at(9), &first, 5), None, "the old context is void");
         assert_eq!(rounds.time_out(at(600)), vec!["a"]);
     }
 }

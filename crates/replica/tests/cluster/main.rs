@@ -5,274 +5,22 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on must stop")]
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::Arc;
+mod attacks;
+mod bench;
+
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use raft::eraftpb::{ConfState, HardState, MessageType, SnapshotMetadata};
-use regent_election::state::{Query, View};
+use raft::eraftpb::HardState;
+use regent_election::state::Query;
 use regent_election::store::{OfficeState, StoreError};
-use regent_election::{
-    Answer, Command, Entry, Group, IfLost, Metadata, Moment, Node, Policy, Refusal, SessionId,
-    Settings, State, Term,
+use regent_election::{Answer, Command, Entry, Group, Policy, Refusal, Settings, State, Term};
+use regent_replica::io::{Request, Response};
+use regent_replica::{MemberChange, Members, Replicated, Role};
+
+use bench::{
+    Cluster, campaign, founding_disk, heartbeat, id, member, open, session, two_and_a_witness,
 };
-use regent_replica::io::{Input, PeerMessage, Request, Response, Token};
-use regent_replica::{
-    Core, CoreConfig, Member, MemberChange, Members, Recovered, ReplicaId, Replicated, Role,
-};
-
-const LINK: Duration = Duration::from_millis(1);
-
-/// What one replica has on disk. Writes are instant and never fail.
-#[derive(Clone)]
-struct Disk {
-    hard_state: HardState,
-    place: SnapshotMetadata,
-    snapshot: Arc<[u8]>,
-    entries: Vec<raft::eraftpb::Entry>,
-    boot: u64,
-}
-
-struct Cluster {
-    now: Moment,
-    cores: BTreeMap<ReplicaId, Core>,
-    disks: BTreeMap<ReplicaId, Disk>,
-    mail: VecDeque<(Moment, ReplicaId, ReplicaId, PeerMessage)>,
-    cut: BTreeSet<(ReplicaId, ReplicaId)>,
-    answers: BTreeMap<Token, Response>,
-    tokens: u64,
-    snapshot_every: u64,
-}
-
-fn id(number: u64) -> ReplicaId {
-    ReplicaId::new(number).unwrap()
-}
-
-fn member(number: u64) -> Member {
-    Member {
-        peer_address: format!("peer-{number}"),
-        client_address: format!("client-{number}"),
-        is_witness: false,
-    }
-}
-
-fn witness(number: u64) -> Member {
-    Member { is_witness: true, ..member(number) }
-}
-
-impl Cluster {
-    fn new(voters: u64) -> Self {
-        Self::of((1..=voters).map(|n| (id(n), member(n))).collect())
-    }
-
-    fn of(members: Members) -> Self {
-        let voters = members.len() as u64;
-        let mut cluster = Self {
-            now: Moment::from_millis(1000),
-            cores: BTreeMap::new(),
-            disks: BTreeMap::new(),
-            mail: VecDeque::new(),
-            cut: BTreeSet::new(),
-            answers: BTreeMap::new(),
-            tokens: 0,
-            snapshot_every: 100_000,
-        };
-        for number in 1..=voters {
-            cluster.disks.insert(id(number), founding_disk(&members, voters));
-            cluster.start(id(number));
-        }
-        cluster
-    }
-
-    fn start(&mut self, replica: ReplicaId) {
-        let disk = self.disks.get_mut(&replica).unwrap();
-        disk.boot += 1;
-        let recovered = Recovered {
-            hard_state: disk.hard_state.clone(),
-            place: disk.place.clone(),
-            whole: Replicated::decode(&disk.snapshot).unwrap(),
-            entries: disk.entries.clone(),
-        };
-        let mut config = CoreConfig::new(replica, disk.boot, replica.get() * 7919 + disk.boot);
-        config.snapshot_every = self.snapshot_every;
-        config.is_witness =
-            recovered.whole.members.get(&replica).is_some_and(|member| member.is_witness);
-        self.cores.insert(replica, Core::new(config, recovered, self.now).unwrap());
-    }
-
-    fn stop(&mut self, replica: ReplicaId) {
-        self.cores.remove(&replica);
-    }
-
-    fn step(&mut self) {
-        self.now = self.now + LINK;
-        let due = self.mail.iter().take_while(|(at, ..)| *at <= self.now).count();
-        for (_, from, to, message) in self.mail.drain(..due).collect::<Vec<_>>() {
-            self.deliver(from, to, message);
-        }
-        for replica in self.cores.keys().copied().collect::<Vec<_>>() {
-            self.turn(replica);
-        }
-    }
-
-    fn deliver(&mut self, from: ReplicaId, to: ReplicaId, message: PeerMessage) {
-        if self.cut.contains(&(from, to)) {
-            return;
-        }
-        // Everything that travels goes through its bytes.
-        let mut bytes = Vec::new();
-        message.put(&mut bytes);
-        let message = PeerMessage::decode(&bytes).unwrap();
-        let Some(core) = self.cores.get_mut(&to) else { return };
-        let input = match message {
-            PeerMessage::Raft(message) if message.msg_type == MessageType::MsgSnapshot => {
-                let bytes = Arc::clone(&self.disks[&from].snapshot);
-                let whole = Box::new(Replicated::decode(&bytes).unwrap());
-                core.on(self.now, Input::Snapshot { from, message, bytes, whole });
-                let sent = Input::SnapshotSent { to, arrived: true };
-                self.cores.get_mut(&from).unwrap().on(self.now, sent);
-                return;
-            }
-            message => Input::Message { from, message },
-        };
-        core.on(self.now, input);
-    }
-
-    fn turn(&mut self, replica: ReplicaId) {
-        let core = self.cores.get_mut(&replica).unwrap();
-        let outputs = core.turn(self.now);
-        let disk = self.disks.get_mut(&replica).unwrap();
-        for batch in outputs.batches {
-            if let Some((place, bytes)) = batch.snapshot {
-                (disk.place, disk.snapshot, disk.entries) = (place, bytes, Vec::new());
-            }
-            if let Some(first) = batch.entries.first() {
-                disk.entries.retain(|entry| entry.index < first.index);
-                disk.entries.extend(batch.entries);
-            }
-            if let Some(hard_state) = batch.hard_state {
-                disk.hard_state = hard_state;
-            }
-            core.on(self.now, Input::Persisted { batch: batch.number });
-        }
-        if let Some(task) = outputs.snapshot {
-            let mut whole = Replicated::decode(&disk.snapshot).unwrap();
-            for entry in task.entries.iter().filter(|_| !task.is_bare) {
-                whole.replay(entry).unwrap();
-            }
-            disk.entries.retain(|entry| entry.index > task.place.index);
-            disk.place = task.place.clone();
-            disk.snapshot = whole.encode().into();
-            core.on(self.now, Input::SnapshotKept { place: task.place });
-        }
-        self.answers.extend(outputs.answers);
-        for (to, message) in outputs.sends {
-            self.mail.push_back((self.now + LINK, replica, to, message));
-        }
-    }
-
-    fn run(&mut self, ms: u64) {
-        for _ in 0..ms {
-            self.step();
-        }
-    }
-
-    fn leader(&self) -> Option<ReplicaId> {
-        let mut leading: Vec<_> = self
-            .cores
-            .values()
-            .map(Core::status)
-            .filter(|status| status.role == Role::Leader)
-            .collect();
-        leading.sort_by_key(|status| status.raft_term);
-        leading.last().map(|status| status.id)
-    }
-
-    fn await_leader(&mut self) -> ReplicaId {
-        for _ in 0..5000 {
-            self.step();
-            if let Some(leader) = self.leader()
-                && self.cores[&leader].status().is_serving
-            {
-                return leader;
-            }
-        }
-        panic!("nobody leads after five seconds");
-    }
-
-    fn ask(&mut self, replica: ReplicaId, request: Request) -> Token {
-        self.tokens += 1;
-        let token = Token(self.tokens);
-        let core = self.cores.get_mut(&replica).unwrap();
-        core.on(self.now, Input::Request { token, request });
-        token
-    }
-
-    fn answer(&mut self, replica: ReplicaId, request: Request) -> Response {
-        let token = self.ask(replica, request);
-        for _ in 0..10_000 {
-            self.step();
-            if let Some(response) = self.answers.remove(&token) {
-                return response;
-            }
-        }
-        panic!("no answer after ten seconds");
-    }
-
-    fn submit(&mut self, replica: ReplicaId, command: Command) -> Result<Answer, Refusal> {
-        let request = Request::Submit { command, request: None, query: None };
-        match self.answer(replica, request) {
-            Response::Applied { answer, .. } => answer,
-            other => panic!("{other:?}"),
-        }
-    }
-
-    fn leader_of(&mut self, replica: ReplicaId, group: &str) -> (Option<String>, u64, OfficeState) {
-        let query = Query::Leader(Group::new(group).unwrap());
-        match self.answer(replica, Request::Read { query, linearizable: true }) {
-            Response::View { view: View::Leader(view), .. } => {
-                (view.leader.map(|node| node.to_string()), view.term.get(), view.state)
-            }
-            other => panic!("{other:?}"),
-        }
-    }
-}
-
-fn founding_disk(members: &Members, voters: u64) -> Disk {
-    let mut place = SnapshotMetadata::default();
-    (place.index, place.term) = (1, 1);
-    let mut conf = ConfState::default();
-    conf.voters = (1..=voters).collect();
-    place.set_conf_state(conf);
-    let mut hard_state = HardState::default();
-    (hard_state.term, hard_state.commit) = (1, 1);
-    let whole = Replicated::found(Settings::default(), members.clone());
-    Disk { hard_state, place, snapshot: whole.encode().into(), entries: Vec::new(), boot: 0 }
-}
-
-fn session(number: u128) -> SessionId {
-    SessionId::new(number).unwrap()
-}
-
-fn open(number: u128, ttl_ms: u64) -> Command {
-    let node = Node::new(&format!("node-{number}")).unwrap();
-    Command::Open { session: session(number), node, ttl_ms }
-}
-
-fn campaign(number: u128, group: &str) -> Command {
-    Command::Campaign {
-        group: Group::new(group).unwrap(),
-        session: session(number),
-        opening: None,
-        if_lost: IfLost::Stand,
-        priority: 0,
-        metadata: Metadata::NONE,
-    }
-}
-
-fn heartbeat(number: u128) -> Request {
-    Request::Heartbeat { session: session(number), sequence: None, tenure: None }
-}
 
 #[test]
 fn one_replica_elects_itself_and_serves() {
@@ -451,10 +199,6 @@ fn members_come_and_go() {
     assert_eq!(cluster.cores[&id(4)].status().voters.len(), 3);
     cluster.stop(leader);
     assert!(cluster.submit(id(4), campaign(1, "after")).is_ok());
-}
-
-fn two_and_a_witness() -> Cluster {
-    Cluster::of(Members::from([(id(1), member(1)), (id(2), member(2)), (id(3), witness(3))]))
 }
 
 #[test]

@@ -1,0 +1,169 @@
+//! Interleavings that would break a promise if one line of the core stood elsewhere.
+
+use raft::eraftpb::{HardState, MessageType};
+use regent_election::state::{Query, View};
+use regent_election::store::StoreError;
+use regent_election::{Answer, Command, Group};
+use regent_replica::io::{PeerMessage, Request, Response};
+use regent_replica::{MemberChange, Members};
+
+use crate::bench::{Cluster, Disk, campaign, founding_disk, heartbeat, id, member, open, session};
+
+/// The disk of a replica that joins: it knows nothing and nobody.
+fn joining_disk() -> Disk {
+    let mut empty = founding_disk(&Members::new(), 0);
+    (empty.place.index, empty.place.term) = (0, 0);
+    empty.hard_state = HardState::default();
+    empty
+}
+
+fn one_with_a_learner() -> Cluster {
+    let mut cluster = Cluster::new(1);
+    let leader = cluster.await_leader();
+    let add = MemberChange::Add { id: id(2), member: member(2) };
+    assert_eq!(cluster.answer(leader, Request::Members(add)), Response::Done);
+    cluster.disks.insert(id(2), joining_disk());
+    cluster.start(id(2));
+    cluster.run(500);
+    assert_eq!(cluster.cores[&id(2)].applied(), cluster.cores[&id(1)].applied());
+    cluster
+}
+
+/// A voter that is alone wins at once, before its Raft term is on its disk. What it says in that term
+/// must not be heard before it is: after a power cut it would say other things in the same term.
+#[test]
+fn a_lone_voter_says_nothing_in_a_term_that_its_disk_may_forget() {
+    let mut cluster = one_with_a_learner();
+    cluster.submit(id(1), open(1, 10_000)).unwrap();
+    cluster.submit(id(1), open(2, 10_000)).unwrap();
+    cluster.run(50);
+    cluster.stop(id(1));
+    cluster.start(id(1));
+    cluster.stall(id(1));
+    cluster.run(400);
+    let command = campaign(1, "billing");
+    cluster.ask(id(1), Request::Submit { command, request: None, query: None });
+    cluster.run(50);
+    // Nothing of this was confirmed; the power fails, and another one is first.
+    cluster.stop(id(1));
+    cluster.unstall(id(1));
+    cluster.start(id(1));
+    cluster.await_leader();
+    let won = cluster.submit(id(1), campaign(2, "billing"));
+    assert!(matches!(won, Ok(Answer::Elected { .. })), "{won:?}");
+    cluster.run(500);
+    let states = [1, 2].map(|replica| cluster.cores[&id(replica)].whole().encode());
+    assert!(states[0] == states[1], "replicas agree at equal index (S8)");
+}
+
+/// Semantics 24: reads see only whole entries. A view of half an entry would bear the cursor of the
+/// whole, and a watch from there would never hear of the other half (S5).
+#[test]
+fn a_stale_read_never_sees_half_an_entry() {
+    let mut cluster = Cluster::new(1);
+    let leader = cluster.await_leader();
+    cluster.submit(leader, open(1, 10_000)).unwrap();
+    for number in 0..2000 {
+        cluster.submit(leader, campaign(1, &format!("group-{number:04}"))).unwrap();
+    }
+    let command = Command::Close { session: session(1) };
+    cluster.ask(leader, Request::Submit { command, request: None, query: None });
+    for _ in 0..1000 {
+        cluster.step();
+        if cluster.cores[&leader].is_between() {
+            break;
+        }
+    }
+    assert!(cluster.cores[&leader].is_between(), "the entry takes several slices");
+    let group = Group::new("group-1999").unwrap();
+    let query = Query::Leader(group.clone());
+    let seen = match cluster.answer(leader, Request::Read { query, linearizable: false }) {
+        Response::View { view: View::Leader(seen), .. } => seen,
+        other => panic!("{other:?}"),
+    };
+    cluster.run(100);
+    let missed = cluster.events[&leader]
+        .iter()
+        .filter(|(revision, event)| event.group == group && *revision <= seen.revision)
+        .next_back()
+        .unwrap();
+    assert_eq!(seen.leader, missed.1.leader, "as of revision {:?}", seen.revision);
+}
+
+/// An operator's request must be answered, also when what it asked for was lost with a leadership.
+#[test]
+fn a_change_of_members_that_was_lost_is_answered() {
+    let mut cluster = Cluster::new(3);
+    let leader = cluster.await_leader();
+    for other in (1..=3).map(id).filter(|other| *other != leader) {
+        cluster.cut.insert((leader, other));
+        cluster.cut.insert((other, leader));
+    }
+    let add = MemberChange::Add { id: id(4), member: member(4) };
+    let token = cluster.ask(leader, Request::Members(add));
+    cluster.run(2000);
+    let next = cluster.await_leader();
+    assert_ne!(next, leader);
+    cluster.submit(next, open(1, 10_000)).unwrap();
+    cluster.cut.clear();
+    cluster.run(5000);
+    let answer = cluster.answers.remove(&token);
+    assert!(matches!(answer, Some(Response::Error(_))), "{answer:?}");
+}
+
+/// A replica whose disk stands still knows how far it must be before it answers, and never gets there.
+#[test]
+fn a_confirmed_heartbeat_that_cannot_be_answered_is_given_up() {
+    let mut cluster = Cluster::new(3);
+    let leader = cluster.await_leader();
+    let stuck = (1..=3).map(id).find(|other| *other != leader).unwrap();
+    cluster.submit(leader, open(1, 60_000)).unwrap();
+    cluster.run(100);
+    cluster.stall(stuck);
+    cluster.submit(leader, open(2, 60_000)).unwrap();
+    let read = Request::Read { query: Query::Census, linearizable: true };
+    let tokens = [cluster.ask(stuck, heartbeat(1)), cluster.ask(stuck, read)];
+    cluster.run(6000);
+    for token in tokens {
+        let answer = cluster.answers.remove(&token);
+        assert!(
+            matches!(answer, Some(Response::Error(StoreError::Unavailable { .. }))),
+            "{answer:?}"
+        );
+    }
+}
+
+/// Whoever waits for a snapshot is served by one from the leader as well.
+#[test]
+fn a_backup_asked_for_while_a_snapshot_arrives_is_answered() {
+    let mut cluster = Cluster::new(3);
+    cluster.snapshot_every = 20;
+    for number in 1..=3 {
+        cluster.stop(id(number));
+        cluster.start(id(number));
+    }
+    let leader = cluster.await_leader();
+    let behind = (1..=3).map(id).find(|other| *other != leader).unwrap();
+    cluster.submit(leader, open(1, 60_000)).unwrap();
+    cluster.run(50);
+    cluster.stop(behind);
+    for number in 0..60 {
+        cluster.submit(leader, campaign(1, &format!("group-{number}"))).unwrap();
+    }
+    // Nothing comes after the newest snapshot, so nothing would ask for another one.
+    assert_eq!(cluster.answer(leader, Request::Snapshot), Response::Done);
+    cluster.start(behind);
+    let is_snapshot = |message: &PeerMessage| matches!(message, PeerMessage::Raft(it) if it.msg_type == MessageType::MsgSnapshot);
+    let mut token = None;
+    for _ in 0..1000 {
+        let comes =
+            cluster.mail.iter().any(|(_, _, to, message)| *to == behind && is_snapshot(message));
+        if comes {
+            token = Some(cluster.ask(behind, Request::Snapshot));
+            break;
+        }
+        cluster.step();
+    }
+    cluster.run(3000);
+    assert_eq!(cluster.answers.remove(&token.unwrap()), Some(Response::Done));
+}
