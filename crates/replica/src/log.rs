@@ -140,9 +140,9 @@ impl Log {
         self.before = (keep_after, term);
     }
 
-    /// What this log's snapshots hold is no state: nobody may be sent one.
-    pub const fn never_send_snapshots(&mut self) {
-        self.has_state = false;
+    /// Whether this log's snapshots hold state: if not, nobody may be sent one.
+    pub const fn may_send_snapshots(&mut self, has_state: bool) {
+        self.has_state = has_state;
     }
 
     /// Asks for a later snapshot than the newest one.

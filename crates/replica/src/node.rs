@@ -92,7 +92,7 @@ pub struct Handle {
     is_stopping: Arc<AtomicBool>,
     whose: Whose,
     snapshots: Snapshots,
-    is_witness: bool,
+    is_witness: Arc<AtomicBool>,
     leader_changes: Arc<AtomicU64>,
 }
 
@@ -146,8 +146,8 @@ impl Handle {
 
     /// Whether it votes and keeps the log but no state: it can answer nothing about elections.
     #[must_use]
-    pub const fn is_witness(&self) -> bool {
-        self.is_witness
+    pub fn is_witness(&self) -> bool {
+        self.is_witness.load(Ordering::Relaxed)
     }
 
     /// How often it has seen the leader of the log change since it started.
@@ -216,11 +216,6 @@ impl Node {
         for repair in repairs {
             tracing::warn!(%repair, "the disk was set right");
         }
-        let is_witness = recovered
-            .whole
-            .members
-            .get(&identity.replica)
-            .map_or(config.is_witness, |member| member.is_witness);
         let core_config = CoreConfig {
             id: identity.replica,
             boot,
@@ -228,7 +223,7 @@ impl Node {
             seed: getrandom::u64().map_err(|why| StartError::System(why.to_string()))?,
             incarnation: life_of(identity.cluster),
             snapshot_every: config.snapshot_every,
-            is_witness,
+            is_witness: config.is_witness,
         };
         let members = recovered.whole.members.clone();
         let revision = recovered.whole.state.revision();
@@ -252,6 +247,7 @@ impl Node {
         let peers = Arc::new(Peers::start(to_peers, listener, members, deliver));
         let status = Arc::new(Mutex::new(core.status()));
         let leader_changes = Arc::new(AtomicU64::new(0));
+        let is_witness = Arc::new(AtomicBool::new(core.status().is_witness));
         let (to_disk, batches) = std::sync::mpsc::channel();
         let (to_side, errands) = std::sync::mpsc::channel();
         let snapshots = disk.snapshots().clone();
@@ -269,6 +265,7 @@ impl Node {
             status: Arc::clone(&status),
             status_at: now,
             leader_changes: Arc::clone(&leader_changes),
+            is_witness: Arc::clone(&is_witness),
             to_side: to_side.clone(),
             snapshots: snapshots.clone(),
             runtime: tokio::runtime::Handle::current(),
@@ -357,6 +354,7 @@ struct Worker {
     status: Arc<Mutex<Status>>,
     status_at: Moment,
     leader_changes: Arc<AtomicU64>,
+    is_witness: Arc<AtomicBool>,
     to_side: std::sync::mpsc::Sender<Errand>,
     snapshots: Snapshots,
     runtime: tokio::runtime::Handle,
@@ -487,6 +485,7 @@ impl Worker {
         if status.leader.is_some() && shared.leader != status.leader {
             self.leader_changes.fetch_add(1, Ordering::Relaxed);
         }
+        self.is_witness.store(status.is_witness, Ordering::Relaxed);
         *shared = status;
     }
 }

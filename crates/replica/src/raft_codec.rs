@@ -192,6 +192,9 @@ pub fn take_message(input: &mut Input<'_>) -> Result<Message, CodecError> {
     Ok(message)
 }
 
+/// No Raft term and no index gets this far, and sums with those below do not overflow.
+const NUMBER_MAX: u64 = u64::MAX / 4;
+
 /// Why a message must not reach the library; what passes cannot make it panic by its shape.
 pub fn admissible(message: &Message, from: u64, to: u64) -> Result<(), &'static str> {
     if !travels(message.msg_type) {
@@ -199,6 +202,10 @@ pub fn admissible(message: &Message, from: u64, to: u64) -> Result<(), &'static 
     }
     if message.from != from || message.to != to || from == 0 {
         return Err("the message names another sender or receiver than its connection");
+    }
+    let numbers = [message.term, message.log_term, message.index, message.commit];
+    if numbers.iter().any(|number| *number > NUMBER_MAX) {
+        return Err("no Raft term and no log gets this far");
     }
     let kind = message.msg_type;
     let is_read = matches!(kind, MessageType::MsgReadIndex | MessageType::MsgReadIndexResp);
@@ -214,7 +221,8 @@ pub fn admissible(message: &Message, from: u64, to: u64) -> Result<(), &'static 
     }
     if kind == MessageType::MsgAppend {
         let follows = |(at, entry): (usize, &Entry)| {
-            message.index.checked_add(at as u64 + 1) == Some(entry.index) && entry.term >= 1
+            message.index.checked_add(at as u64 + 1) == Some(entry.index)
+                && (1..=message.term).contains(&entry.term)
         };
         if !message.entries.iter().enumerate().all(follows) {
             return Err("the entries do not follow one another");
@@ -267,6 +275,8 @@ mod tests {
         assert!(with(&|m| m.term = 0).is_err());
         assert!(with(&|m| m.index = 8).is_err());
         assert!(with(&|m| m.index = u64::MAX).is_err());
+        assert!(with(&|m| m.term = u64::MAX).is_err());
+        assert!(with(&|m| m.entries[0].term = 4).is_err());
         assert!(with(&|m| m.set_msg_type(MessageType::MsgPropose)).is_err());
         assert!(with(&|m| m.set_msg_type(MessageType::MsgHup)).is_err());
         assert!(with(&|m| m.set_msg_type(MessageType::MsgSnapshot)).is_err());

@@ -15,7 +15,7 @@ use regent_election::{Entry, Settings, State};
 use crate::member::{Member, MemberChange, Members, ReplicaId, put_member, take_id, take_member};
 
 /// The version that opens every encoded [`Replicated`].
-pub const REPLICATED_VERSION: u8 = 1;
+pub const REPLICATED_VERSION: u8 = 2;
 
 /// Where a proposal came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -88,6 +88,9 @@ pub struct Replicated {
     /// Whether nobody may be granted anything because leases of an earlier life may still run. The
     /// Raft leader ends it when the longest of them is over.
     pub is_held: bool,
+    /// Whether there is no state in it: a witness keeps none. It travels with the bytes, so that nobody
+    /// ever takes the state that a witness does not have for one in which nothing has happened.
+    pub is_bare: bool,
     /// For each replica: its boot and the number of its last proposal that was applied.
     applied: BTreeMap<ReplicaId, (u64, u64)>,
 }
@@ -96,21 +99,22 @@ impl Replicated {
     /// What a cluster starts with, the same on every founding member.
     #[must_use]
     pub fn found(settings: Settings, members: Members) -> Self {
-        Self { state: State::new(settings), members, is_held: false, applied: BTreeMap::new() }
+        let (state, applied) = (State::new(settings), BTreeMap::new());
+        Self { state, members, is_held: false, is_bare: false, applied }
     }
 
     /// What a restored cluster starts with: the state reborn, these members, and a hold.
     #[must_use]
     pub fn restored(state: State, members: Members) -> Self {
         let is_held = !mutant::is(Mutant::RestoreGrantsAtOnce);
-        Self { state, members, is_held, applied: BTreeMap::new() }
+        Self { state, members, is_held, is_bare: false, applied: BTreeMap::new() }
     }
 
     /// What a witness keeps of it: the members, and no state.
     #[must_use]
     pub fn without_state(self) -> Self {
         let settings = self.state.settings().clone();
-        Self { state: State::new(settings), ..self }
+        Self { state: State::new(settings), is_bare: true, ..self }
     }
 
     /// Whether this proposal is to be applied, and notes that it is. False for a duplicate, and for one
@@ -128,6 +132,13 @@ impl Replicated {
         is_fresh
     }
 
+    /// Whether this replica is a witness: as the members say, or because it has no state to serve
+    /// from. One that is not named yet is what its operator says.
+    #[must_use]
+    pub fn makes_witness(&self, id: ReplicaId, is_said: bool) -> bool {
+        self.is_bare || self.members.get(&id).map_or(is_said, |member| member.is_witness)
+    }
+
     /// Takes a change of members into account.
     pub fn change_members(&mut self, change: &MemberChange) {
         match change {
@@ -142,7 +153,7 @@ impl Replicated {
         }
     }
 
-    /// The whole as bytes: version, members, applied numbers, hold, state. Equal wholes give equal bytes.
+    /// The whole as bytes: version, members, applied numbers, hold, bareness, state. Equal wholes give equal bytes.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut out = vec![REPLICATED_VERSION];
@@ -158,6 +169,7 @@ impl Replicated {
             number.put(&mut out);
         }
         self.is_held.put(&mut out);
+        self.is_bare.put(&mut out);
         put_block(&self.state.encode(), &mut out);
         out
     }
@@ -166,7 +178,7 @@ impl Replicated {
     pub fn decode(bytes: &[u8]) -> Result<Self, CodecError> {
         let mut input = Input::new(bytes);
         let version = u8::take(&mut input)?;
-        if version != REPLICATED_VERSION {
+        if !(1..=REPLICATED_VERSION).contains(&version) {
             return Err(CodecError::Unknown { what: "snapshot version", tag: version.into() });
         }
         let mut members = BTreeMap::<ReplicaId, Member>::new();
@@ -179,9 +191,10 @@ impl Replicated {
             applied.insert(id, (u64::take(&mut input)?, u64::take(&mut input)?));
         }
         let is_held = bool::take(&mut input)?;
+        let is_bare = version >= 2 && bool::take(&mut input)?;
         let state = State::decode(input.block("a state")?)?;
         input.end()?;
-        Ok(Self { state, members, is_held, applied })
+        Ok(Self { state, members, is_held, is_bare, applied })
     }
 
     /// Applies a log entry as a whole, as a replica that only catches up does.

@@ -133,6 +133,9 @@ impl Core {
             MemberChange::Promote { id } => {
                 let matched = self.node.raft.prs().get(id.get()).map_or(0, |p| p.matched);
                 let committed = self.node.raft.raft_log.committed;
+                if matched == 0 {
+                    return Some(format!("replica {id} has not learned anything yet"));
+                }
                 (matched + 1000 < committed).then(|| {
                     format!("replica {id} has {matched} of {committed} entries; let it catch up")
                 })

@@ -180,8 +180,9 @@ impl Core {
     ///
     /// # Errors
     /// If the library refuses what the disk remembers.
-    pub fn new(config: CoreConfig, disk: Recovered, now: Moment) -> Result<Self, raft::Error> {
+    pub fn new(mut config: CoreConfig, disk: Recovered, now: Moment) -> Result<Self, raft::Error> {
         let Recovered { hard_state, place, whole, entries } = disk;
+        config.is_witness = whole.makes_witness(config.id, config.is_witness);
         let applied = place.index;
         let ticks = |ms: u64| usize::try_from(ms / TICK_MS).unwrap_or(NEVER);
         let raft_config = raft::Config {
@@ -208,9 +209,7 @@ impl Core {
         };
         let logger = slog::Logger::root(slog::Discard, slog::o!());
         let mut log = Log::new(hard_state, place, entries);
-        if config.is_witness {
-            log.never_send_snapshots();
-        }
+        log.may_send_snapshots(!config.is_witness);
         let node = RawNode::new(&raft_config, log, &logger)?;
         let patience = Duration::from_millis(config.timing.election_ms_max());
         let mut core = Self {

@@ -134,6 +134,10 @@ impl Core {
             self.arriving.take().expect("Raft accepts a snapshot only in the step that brought it");
         assert_eq!(index, place.index, "Raft accepted another snapshot than the one that came");
         self.node.mut_store().restore(place.clone());
+        // What the members say counts more than what this replica was told when it joined: if it
+        // were wrong about itself, it would one day take no state for an empty one.
+        self.config.is_witness = whole.makes_witness(self.config.id, self.config.is_witness);
+        self.node.mut_store().may_send_snapshots(!self.config.is_witness);
         let (whole, bytes) = if self.config.is_witness {
             let bare = whole.without_state();
             let bytes = bare.encode().into();

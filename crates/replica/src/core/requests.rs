@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use raft::SnapshotStatus;
-use raft::eraftpb::{EntryType, MessageType};
+use raft::eraftpb::{EntryType, Message, MessageType};
 use regent_election::deadlines::Hearing as Heard;
 use regent_election::mutant::{self, Mutant};
 use regent_election::state::{Lens, Query, View};
@@ -96,6 +96,9 @@ impl Core {
                 if admissible(&message, from.get(), self.config.id.get()).is_err() || !is_whole {
                     return;
                 }
+                if !self.is_believable(&message) {
+                    return;
+                }
                 // A late call to campaign must not meet a snapshot that is not durable yet.
                 if message.msg_type == MessageType::MsgTimeoutNow && self.installing.is_some() {
                     return;
@@ -157,6 +160,29 @@ impl Core {
                     }
                 }
             }
+        }
+    }
+
+    /// Whether a message can be true, by what this replica knows. The library ends the process over one
+    /// that cannot; it is dropped instead, and whoever sent it by mistake is none the worse.
+    fn is_believable(&self, message: &Message) -> bool {
+        let log = &self.node.raft.raft_log;
+        match message.msg_type {
+            // Whoever knows of no members was told nothing yet. If it is a voter, it lost its disk,
+            // and with it what it promised: it must not vote (S10).
+            MessageType::MsgRequestVote | MessageType::MsgRequestPreVote => {
+                !self.node.store().members().voters.is_empty()
+            }
+            MessageType::MsgHeartbeat => message.commit <= log.last_index(),
+            MessageType::MsgAppend => {
+                let mut old =
+                    message.entries.iter().take_while(|entry| entry.index <= log.committed);
+                old.all(|entry| {
+                    // What is in a snapshot has no term any more.
+                    log.term(entry.index).is_ok_and(|term| term == 0 || term == entry.term)
+                })
+            }
+            _ => true,
         }
     }
 

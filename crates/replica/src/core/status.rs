@@ -27,6 +27,8 @@ pub struct Status {
     pub leader: Option<ReplicaId>,
     /// Whether it leads and may judge sessions.
     pub is_serving: bool,
+    /// Whether it votes and keeps the log but no state.
+    pub is_witness: bool,
     /// The last entry, the last committed one, the last applied one.
     pub last: u64,
     /// See [`Status::last`].
@@ -75,6 +77,7 @@ impl Core {
             raft_term: raft.term,
             leader: self.leader(),
             is_serving: self.is_serving,
+            is_witness: self.config.is_witness,
             last: raft.raft_log.last_index(),
             committed: raft.raft_log.committed,
             applied: self.applied,

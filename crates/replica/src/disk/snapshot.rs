@@ -77,6 +77,9 @@ pub fn advance(
     }
     let nonsense = |index| move |source| SnapshotError::Nonsense { index, source };
     let mut whole = Replicated::decode(bytes).map_err(nonsense(place.index))?;
+    if task.is_bare {
+        whole = whole.without_state();
+    }
     for entry in &task.entries {
         if task.is_bare && entry.entry_type == EntryType::EntryNormal {
             continue;

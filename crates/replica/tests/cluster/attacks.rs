@@ -1,13 +1,15 @@
 //! Interleavings that would break a promise if one line of the core stood elsewhere.
 
-use raft::eraftpb::{HardState, MessageType};
+use raft::eraftpb::{Entry, HardState, Message, MessageType};
 use regent_election::state::{Query, View};
 use regent_election::store::StoreError;
 use regent_election::{Answer, Command, Group};
-use regent_replica::io::{PeerMessage, Request, Response};
+use regent_replica::io::{Input, PeerMessage, Request, Response};
 use regent_replica::{MemberChange, Members};
 
-use crate::bench::{Cluster, Disk, campaign, founding_disk, heartbeat, id, member, open, session};
+use crate::bench::{
+    Cluster, Disk, campaign, founding_disk, heartbeat, id, member, open, session, witness,
+};
 
 /// The disk of a replica that joins: it knows nothing and nobody.
 fn joining_disk() -> Disk {
@@ -84,8 +86,7 @@ fn a_stale_read_never_sees_half_an_entry() {
     cluster.run(100);
     let missed = cluster.events[&leader]
         .iter()
-        .filter(|(revision, event)| event.group == group && *revision <= seen.revision)
-        .next_back()
+        .rfind(|(revision, event)| event.group == group && *revision <= seen.revision)
         .unwrap();
     assert_eq!(seen.leader, missed.1.leader, "as of revision {:?}", seen.revision);
 }
@@ -166,4 +167,99 @@ fn a_backup_asked_for_while_a_snapshot_arrives_is_answered() {
     }
     cluster.run(3000);
     assert_eq!(cluster.answers.remove(&token.unwrap()), Some(Response::Done));
+}
+
+/// A replica that was told to be a witness and is none would keep no state, and after its next start
+/// take none for one in which nothing ever happened.
+#[test]
+fn a_replica_is_what_the_members_say_whatever_it_was_told_when_it_joined() {
+    let mut cluster = Cluster::new(1);
+    let leader = cluster.await_leader();
+    cluster.submit(leader, open(1, 60_000)).unwrap();
+    cluster.submit(leader, campaign(1, "billing")).unwrap();
+    for (replica, member) in [(id(2), member(2)), (id(3), witness(3))] {
+        let add = MemberChange::Add { id: replica, member };
+        assert_eq!(cluster.answer(leader, Request::Members(add)), Response::Done);
+        cluster.disks.insert(replica, joining_disk());
+    }
+    cluster.joins_as_witness.insert(id(2));
+    for replica in [id(2), id(3)] {
+        cluster.start(replica);
+        cluster.run(500);
+        let promote = MemberChange::Promote { id: replica };
+        assert_eq!(cluster.answer(leader, Request::Members(promote)), Response::Done);
+    }
+    cluster.submit(leader, campaign(1, "ledger")).unwrap();
+    cluster.run(100);
+    for replica in [id(2), id(3)] {
+        assert_eq!(cluster.answer(replica, Request::Snapshot), Response::Done);
+        cluster.stop(replica);
+        cluster.start(replica);
+    }
+    cluster.run(500);
+    assert_eq!(cluster.leader_of(id(2), "billing").1, 1, "it has state to answer from");
+    let whole = |replica| cluster.cores[&id(replica)].whole();
+    assert!(whole(1).encode() == whole(2).encode(), "full replicas agree (S8)");
+    assert!(whole(3).is_bare && cluster.cores[&id(3)].status().is_witness);
+}
+
+/// S10: who lost its disk has forgotten what it promised. Under its old number it is still a voter to
+/// the others, and its vote could elect one who never heard of what it had helped to commit.
+#[test]
+fn a_replica_that_lost_its_disk_elects_nobody() {
+    let mut cluster = Cluster::new(3);
+    let leader = cluster.await_leader();
+    let others: Vec<_> = (1..=3).map(id).filter(|other| *other != leader).collect();
+    let (wiped, behind) = (others[0], others[1]);
+    cluster.stop(behind);
+    cluster.submit(leader, open(1, 60_000)).unwrap();
+    cluster.submit(leader, campaign(1, "billing")).unwrap();
+    cluster.stop(wiped);
+    cluster.stop(leader);
+    cluster.disks.insert(wiped, joining_disk());
+    cluster.start(wiped);
+    cluster.start(behind);
+    cluster.run(5000);
+    assert_eq!(cluster.leader(), None, "one of two who may vote is no majority of three");
+    // The one who remembers comes back, and nothing is lost.
+    cluster.start(leader);
+    cluster.await_leader();
+    assert_eq!(cluster.leader_of(behind, "billing").1, 1);
+}
+
+/// What cannot be true is dropped, and nobody dies of it.
+#[test]
+fn a_peer_that_sends_nonsense_ends_nobody() {
+    let mut cluster = Cluster::new(3);
+    let leader = cluster.await_leader();
+    cluster.submit(leader, open(1, 60_000)).unwrap();
+    cluster.run(100);
+    let victim = (1..=3).map(id).find(|other| *other != leader).unwrap();
+    let status = cluster.cores[&victim].status();
+    let lie = |kind, change: &dyn Fn(&mut Message)| {
+        let mut message = Message::default();
+        message.set_msg_type(kind);
+        (message.from, message.to) = (leader.get(), victim.get());
+        message.term = status.raft_term;
+        change(&mut message);
+        PeerMessage::Raft(Box::new(message))
+    };
+    let mut other = Entry::default();
+    (other.index, other.term) = (status.committed, 1);
+    let lies = [
+        lie(MessageType::MsgHeartbeat, &|m| m.commit = status.last + 1000),
+        lie(MessageType::MsgAppend, &|m| {
+            (m.index, m.log_term) = (status.committed - 1, status.raft_term);
+            m.set_entries(vec![other.clone()].into());
+        }),
+        lie(MessageType::MsgRequestVote, &|m| m.term = u64::MAX),
+        lie(MessageType::MsgHeartbeat, &|m| m.term = u64::MAX),
+    ];
+    for lie in lies {
+        let input = Input::Message { from: leader, message: lie };
+        cluster.cores.get_mut(&victim).unwrap().on(cluster.now, input);
+        cluster.run(50);
+    }
+    assert_eq!(cluster.leader(), Some(leader), "nobody was deposed by it");
+    cluster.submit(victim, open(2, 60_000)).unwrap();
 }

@@ -36,6 +36,8 @@ pub(crate) struct Cluster {
     pub(crate) answers: BTreeMap<Token, Response>,
     pub(crate) tokens: u64,
     pub(crate) snapshot_every: u64,
+    /// Who is told to be a witness, until the members say what it is.
+    pub(crate) joins_as_witness: BTreeSet<ReplicaId>,
     /// Disks that confirm nothing: what waits for each.
     pub(crate) stalled: BTreeMap<ReplicaId, Vec<Batch>>,
     /// Everything that was published to watchers of a replica since its start.
@@ -74,6 +76,7 @@ impl Cluster {
             answers: BTreeMap::new(),
             tokens: 0,
             snapshot_every: 100_000,
+            joins_as_witness: BTreeSet::new(),
             stalled: BTreeMap::new(),
             events: BTreeMap::new(),
         };
@@ -95,8 +98,7 @@ impl Cluster {
         };
         let mut config = CoreConfig::new(replica, disk.boot, replica.get() * 7919 + disk.boot);
         config.snapshot_every = self.snapshot_every;
-        config.is_witness =
-            recovered.whole.members.get(&replica).is_some_and(|member| member.is_witness);
+        config.is_witness = self.joins_as_witness.contains(&replica);
         self.cores.insert(replica, Core::new(config, recovered, self.now).unwrap());
     }
 
