@@ -179,7 +179,7 @@ fn names(directory: &Path) -> Result<Vec<String>, Failure> {
 }
 
 fn is_of_replica(name: &str) -> bool {
-    let whole = ["lock", "acked", "founding"];
+    let whole = ["lock", "acked", "founding", "peers"];
     let numbered = ["wal-", "spare-", "snapshot-"];
     let name = name.strip_suffix(".tmp").unwrap_or(name);
     whole.contains(&name) || numbered.iter().any(|prefix| name.starts_with(prefix))

@@ -39,7 +39,7 @@ pub(crate) fn keep(
     to_side: &Sender<Errand>,
     inbox: &SyncSender<Told>,
 ) {
-    while let Ok(job) = jobs.recv() {
+    'jobs: while let Ok(job) = jobs.recv() {
         let mut batches = Vec::new();
         let mut purge = false;
         let mut is_over = false;
@@ -56,8 +56,11 @@ pub(crate) fn keep(
             while let Err(error) = disk.write(&batches) {
                 survive(&error);
                 was_refused = true;
-                // Nothing was written: it is tried again until there is room, in the same order.
-                let _ = inbox.send(Told::Input(Input::Room { is_there: false }));
+                // Nothing was written: it is tried again until there is room, in the same order, or
+                // until the replica ends; nothing of it was promised.
+                if inbox.send(Told::Input(Input::Room { is_there: false })).is_err() {
+                    break 'jobs;
+                }
                 let _ = to_side.send(Errand::Fill);
                 std::thread::sleep(NO_ROOM_AGAIN_AFTER);
             }
@@ -129,8 +132,10 @@ pub(crate) fn beside(
             if found != has_room {
                 has_room = found;
                 tracing::warn!(has_room, "the disk's room changed");
-                let _ = inbox.send(Told::Input(Input::Room { is_there: has_room }));
             }
+            // Also if nothing changed here: the other thread may have said that there is no room, and
+            // nobody else would ever say that there is.
+            let _ = inbox.send(Told::Input(Input::Room { is_there: has_room }));
         }
     }
 }

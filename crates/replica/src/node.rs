@@ -48,7 +48,6 @@ const HAND_OVER_WITHIN: Duration = Duration::from_secs(2);
 pub(crate) enum Told {
     Input(Input),
     Ask(Request, Option<oneshot::Sender<Response>>),
-    Stop,
 }
 
 /// What is needed to run a replica.
@@ -90,6 +89,8 @@ pub struct Handle {
     peers: Arc<Peers>,
     threads: Arc<Mutex<Vec<JoinHandle<()>>>>,
     is_stopping: Arc<AtomicBool>,
+    /// Tells the core's thread to end. No message: that could be dropped where the inbox is full.
+    must_end: Arc<AtomicBool>,
     whose: Whose,
     snapshots: Snapshots,
     is_witness: Arc<AtomicBool>,
@@ -180,7 +181,7 @@ impl Handle {
                 self.await_successor().await;
             }
         }
-        let _ = self.inbox.try_send(Told::Stop);
+        self.must_end.store(true, Ordering::SeqCst);
         let threads =
             std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
         let joined = tokio::task::spawn_blocking(move || {
@@ -235,19 +236,24 @@ impl Node {
         let (inbox, told) = sync_channel(INBOX_MAX);
         let deliver: Deliver = {
             let inbox = inbox.clone();
-            Arc::new(move |input| {
-                let _ = inbox.try_send(Told::Input(input));
-            })
+            Arc::new(move |input| inbox.try_send(Told::Input(input)).is_ok())
         };
         let to_peers = Identity {
             cluster: identity.cluster,
             id: identity.replica,
             incarnation: identity.incarnation,
         };
-        let peers = Arc::new(Peers::start(to_peers, listener, members, deliver));
+        let peers = Arc::new(Peers::start(
+            to_peers,
+            listener,
+            members,
+            Arc::clone(disk.acquaintances()),
+            deliver,
+        ));
         let status = Arc::new(Mutex::new(core.status()));
         let leader_changes = Arc::new(AtomicU64::new(0));
         let is_witness = Arc::new(AtomicBool::new(core.status().is_witness));
+        let must_end = Arc::new(AtomicBool::new(false));
         let (to_disk, batches) = std::sync::mpsc::channel();
         let (to_side, errands) = std::sync::mpsc::channel();
         let snapshots = disk.snapshots().clone();
@@ -257,6 +263,7 @@ impl Node {
         let worker = Worker {
             core,
             told,
+            must_end: Arc::clone(&must_end),
             asked: HashMap::new(),
             tokens: 0,
             to_disk,
@@ -288,6 +295,7 @@ impl Node {
             peers,
             threads: Arc::new(Mutex::new(threads)),
             is_stopping: Arc::default(),
+            must_end,
             whose: identity,
             snapshots: shown,
             is_witness,
@@ -346,6 +354,7 @@ impl Drop for EndsAll {
 struct Worker {
     core: Core,
     told: Receiver<Told>,
+    must_end: Arc<AtomicBool>,
     asked: HashMap<Token, oneshot::Sender<Response>>,
     tokens: u64,
     to_disk: std::sync::mpsc::Sender<Job>,
@@ -371,7 +380,8 @@ impl Worker {
     }
 
     fn turn_until_told(&mut self) {
-        loop {
+        // A turn comes at least with every tick, so the end is noticed soon.
+        while !self.must_end.load(Ordering::SeqCst) {
             let now = regent_clock::now();
             let first = match self.told.recv_timeout(now.until(self.core.next_at())) {
                 Ok(told) => Some(told),
@@ -382,9 +392,7 @@ impl Worker {
             let more = std::iter::from_fn(|| self.told.try_recv().ok()).take(INPUTS_PER_TURN);
             let told: Vec<Told> = first.into_iter().chain(more).collect();
             for told in told {
-                if !self.tell(now, told) {
-                    return;
-                }
+                self.tell(now, told);
             }
             self.core.note_wall_clock(wall_ms());
             let outputs = self.core.turn(now);
@@ -398,8 +406,7 @@ impl Worker {
         }
     }
 
-    /// Tells the core; false when it is to stop.
-    fn tell(&mut self, now: Moment, told: Told) -> bool {
+    fn tell(&mut self, now: Moment, told: Told) {
         match told {
             Told::Input(input) => self.core.on(now, input),
             Told::Ask(request, answer) => {
@@ -410,9 +417,7 @@ impl Worker {
                 }
                 self.core.on(now, Input::Request { token, request });
             }
-            Told::Stop => return false,
         }
-        true
     }
 
     fn act(&mut self, outputs: Outputs) {

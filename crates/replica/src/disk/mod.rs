@@ -1,8 +1,8 @@
 //! The replica's disk: what the core says to keep, kept.
 //!
 //! A directory holds a log of entries, hard state and boots (`wal`), two snapshots ([`snapshot`]),
-//! two segments made in advance (`reserve`), and a mark of how far the log was durable
-//! (`acked`). All of it is reached through [`files::Files`], so that a simulator can lose, tear,
+//! two segments made in advance (`reserve`), a mark of how far the log was durable (`acked`), and
+//! which peers were met (`acquainted`). All of it is reached through [`files::Files`], so that a simulator can lose, tear,
 //! flip and refuse what it likes.
 //!
 //! What holds, whatever happens:
@@ -23,6 +23,7 @@ pub mod limits;
 pub mod snapshot;
 
 mod acked;
+mod acquainted;
 mod bytes;
 mod founding;
 mod identity;
@@ -41,6 +42,7 @@ use crate::core::Recovered;
 use crate::io::Batch;
 use crate::member::ReplicaId;
 
+pub use self::acquainted::Acquaintances;
 pub use self::files::RealFiles;
 pub use self::founding::Founding;
 pub use self::identity::Identity;
@@ -103,6 +105,7 @@ pub struct Disk {
     wal: Wal,
     snapshots: Snapshots,
     reserve: Arc<Reserve>,
+    acquaintances: Arc<Acquaintances>,
     has_failed: bool,
     files: Arc<dyn Files>,
     /// Released last.
@@ -173,6 +176,12 @@ impl Disk {
     #[must_use]
     pub const fn reserve(&self) -> &Arc<Reserve> {
         &self.reserve
+    }
+
+    /// The peers that were met, for whoever lets peers in.
+    #[must_use]
+    pub const fn acquaintances(&self) -> &Arc<Acquaintances> {
+        &self.acquaintances
     }
 
     /// Removes the segments of the log that the oldest snapshot covers, and says how many. To be

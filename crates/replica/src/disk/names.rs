@@ -5,6 +5,7 @@
 //! | `lock` | held by the process that uses the directory |
 //! | `founding` | there while a directory is being founded |
 //! | `acked` | how far the log was durable, kept apart from it |
+//! | `peers` | which life of each peer was met |
 //! | `wal-N` | segment N of the log |
 //! | `spare-N` | zeros that will become a segment |
 //! | `snapshot-N` | everything up to index N |
@@ -14,6 +15,8 @@
 pub(super) const FOUNDING: &str = "founding";
 /// How far the log was durable.
 pub(super) const ACKED: &str = "acked";
+/// Which life of each peer was met.
+pub(super) const PEERS: &str = "peers";
 /// What half-made files end in.
 const BESIDE: &str = ".tmp";
 
@@ -42,6 +45,7 @@ pub(super) struct Listing {
     pub(super) snapshots: Vec<u64>,
     pub(super) half_made: Vec<String>,
     pub(super) has_acked: bool,
+    pub(super) has_peers: bool,
     pub(super) is_founding: bool,
 }
 
@@ -59,6 +63,7 @@ impl Listing {
                 listing.half_made.push(name);
             } else {
                 listing.has_acked |= name == ACKED;
+                listing.has_peers |= name == PEERS;
                 listing.is_founding |= name == FOUNDING;
             }
         }
@@ -76,16 +81,24 @@ impl Listing {
     /// Every file of ours but the lock and the mark of founding.
     pub(super) fn all(&self) -> impl Iterator<Item = String> {
         let acked = self.has_acked.then(|| ACKED.to_owned());
+        let peers = self.has_peers.then(|| PEERS.to_owned());
         let segments = self.segments.iter().copied().map(segment);
         let spares = self.spares.iter().copied().map(spare);
         let snapshots = self.snapshots.iter().copied().map(snapshot);
         let half_made = self.half_made.iter().cloned();
-        acked.into_iter().chain(segments).chain(spares).chain(snapshots).chain(half_made)
+        acked
+            .into_iter()
+            .chain(peers)
+            .chain(segments)
+            .chain(spares)
+            .chain(snapshots)
+            .chain(half_made)
     }
 }
 
 fn is_ours(name: &str) -> bool {
     name == ACKED
+        || name == PEERS
         || number_in("wal-", segment, name).is_some()
         || number_in("spare-", spare, name).is_some()
         || number_in("snapshot-", snapshot, name).is_some()

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use raft::eraftpb::SnapshotMetadata;
 
 use super::acked::{self, Acked, Mark};
+use super::acquainted::Acquaintances;
 use super::error::{OpenError, Trying};
 use super::files::{Files, Held};
 use super::limits::SNAPSHOTS_KEPT;
@@ -28,6 +29,7 @@ use crate::replicated::Replicated;
 /// What was found before anything is changed.
 struct Findings {
     mark: Mark,
+    acquaintances: Acquaintances,
     log: Log,
     choice: Choice,
     /// What was not as it should be.
@@ -102,7 +104,8 @@ fn open_held(
     held: Box<dyn Held>,
 ) -> Result<Opened, OpenError> {
     let listing = list(&*files)?;
-    let Findings { mark, log, mut choice, repairs } = look(&*files, &options, &listing)?;
+    let Findings { mark, acquaintances, log, mut choice, repairs } =
+        look(&files, &options, &listing)?;
 
     let useless = choice.snapshots.len().saturating_sub(SNAPSHOTS_KEPT);
     let useless: Vec<u64> = choice.snapshots.drain(..useless).chain(choice.damaged).collect();
@@ -119,12 +122,19 @@ fn open_held(
     let restarted = must_restart.then_some((recovered.place.index, recovered.place.term));
     let boot = wal.boot(restarted, &recovered.hard_state)?;
     let snapshots = Snapshots::new(Arc::clone(&files), mark.identity, snapshots);
-    let disk = Disk { wal, snapshots, reserve, has_failed: false, files, _held: held };
+    let acquaintances = Arc::new(acquaintances);
+    let has_failed = false;
+    let disk = Disk { wal, snapshots, reserve, acquaintances, has_failed, files, _held: held };
     Ok(Opened { disk, identity: mark.identity, recovered, boot, repairs })
 }
 
 /// Reads and judges everything; changes nothing.
-fn look(files: &dyn Files, options: &Options, listing: &Listing) -> Result<Findings, OpenError> {
+fn look(
+    shared: &Arc<dyn Files>,
+    options: &Options,
+    listing: &Listing,
+) -> Result<Findings, OpenError> {
+    let files = &**shared;
     if listing.is_founding {
         return Err(OpenError::HalfFounded { path: files.path(FOUNDING) });
     }
@@ -142,6 +152,7 @@ fn look(files: &dyn Files, options: &Options, listing: &Listing) -> Result<Findi
         ..identity
     };
     expected.check(identity, &files.path(names::ACKED))?;
+    let acquaintances = Acquaintances::open(Arc::clone(shared), identity, listing.has_peers)?;
     let log = read::read(files, &identity, &listing.segments, mark.number)?;
     let mut repairs = Vec::new();
     if let Some(until) = log.tail.leftover_until {
@@ -152,7 +163,7 @@ fn look(files: &dyn Files, options: &Options, listing: &Listing) -> Result<Findi
         ));
     }
     let choice = choose_snapshot(files, &identity, &log, &listing.snapshots, &mut repairs)?;
-    Ok(Findings { mark, log, choice, repairs })
+    Ok(Findings { mark, acquaintances, log, choice, repairs })
 }
 
 /// Takes the newest snapshot that is whole, if the log goes on from it.

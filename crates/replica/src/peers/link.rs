@@ -20,6 +20,8 @@ use crate::member::ReplicaId;
 /// Pauses between two attempts to dial.
 const DIAL_AGAIN_AFTER: Duration = Duration::from_millis(50);
 const DIAL_AGAIN_AFTER_MAX: Duration = Duration::from_secs(1);
+/// How long a peer that should dial may leave it.
+const DIAL_ANYWAY_AFTER: Duration = Duration::from_secs(2);
 /// How often a round trip is measured.
 const PING_EVERY: Duration = Duration::from_secs(1);
 /// Bytes gathered before they are written: one system call for many messages.
@@ -45,14 +47,8 @@ impl Link {
         let (queue, messages) = mpsc::channel(queue_max);
         let (connected, connections) = mpsc::channel(4);
         let round_trip_ns = Arc::new(AtomicU64::new(0));
-        let keeper = Keeper {
-            shared,
-            to,
-            messages,
-            connections,
-            round_trip_ns: Arc::clone(&round_trip_ns),
-            incarnation: None,
-        };
+        let keeper =
+            Keeper { shared, to, messages, connections, round_trip_ns: Arc::clone(&round_trip_ns) };
         let task = tokio::spawn(keeper.keep());
         Self { queue, connected, task, round_trip_ns }
     }
@@ -70,8 +66,6 @@ struct Keeper {
     messages: mpsc::Receiver<PeerMessage>,
     connections: mpsc::Receiver<Connected>,
     round_trip_ns: Arc<AtomicU64>,
-    /// The life of the peer's disk that was seen first. Another one is another replica.
-    incarnation: Option<u64>,
 }
 
 impl Keeper {
@@ -85,7 +79,7 @@ impl Keeper {
                     None => return,
                 },
             };
-            if !self.is_the_same(connected.incarnation) {
+            if !self.shared.is_the_same(self.to, connected.incarnation).await {
                 sleep(DIAL_AGAIN_AFTER_MAX).await;
                 continue;
             }
@@ -102,13 +96,20 @@ impl Keeper {
 
     /// The next connection: dialled until it is there, or awaited. None when the link is closed.
     async fn connect(&mut self) -> Option<Connected> {
+        let mut pause = DIAL_AGAIN_AFTER;
         if self.shared.identity.id > self.to {
-            return self.connections.recv().await;
+            tokio::select! {
+                connected = self.connections.recv() => return connected,
+                () = sleep(DIAL_ANYWAY_AFTER) => pause = DIAL_AGAIN_AFTER_MAX,
+            }
         }
         let mut changes = self.shared.changes();
-        let mut pause = DIAL_AGAIN_AFTER;
         loop {
-            match dial(&self.shared, self.to, Purpose::Messages).await {
+            let dialled = tokio::select! {
+                connected = self.connections.recv() => return connected,
+                dialled = dial(&self.shared, self.to, Purpose::Messages) => dialled,
+            };
+            match dialled {
                 Ok((stream, greeting)) => {
                     return Some(Connected { stream, incarnation: greeting.incarnation });
                 }
@@ -118,6 +119,7 @@ impl Keeper {
             }
             self.report_unreachable();
             tokio::select! {
+                connected = self.connections.recv() => return connected,
                 () = sleep(pause) => {}
                 changed = changes.changed() => changed.ok()?,
             }
@@ -128,18 +130,7 @@ impl Keeper {
     /// What waited for a connection that is gone is old news to Raft.
     fn report_unreachable(&mut self) {
         while self.messages.try_recv().is_ok() {}
-        (self.shared.deliver)(Input::Unreachable { replica: self.to });
-    }
-
-    fn is_the_same(&mut self, incarnation: u64) -> bool {
-        let known = *self.incarnation.get_or_insert(incarnation);
-        if known != incarnation {
-            tracing::error!(
-                replica = %self.to,
-                "this replica came back with another disk and is not listened to: a replica whose disk was lost must be removed and added again under a new number"
-            );
-        }
-        known == incarnation
+        let _ = (self.shared.deliver)(Input::Unreachable { replica: self.to });
     }
 
     /// Serves a connection until it ends, or until the peer has opened another, which is returned.
@@ -179,7 +170,10 @@ async fn read(
         };
         match kind {
             Kind::Message => match PeerMessage::decode(&buffer) {
-                Ok(message) => (shared.deliver)(Input::Message { from, message }),
+                Ok(message) => {
+                    // What finds no room is lost, as on any network.
+                    let _ = (shared.deliver)(Input::Message { from, message });
+                }
                 Err(error) => return io::Error::other(error),
             },
             Kind::Ping => {

@@ -1,5 +1,8 @@
 //! Peers: one connection per pair of replicas, dialled by the one with the lower number.
 //!
+//! One that knows of a peer which does not dial dials itself after a while: a replica that was away
+//! while all others were replaced knows none of those who know it.
+//!
 //! Messages may be lost and Raft lives with that, so a full queue drops and a broken connection is
 //! simply dialled again. What must not happen is that one slow peer holds up another, or a snapshot a
 //! heartbeat: every peer has its own queue and task, and a snapshot travels on a connection of its
@@ -20,9 +23,10 @@ use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
-use tokio::task::JoinHandle;
-use tokio::time::timeout;
+use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::time::{sleep, timeout};
 
+use crate::disk::Acquaintances;
 use crate::io::{Input, PeerMessage};
 use crate::limits::REPLICAS_MAX;
 use crate::member::{Members, ReplicaId};
@@ -31,6 +35,8 @@ use link::Link;
 
 /// Messages that wait for one peer; beyond it they are dropped, as a network would.
 const QUEUE_MAX: usize = 16_384;
+/// How soon it is tried again to say what must be said, where there was no room for it.
+const SAY_AGAIN_AFTER: Duration = Duration::from_millis(50);
 /// How long a peer has to connect and greet.
 const GREETING_WITHIN: Duration = Duration::from_secs(2);
 
@@ -45,8 +51,8 @@ pub struct Identity {
     pub incarnation: u64,
 }
 
-/// Where what peers say is delivered; called from many tasks.
-pub type Deliver = Arc<dyn Fn(Input) + Send + Sync>;
+/// Where what peers say is delivered; called from many tasks. False if there was no room for it.
+pub type Deliver = Arc<dyn Fn(Input) -> bool + Send + Sync>;
 
 /// The connections of one replica.
 pub struct Peers {
@@ -64,6 +70,7 @@ impl fmt::Debug for Peers {
 struct Shared {
     identity: Identity,
     deliver: Deliver,
+    acquaintances: Arc<Acquaintances>,
     links: Mutex<BTreeMap<ReplicaId, Link>>,
     members: watch::Receiver<Members>,
 }
@@ -75,11 +82,17 @@ impl Peers {
         identity: Identity,
         listener: TcpListener,
         members: Members,
+        acquaintances: Arc<Acquaintances>,
         deliver: Deliver,
     ) -> Self {
         let (sender, receiver) = watch::channel(members);
-        let shared =
-            Arc::new(Shared { identity, deliver, links: Mutex::default(), members: receiver });
+        let shared = Arc::new(Shared {
+            identity,
+            deliver,
+            acquaintances,
+            links: Mutex::default(),
+            members: receiver,
+        });
         let accepting = tokio::spawn(accept(Arc::clone(&shared), listener));
         let peers = Self { shared, members: sender, tasks: Mutex::new(vec![accepting]) };
         peers.dial_members();
@@ -113,16 +126,22 @@ impl Peers {
                     false
                 }
             };
-            (shared.deliver)(Input::SnapshotSent { to, arrived });
+            shared.tell_of_snapshot(to, arrived).await;
         });
-        let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
-        tasks.retain(|task| !task.is_finished());
-        tasks.push(task);
+        self.keep(task);
     }
 
     /// Tells the core that a snapshot could not even be begun.
     pub fn failed_snapshot(&self, to: ReplicaId) {
-        (self.shared.deliver)(Input::SnapshotSent { to, arrived: false });
+        let shared = Arc::clone(&self.shared);
+        self.keep(tokio::spawn(async move { shared.tell_of_snapshot(to, false).await }));
+    }
+
+    /// Remembers a task, to end it with the rest.
+    fn keep(&self, task: JoinHandle<()>) {
+        let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        tasks.retain(|task| !task.is_finished());
+        tasks.push(task);
     }
 
     /// The last measured round trip to each peer that answers.
@@ -192,6 +211,37 @@ impl Shared {
         Some(connected)
     }
 
+    /// Raft sends a peer nothing until it knows what became of its snapshot, so this must get through.
+    async fn tell_of_snapshot(&self, to: ReplicaId, arrived: bool) {
+        while !(self.deliver)(Input::SnapshotSent { to, arrived }) {
+            sleep(SAY_AGAIN_AFTER).await;
+        }
+    }
+
+    /// Whether a peer is the one that was met first under its number.
+    async fn is_the_same(&self, id: ReplicaId, incarnation: u64) -> bool {
+        let acquaintances = Arc::clone(&self.acquaintances);
+        let looked = spawn_blocking(move || acquaintances.is_the_same(id, incarnation)).await;
+        match looked {
+            Ok(Ok(true)) => true,
+            Ok(Ok(false)) => {
+                tracing::error!(
+                    replica = %id,
+                    "this replica came back with another disk and is not listened to: a replica whose disk was lost must be removed and added again under a new number"
+                );
+                false
+            }
+            Ok(Err(error)) => {
+                tracing::error!(replica = %id, %error, "a peer cannot be remembered, and is not listened to before it is");
+                false
+            }
+            Err(error) => {
+                tracing::error!(replica = %id, %error, "a peer cannot be looked up");
+                false
+            }
+        }
+    }
+
     /// Where a member is reached.
     fn address(&self, id: ReplicaId) -> Option<String> {
         self.members.borrow().get(&id).map(|member| member.peer_address.clone())
@@ -257,7 +307,7 @@ async fn accept(shared: Arc<Shared>, listener: TcpListener) {
             Ok(accepted) => accepted,
             Err(error) => {
                 tracing::warn!(%error, "a peer could not be accepted");
-                tokio::time::sleep(Duration::from_millis(50)).await;
+                sleep(Duration::from_millis(50)).await;
                 continue;
             }
         };
@@ -283,7 +333,12 @@ async fn welcome(shared: &Arc<Shared>, mut stream: TcpStream) -> io::Result<()> 
     });
     let greeting = greeted.await.map_err(|_| io::ErrorKind::TimedOut)??;
     match greeting.purpose {
-        Purpose::Snapshot => snapshot::receive(shared, greeting.from, stream).await,
+        Purpose::Snapshot => {
+            if !shared.is_the_same(greeting.from, greeting.incarnation).await {
+                return Err(io::Error::other("it is not the replica that was met before"));
+            }
+            snapshot::receive(shared, greeting.from, stream).await
+        }
         Purpose::Messages => {
             let connected = shared
                 .link(greeting.from)

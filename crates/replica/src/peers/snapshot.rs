@@ -30,7 +30,10 @@ pub(super) async fn send(
     announcement: &PeerMessage,
     bytes: &[u8],
 ) -> io::Result<()> {
-    let (mut stream, _) = dial(shared, to, Purpose::Snapshot).await?;
+    let (mut stream, greeting) = dial(shared, to, Purpose::Snapshot).await?;
+    if !shared.is_the_same(to, greeting.incarnation).await {
+        return Err(io::Error::other("it is not the replica that was met before"));
+    }
     let mut out = Vec::new();
     put_frame(Kind::Announcement, &mut out, |out| announcement.put(out));
     for chunk in bytes.chunks(CHUNK_BYTES) {
@@ -84,7 +87,9 @@ pub(super) async fn receive(shared: &Shared, from: ReplicaId, stream: TcpStream)
         .await
         .map_err(io::Error::other)?
         .map_err(io::Error::other)?;
-    (shared.deliver)(Input::Snapshot { from, message, bytes, whole: Box::new(whole) });
+    if !(shared.deliver)(Input::Snapshot { from, message, bytes, whole: Box::new(whole) }) {
+        return Err(io::Error::other("too much waits here already"));
+    }
     let mut out = Vec::new();
     put_frame(Kind::End, &mut out, |_| {});
     stream.write_all(&out).await

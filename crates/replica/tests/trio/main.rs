@@ -2,8 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on must stop")]
 
-use std::collections::BTreeMap;
-use std::path::PathBuf;
+mod attacks;
+mod bench;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -13,110 +14,11 @@ use regent_election::contract::{Harness, Verdict, cases};
 use regent_election::store::{
     Campaign, CampaignSession, Consistency, Heartbeat, OfficeState, Open, Store, StoreError,
 };
-use regent_election::{Group, Metadata, Moment, Node as Label, Policy, SessionId, Settings, Term};
-use regent_replica::disk::{Disk, Founding, Identity, Options, RealFiles};
-use regent_replica::{Member, Members, Node, NodeConfig, ReplicaId, ReplicaStore, Role};
-use tokio::net::TcpListener;
-use tokio::time::{Instant, sleep};
+use regent_election::{Group, Moment, Node as Label, Policy, Term};
+use regent_replica::{ReplicaId, ReplicaStore};
+use tokio::time::sleep;
 
-const CLUSTER: u128 = 0xc1;
-const PATIENCE: Duration = Duration::from_secs(20);
-
-fn id(number: u64) -> ReplicaId {
-    ReplicaId::new(number).unwrap()
-}
-
-/// Replicas on temporary directories and free ports.
-struct Cluster {
-    place: tempfile::TempDir,
-    members: Members,
-    running: BTreeMap<ReplicaId, Arc<ReplicaStore>>,
-    snapshot_every: u64,
-}
-
-impl Cluster {
-    async fn start(count: u64, snapshot_every: u64) -> Self {
-        let mut listeners = BTreeMap::new();
-        let mut members = Members::new();
-        for number in 1..=count {
-            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-            let member = Member {
-                peer_address: listener.local_addr().unwrap().to_string(),
-                client_address: String::new(),
-                is_witness: false,
-            };
-            members.insert(id(number), member);
-            listeners.insert(id(number), listener);
-        }
-        let place = tempfile::tempdir().unwrap();
-        let mut cluster = Self { place, members, running: BTreeMap::new(), snapshot_every };
-        let founding = Founding::cluster(Settings::default(), cluster.members.clone());
-        for (replica, listener) in listeners {
-            let identity =
-                Identity { cluster: CLUSTER, replica, incarnation: replica.get() * 1000 };
-            let files = Arc::new(RealFiles::new(&cluster.directory(replica)).unwrap());
-            let opened = Disk::found(files, Options::default(), identity, &founding).unwrap();
-            cluster.run(replica, opened, listener);
-        }
-        cluster
-    }
-
-    fn directory(&self, replica: ReplicaId) -> PathBuf {
-        self.place.path().join(replica.to_string())
-    }
-
-    fn run(
-        &mut self,
-        replica: ReplicaId,
-        opened: regent_replica::disk::Opened,
-        listener: TcpListener,
-    ) {
-        let config = NodeConfig { snapshot_every: self.snapshot_every, ..NodeConfig::default() };
-        let node = Node::start(opened, listener, &config).unwrap();
-        let place = self.directory(replica).display().to_string();
-        let store = ReplicaStore::new(node.handle().clone(), node.hub().clone(), place);
-        self.running.insert(replica, Arc::new(store));
-    }
-
-    async fn restart(&mut self, replica: ReplicaId) {
-        self.stop(replica).await;
-        let address = self.members[&replica].peer_address.clone();
-        let listener = TcpListener::bind(&address).await.unwrap();
-        let files = Arc::new(RealFiles::new(&self.directory(replica)).unwrap());
-        let opened = Disk::open(files, Options::default()).unwrap();
-        self.run(replica, opened, listener);
-    }
-
-    async fn stop(&mut self, replica: ReplicaId) {
-        if let Some(store) = self.running.remove(&replica) {
-            store.shut_down().await;
-        }
-    }
-
-    async fn leader(&self) -> ReplicaId {
-        let until = Instant::now() + PATIENCE;
-        loop {
-            for (replica, store) in &self.running {
-                let status = store.handle().status();
-                if status.role == Role::Leader && status.is_serving {
-                    return *replica;
-                }
-            }
-            assert!(Instant::now() < until, "nobody leads");
-            sleep(Duration::from_millis(5)).await;
-        }
-    }
-
-    fn store(&self, replica: ReplicaId) -> Arc<ReplicaStore> {
-        Arc::clone(&self.running[&replica])
-    }
-
-    async fn end(mut self) {
-        for replica in self.members.keys().copied().collect::<Vec<_>>() {
-            self.stop(replica).await;
-        }
-    }
-}
+use bench::{Cluster, bid, id, session, until_done};
 
 struct Suite {
     store: Arc<ReplicaStore>,
@@ -165,40 +67,6 @@ async fn keeps_the_contract(store: Arc<ReplicaStore>, other: Arc<ReplicaStore>) 
         }
     }
     assert!(wrong.is_empty(), "\n{}\n", wrong.join("\n"));
-}
-
-fn session(number: u128) -> SessionId {
-    SessionId::new(number).unwrap()
-}
-
-fn bid(session: SessionId, group: &str) -> Campaign {
-    Campaign {
-        group: Group::new(group).unwrap(),
-        node: Label::new("a").unwrap(),
-        session: CampaignSession::Own(session),
-        ttl_ms: None,
-        wait: None,
-        priority: 0,
-        metadata: Metadata::NONE,
-        request: None,
-    }
-}
-
-/// Does something until it is done: what a client that retries does.
-async fn until_done<T, F>(mut attempt: impl FnMut() -> F) -> T
-where
-    F: Future<Output = Result<T, StoreError>>,
-{
-    let until = Instant::now() + PATIENCE;
-    loop {
-        match attempt().await {
-            Ok(done) => return done,
-            Err(StoreError::Unavailable { .. } | StoreError::Uncertain { .. }) => {}
-            Err(error) => panic!("{error}"),
-        }
-        assert!(Instant::now() < until, "it was not done in time");
-        sleep(Duration::from_millis(10)).await;
-    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

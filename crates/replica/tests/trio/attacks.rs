@@ -1,0 +1,236 @@
+//! What breaks replicas of flesh and blood: lost disks, full disks, floods, and having been away.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use regent_election::state::Query;
+use regent_election::store::{Consistency, Open, Store};
+use regent_election::{Group, Node as Label, Settings};
+use regent_replica::disk::files::{Files, Held, OpenFile};
+use regent_replica::disk::{Disk, Founding, Identity, Options, RealFiles};
+use regent_replica::io::{Request, Response};
+use regent_replica::{MemberChange, Node, NodeConfig, ReplicaId, ReplicaStore, Role};
+use tokio::net::TcpListener;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::bench::{CLUSTER, Cluster, PATIENCE, bid, found, id, session, until_done};
+
+fn open(number: u128) -> Open {
+    Open { node: Label::new("a").unwrap(), ttl_ms: 60_000, session: session(number) }
+}
+
+/// S10: founded again under its old number, by the very command of the first time, a replica would
+/// vote as if it had never promised anything. Those who have met it remember, also after a restart.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_replica_that_was_founded_again_under_its_number_is_not_listened_to() {
+    let mut cluster = Cluster::start(3, 1000).await;
+    let leader = cluster.leader().await;
+    let others: Vec<ReplicaId> = (1..=3).map(id).filter(|other| *other != leader).collect();
+    let (wiped, behind) = (others[0], others[1]);
+    let store = cluster.store(leader);
+    until_done(|| store.open(open(1))).await;
+    // Everybody has met everybody.
+    let read = cluster.store(behind);
+    until_done(|| read.session(session(1))).await;
+    while cluster.store(behind).handle().round_trips().len() < 2 {
+        sleep(Duration::from_millis(10)).await;
+    }
+    cluster.stop(behind).await;
+    let won = until_done(|| store.campaign(bid(session(1), "billing"))).await;
+    assert_eq!(won.elected.unwrap().get(), 1);
+    drop(store);
+    cluster.stop(leader).await;
+    cluster.stop(wiped).await;
+
+    std::fs::remove_dir_all(cluster.directory(wiped)).unwrap();
+    let founding = Founding::cluster(Settings::default(), cluster.members.clone());
+    let files = Arc::new(RealFiles::new(&cluster.directory(wiped)).unwrap());
+    let opened = found(files, wiped, 77, &founding);
+    let listener = TcpListener::bind(&cluster.members[&wiped].peer_address).await.unwrap();
+    cluster.run(wiped, opened, listener);
+    cluster.restart(behind).await;
+    // Ten elections' worth of time in which the two could elect each other.
+    for _ in 0..300 {
+        for store in cluster.running.values() {
+            assert_ne!(store.handle().status().role, Role::Leader, "a voter without memory voted");
+        }
+        sleep(Duration::from_millis(10)).await;
+    }
+    cluster.restart(leader).await;
+    cluster.leader().await;
+    let (store, group) = (cluster.store(behind), Group::new("billing").unwrap());
+    let office = until_done(|| store.leader(&group, Consistency::Linearizable)).await;
+    assert_eq!(office.term.get(), 1, "nothing acknowledged is lost (S6)");
+    drop(store);
+    cluster.end().await;
+}
+
+async fn change(cluster: &Cluster, change: MemberChange) {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        let leader = cluster.leader().await;
+        let asked = cluster.store(leader).handle().ask(Request::Members(change.clone())).await;
+        match asked {
+            Ok(Response::Done) => return,
+            other => assert!(Instant::now() < until, "{change:?}: {other:?}"),
+        }
+        sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// A replica that was away while all others were replaced knows none of those who know it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_replica_that_was_away_while_all_others_were_replaced_is_found_again() {
+    let mut cluster = Cluster::start(3, 1000).await;
+    cluster.leader().await;
+    cluster.stop(id(1)).await;
+    for replica in [id(4), id(5)] {
+        cluster.join(replica).await;
+        let member = cluster.members[&replica].clone();
+        change(&cluster, MemberChange::Add { id: replica, member }).await;
+        change(&cluster, MemberChange::Promote { id: replica }).await;
+    }
+    let until = Instant::now() + PATIENCE;
+    while cluster.leader().await != id(5) {
+        let leader = cluster.store(cluster.leader().await);
+        let _ = leader.handle().ask(Request::Transfer { to: Some(id(5)) }).await;
+        assert!(Instant::now() < until, "the lead was not handed over");
+        sleep(Duration::from_millis(50)).await;
+    }
+    for replica in [id(2), id(3)] {
+        change(&cluster, MemberChange::Remove { id: replica }).await;
+        cluster.stop(replica).await;
+    }
+    cluster.restart(id(1)).await;
+    let status = |replica: ReplicaId| cluster.store(replica).handle().status();
+    while status(id(1)).applied < status(id(5)).applied {
+        assert!(Instant::now() < until + PATIENCE, "replica 1 is still not found");
+        sleep(Duration::from_millis(20)).await;
+    }
+    assert!(status(id(1)).voters.contains(&id(4)));
+    cluster.end().await;
+}
+
+/// A disk that says when it is full.
+#[derive(Debug)]
+struct Full(RealFiles, Arc<AtomicBool>);
+
+impl Files for Full {
+    fn lock(&self) -> io::Result<Box<dyn Held>> {
+        self.0.lock()
+    }
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        self.0.list()
+    }
+
+    fn read(&self, name: &str, bytes_max: u64) -> io::Result<Vec<u8>> {
+        self.0.read(name, bytes_max)
+    }
+
+    fn create(&self, name: &str) -> io::Result<Box<dyn OpenFile>> {
+        if self.1.load(Ordering::SeqCst) {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        self.0.create(name)
+    }
+
+    fn open(&self, name: &str) -> io::Result<Box<dyn OpenFile>> {
+        self.0.open(name)
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.0.rename(from, to)
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        self.0.remove(name)
+    }
+
+    fn sync_dir(&self) -> io::Result<()> {
+        self.0.sync_dir()
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path(name)
+    }
+}
+
+async fn alone(files: Arc<dyn Files>) -> Arc<ReplicaStore> {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let identity = Identity { cluster: CLUSTER, replica: id(1), incarnation: 1 };
+    let member = regent_replica::Member {
+        peer_address: listener.local_addr().unwrap().to_string(),
+        client_address: String::new(),
+        is_witness: false,
+    };
+    let founding = Founding::cluster(Settings::default(), [(id(1), member)].into());
+    let options = Options { segment_bytes: 4096, ..Options::default() };
+    let opened = Disk::found(files, options, identity, &founding).unwrap();
+    let node = Node::start(opened, listener, &NodeConfig::default()).unwrap();
+    Arc::new(ReplicaStore::new(node.handle().clone(), node.hub().clone(), String::new()))
+}
+
+/// L8, and semantics 29: a replica on a full disk can be ended, and goes on if there is room again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_replica_on_a_full_disk_goes_on_when_there_is_room_and_can_be_ended_when_there_is_none() {
+    let place = tempfile::tempdir().unwrap();
+    let is_full = Arc::new(AtomicBool::new(false));
+    let files = Full(RealFiles::new(place.path()).unwrap(), Arc::clone(&is_full));
+    let store = alone(Arc::new(files)).await;
+    until_done(|| store.open(open(1))).await;
+    let until = Instant::now() + PATIENCE;
+    for round in 0..2 {
+        is_full.store(true, Ordering::SeqCst);
+        let mut number = 2 + round * 1000;
+        while store.open(open(number)).await.is_ok() {
+            number += 1;
+            assert!(number % 1000 < 900, "the disk is never full");
+        }
+        is_full.store(false, Ordering::SeqCst);
+        while store.open(open(number)).await.is_err() {
+            assert!(Instant::now() < until, "it does not notice that there is room again");
+            sleep(Duration::from_millis(20)).await;
+        }
+    }
+    is_full.store(true, Ordering::SeqCst);
+    // What frees a session is taken for as long as anything fits: until nothing does.
+    for number in 1..1000 {
+        let close = regent_election::Command::Close { session: session(number) };
+        store.handle().post(Request::Submit { command: close, request: None, query: None });
+        if number % 50 == 0 {
+            sleep(Duration::from_millis(20)).await;
+        }
+    }
+    assert!(timeout(PATIENCE, store.shut_down()).await.is_ok(), "it cannot be ended");
+}
+
+/// L8: whoever is flooded must still hear that it is to end.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_flooded_replica_ends_when_it_is_told_to() {
+    let place = tempfile::tempdir().unwrap();
+    let store = alone(Arc::new(RealFiles::new(place.path()).unwrap())).await;
+    until_done(|| store.open(open(1))).await;
+    let is_over = Arc::new(AtomicBool::new(false));
+    let floods: Vec<_> = (0..3)
+        .map(|_| {
+            let (handle, is_over) = (store.handle().clone(), Arc::clone(&is_over));
+            std::thread::spawn(move || {
+                while !is_over.load(Ordering::SeqCst) {
+                    let query = Query::Groups { prefix: String::new(), after: None, count: 1 };
+                    handle.post(Request::Read { query, linearizable: false });
+                }
+            })
+        })
+        .collect();
+    sleep(Duration::from_millis(300)).await;
+    let ended = timeout(PATIENCE, store.shut_down()).await;
+    is_over.store(true, Ordering::SeqCst);
+    for flood in floods {
+        flood.join().unwrap();
+    }
+    assert!(ended.is_ok(), "it did not hear that it is to end");
+}
