@@ -30,11 +30,19 @@ pub const APPLY_ENTRIES_PER_TURN: usize = 1024;
 pub const CHECKS_PER_TURN: usize = 4096;
 /// Silent sessions that travel with a command as they are; beyond it only those concerned do.
 pub const SILENT_WHOLE_MAX: usize = 4096;
+/// Standbys looked at for those concerned. Whoever is not looked at may be promoted though silent, and
+/// is passed over later.
+pub const SILENT_LOOKED_AT_MAX: usize = 100_000;
 
 /// Entries after which the log before a snapshot is dropped.
 pub const LOG_ENTRIES_BETWEEN_SNAPSHOTS: u64 = 100_000;
+/// Bytes of log in memory after which it is dropped before a snapshot, however few entries they are:
+/// a client that writes large policies must not fill the memory.
+pub const LOG_BYTES_BETWEEN_SNAPSHOTS: usize = 64 << 20;
 /// Entries kept before a snapshot, so that a follower slightly behind needs no snapshot.
 pub const LOG_ENTRIES_KEPT: u64 = 10_000;
+/// Bytes of those, however few they are.
+pub const LOG_BYTES_KEPT: usize = 16 << 20;
 
 /// Longest a drawn election time-out may grow after split votes, as a multiple of the first draw.
 pub const BACKOFF_FACTOR_MAX: u32 = 10;

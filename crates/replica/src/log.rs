@@ -124,6 +124,20 @@ impl Log {
         self.snapshot = snapshot;
     }
 
+    /// Before which index the log may go when a snapshot stands at `index`, if at most so many entries
+    /// and bytes before it are kept.
+    #[must_use]
+    pub fn keep_after(&self, index: u64, entries: u64, bytes: usize) -> u64 {
+        let lowest = index.saturating_sub(entries);
+        let mut kept = 0;
+        let tail = self.slice(lowest + 1, index.saturating_add(1)).iter().rev();
+        let fits = tail.take_while(|entry| {
+            kept += weight(entry);
+            kept <= bytes
+        });
+        index - fits.count() as u64
+    }
+
     /// An own snapshot is on disk: entries up to `keep_after` may go.
     pub fn compact(&mut self, snapshot: SnapshotMetadata, keep_after: u64) {
         let keep_after = keep_after.min(snapshot.index);
@@ -281,6 +295,16 @@ mod tests {
         assert!(log.entries(5, 7, None, GetEntriesContext::empty(false)).is_err());
         log.compact(place(20, 1), 20);
         assert_eq!(log.last(), 10, "what is not in the log is not dropped");
+    }
+
+    #[test]
+    fn what_is_kept_before_a_snapshot_is_bounded_in_entries_and_in_bytes() {
+        let mut log = Log::default();
+        log.append(&(1..=10).map(|index| entry(index, 1)).collect::<Vec<_>>());
+        assert_eq!(log.keep_after(8, 3, usize::MAX), 5);
+        assert_eq!(log.keep_after(8, 100, 2 * 64), 6);
+        assert_eq!(log.keep_after(8, 100, usize::MAX), 0);
+        assert_eq!(log.keep_after(8, 0, 0), 8);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use regent_election::Applied;
 
 use super::{Core, Role, unavailable};
 use crate::io::{Response, SnapshotTask, Token};
-use crate::limits::{APPLY_ENTRIES_PER_TURN, APPLY_GROUPS_PER_SLICE};
+use crate::limits::{APPLY_ENTRIES_PER_TURN, APPLY_GROUPS_PER_SLICE, LOG_BYTES_BETWEEN_SNAPSHOTS};
 use crate::member::{MemberChange, ReplicaId};
 use crate::replicated::{Origin, Payload, payload};
 
@@ -258,7 +258,9 @@ impl Core {
         if self.snapshot_task.is_some() || self.applied <= last {
             return;
         }
-        if self.applied < last + self.config.snapshot_every && !log.take_wanted() {
+        let is_due = self.applied >= last + self.config.snapshot_every
+            || log.bytes() >= LOG_BYTES_BETWEEN_SNAPSHOTS;
+        if !is_due && !log.take_wanted() {
             return;
         }
         let Some(term) = log.term_of(self.applied) else { return };

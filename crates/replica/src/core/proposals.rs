@@ -11,11 +11,11 @@ use raft::eraftpb::{Entry as LogEntry, Message, MessageType};
 use regent_election::mutant::{self, Mutant};
 use regent_election::state::Query;
 use regent_election::store::StoreError;
-use regent_election::{Command, Entry, Moment, RequestId, SessionNo};
+use regent_election::{Command, Entry, Group, Moment, RequestId, SessionNo};
 
 use super::{Core, Role, unavailable};
 use crate::io::{PeerMessage, Token};
-use crate::limits::{PROPOSALS_MAX, SILENT_WHOLE_MAX};
+use crate::limits::{PROPOSALS_MAX, SILENT_LOOKED_AT_MAX, SILENT_WHOLE_MAX};
 use crate::member::ReplicaId;
 use crate::replicated::{Origin, RELEASE, encode_proposal};
 
@@ -162,16 +162,47 @@ impl Core {
         if mutant::is(Mutant::SilentPromoted) {
             return Vec::new();
         }
+        let promotes_nobody = matches!(
+            command,
+            Command::Open { .. }
+                | Command::ChangeTtl { .. }
+                | Command::Accept { .. }
+                | Command::Warm { .. }
+        );
+        if promotes_nobody {
+            return Vec::new();
+        }
         let silent: &BTreeSet<SessionNo> = self.deadlines.silent();
-        let group = match command {
+        if silent.len() <= SILENT_WHOLE_MAX {
+            return silent.iter().copied().collect();
+        }
+        let groups = self.concerned(command);
+        let standbys = groups.iter().flat_map(|group| self.whole.state.standbys(group));
+        let concerned: BTreeSet<SessionNo> =
+            standbys.take(SILENT_LOOKED_AT_MAX).filter(|no| silent.contains(no)).collect();
+        concerned.into_iter().collect()
+    }
+
+    /// The groups in which a command may promote somebody.
+    fn concerned(&self, command: &Command) -> Vec<Group> {
+        let state = &self.whole.state;
+        let of_session = |session: SessionNo| {
+            state.led_by(session).chain(state.stood_by(session)).cloned().collect::<Vec<_>>()
+        };
+        match command {
             Command::Open { .. }
             | Command::ChangeTtl { .. }
             | Command::Accept { .. }
-            | Command::Warm { .. } => return Vec::new(),
-            Command::Close { .. }
-            | Command::Expire { .. }
-            | Command::PutSettings { .. }
-            | Command::Refill { .. } => None,
+            | Command::Warm { .. } => Vec::new(),
+            Command::Close { session } => {
+                state.find_session(*session).map(of_session).unwrap_or_default()
+            }
+            Command::Expire { sessions } => {
+                sessions.iter().flat_map(|session| of_session(*session)).collect()
+            }
+            Command::Refill { session } => of_session(*session),
+            // It may concern any group; those that would be filled are the vacant ones.
+            Command::PutSettings { .. } => state.stranded().cloned().collect(),
             Command::Campaign { group, .. }
             | Command::Withdraw { group, .. }
             | Command::Resign { group, .. }
@@ -180,16 +211,7 @@ impl Core {
             | Command::StepDown { group, .. }
             | Command::PutPolicy { group, .. }
             | Command::Delete { group }
-            | Command::Elapsed { group, .. } => Some(group),
-        };
-        match group {
-            Some(group) if silent.len() > SILENT_WHOLE_MAX => {
-                let mut concerned: Vec<SessionNo> =
-                    self.whole.state.standbys(group).filter(|no| silent.contains(no)).collect();
-                concerned.sort_unstable();
-                concerned
-            }
-            Some(_) | None => silent.iter().copied().collect(),
+            | Command::Elapsed { group, .. } => vec![group.clone()],
         }
     }
 

@@ -13,7 +13,7 @@ use regent_election::{Group, Moment, Refusal, SessionId, SessionNo, Term};
 use super::proposals::Submission;
 use super::{Core, Role, unavailable};
 use crate::io::{Hearing, Input, PeerMessage, Request, Response, Token};
-use crate::limits::{FORWARDED_MAX, LOG_ENTRIES_KEPT};
+use crate::limits::{FORWARDED_MAX, LOG_BYTES_KEPT, LOG_ENTRIES_KEPT};
 use crate::member::ReplicaId;
 use crate::raft_codec::admissible;
 
@@ -71,9 +71,10 @@ impl Core {
                 self.snapshot_task = None;
                 // Where snapshots are frequent, so little is kept that they are also used.
                 let kept = LOG_ENTRIES_KEPT.min(self.config.snapshot_every / 10);
-                let keep_after = place.index.saturating_sub(kept);
                 let index = place.index;
-                self.node.mut_store().compact(place, keep_after);
+                let log = self.node.mut_store();
+                let keep_after = log.keep_after(index, kept, LOG_BYTES_KEPT);
+                log.compact(place, keep_after);
                 self.snapshot_is_kept(index);
             }
             Input::SnapshotNotMade => {

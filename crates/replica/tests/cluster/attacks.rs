@@ -1,9 +1,10 @@
 //! Interleavings that would break a promise if one line of the core stood elsewhere.
 
 use raft::eraftpb::{Entry, HardState, Message, MessageType};
+use regent_election::policy::NodePattern;
 use regent_election::state::{Query, View};
 use regent_election::store::StoreError;
-use regent_election::{Answer, Command, Group};
+use regent_election::{Answer, Command, Group, Policy};
 use regent_replica::io::{Input, PeerMessage, Request, Response};
 use regent_replica::{MemberChange, Members};
 
@@ -262,4 +263,45 @@ fn a_peer_that_sends_nonsense_ends_nobody() {
     }
     assert_eq!(cluster.leader(), Some(leader), "nobody was deposed by it");
     cluster.submit(victim, open(2, 60_000)).unwrap();
+}
+
+/// Semantics 12, and S12: who is silent travels with a command, but not a million of them with each.
+#[test]
+fn a_crowd_of_silent_sessions_does_not_travel_with_every_command() {
+    let mut cluster = Cluster::new(1);
+    let leader = cluster.await_leader();
+    for number in 1..=6000 {
+        let command = open(number, 60_000);
+        cluster.ask(leader, Request::Submit { command, request: None, query: None });
+    }
+    cluster.run(100);
+    cluster.submit(leader, campaign(1, "billing")).unwrap();
+    cluster.submit(leader, campaign(2, "billing")).unwrap();
+    cluster.submit(leader, campaign(3, "billing")).unwrap();
+    cluster.run(29_000);
+    cluster.answer(leader, heartbeat(3));
+    cluster.run(3000);
+    cluster.submit(leader, Command::Close { session: session(1) }).unwrap();
+    let bytes = cluster.disks[&leader].entries.last().unwrap().data.len();
+    assert!(bytes < 200, "{bytes} bytes to close one session");
+    let office = cluster.leader_of(leader, "billing").0;
+    assert_eq!(office.as_deref(), Some("node-3"), "who is silent and concerned is passed over");
+}
+
+/// S12: the log in memory is bounded in bytes, not only in entries.
+#[test]
+fn large_entries_do_not_fill_the_memory() {
+    let mut cluster = Cluster::new(1);
+    let leader = cluster.await_leader();
+    let group = Group::new("billing").unwrap();
+    let mut most = 0;
+    for round in 0..4000 {
+        let allow = (0..200).map(|n| NodePattern::new(&format!("{round:0>100}-{n}")).unwrap());
+        let policy = Policy { allow: allow.collect(), ..Policy::default() };
+        let command = Command::PutPolicy { group: group.clone(), policy: Some(Box::new(policy)) };
+        cluster.submit(leader, command).unwrap();
+        most = most.max(cluster.cores[&leader].status().log_bytes);
+    }
+    assert!(cluster.cores[&leader].status().snapshot > 1, "nothing was dropped");
+    assert!(most < 80 << 20, "{most} bytes of log in memory");
 }
