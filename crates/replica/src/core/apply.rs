@@ -11,6 +11,9 @@ use crate::limits::{APPLY_ENTRIES_PER_TURN, APPLY_GROUPS_PER_SLICE, LOG_BYTES_BE
 use crate::member::{MemberChange, ReplicaId};
 use crate::replicated::{Origin, Payload, payload};
 
+/// A disk that confirms nothing for this long is no disk to lead on.
+const DISK_STUCK_AFTER: Duration = Duration::from_secs(5);
+
 impl Core {
     pub(super) fn apply(&mut self) {
         for _ in 0..APPLY_ENTRIES_PER_TURN {
@@ -220,13 +223,18 @@ impl Core {
     }
 
     /// A Raft leader without room hands over, so that client writes go on where there is some
-    /// (semantics 29). To the next in a circle, and not at once again: nobody knows who has room, and
-    /// if nobody has, somebody must lead all the same.
-    pub(super) fn hand_over_if_full(&mut self) {
+    /// (semantics 29), and so does one whose disk stands still: its followers hear it and are content,
+    /// but it can apply and answer nothing, for as long as the disk likes. To the next in a circle, and
+    /// not at once again: nobody knows who is better off, and if nobody is, somebody must lead all the
+    /// same.
+    pub(super) fn hand_over_if_disk_fails(&mut self) {
         let every = Duration::from_millis(10 * self.config.timing.election_ms_max());
         let is_early = self.handed_over_at.is_some_and(|at| self.now.since(at) < every);
-        let is_due = !self.has_room
-            && self.is_serving
+        let waits_since = self.unconfirmed.front().map(|batch| batch.since);
+        let is_stuck = waits_since.is_some_and(|since| self.now.since(since) >= DISK_STUCK_AFTER);
+        let leads = self.role == Role::Leader && !self.config.is_witness;
+        let is_due = (is_stuck || !self.has_room)
+            && leads
             && !is_early
             && self.node.raft.lead_transferee.is_none();
         if !is_due {

@@ -144,7 +144,7 @@ pub struct Core {
     away: BTreeMap<u64, (Moment, Waiter)>,
     member_change: Option<(Option<Token>, MemberChange)>,
 
-    unconfirmed: VecDeque<(u64, Vec<(ReplicaId, PeerMessage)>)>,
+    unconfirmed: VecDeque<Unconfirmed>,
     /// The last batch with another Raft term or vote, while the disk may still forget it.
     unkept_vote: Option<u64>,
     arriving: Option<(u64, Arc<[u8]>, Box<Replicated>)>,
@@ -155,7 +155,7 @@ pub struct Core {
     /// Who waits for a snapshot at or beyond an index.
     snapshot_waiters: Vec<(u64, Token)>,
     has_room: bool,
-    /// When leadership was last handed over for want of room.
+    /// When leadership was last handed over because of the disk.
     handed_over_at: Option<Moment>,
     /// The wall clock as last told: a note for people, read by no rule.
     wall_ms: u64,
@@ -170,6 +170,15 @@ impl std::fmt::Debug for Core {
             .field("applied", &self.applied)
             .finish_non_exhaustive()
     }
+}
+
+/// A batch that the disk has not confirmed.
+#[derive(Debug)]
+struct Unconfirmed {
+    number: u64,
+    since: Moment,
+    /// What is said when it has.
+    messages: Vec<(ReplicaId, PeerMessage)>,
 }
 
 /// Ticks the library counts before it would campaign by itself: it never does.
@@ -260,7 +269,7 @@ impl Core {
         self.tick();
         self.notice_role();
         self.hand_over_if_witness();
-        self.hand_over_if_full();
+        self.hand_over_if_disk_fails();
         self.do_duties();
         self.propose();
         self.begin_round();

@@ -11,7 +11,7 @@
 use raft::eraftpb::{HardState, Message};
 use regent_election::{Group, Moment};
 
-use super::Core;
+use super::{Core, Unconfirmed};
 use crate::io::{Batch, Hearing, PeerMessage};
 use crate::member::ReplicaId;
 
@@ -52,7 +52,7 @@ impl Core {
                 later.into_iter().filter_map(addressed).collect();
             let must_sync = ready.must_sync();
             let is_installed = snapshot.is_some();
-            self.unconfirmed.push_back((number, later));
+            self.unconfirmed.push_back(Unconfirmed { number, since: self.now, messages: later });
             self.out.batches.push(Batch { number, snapshot, entries, hard_state, must_sync });
             self.node.advance_append_async(ready);
             if is_installed {
@@ -70,12 +70,8 @@ impl Core {
 
     /// The disk has confirmed everything up to this batch.
     pub(super) fn on_persisted(&mut self, batch: u64) {
-        while let Some((number, _)) = self.unconfirmed.front()
-            && *number <= batch
-        {
-            if let Some((_, messages)) = self.unconfirmed.pop_front() {
-                self.out.sends.extend(messages);
-            }
+        while let Some(kept) = self.unconfirmed.pop_front_if(|it| it.number <= batch) {
+            self.out.sends.extend(kept.messages);
         }
         self.unkept_vote.take_if(|number| *number <= batch);
         self.node.on_persist_ready(batch);

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tokio::io::{AsyncWriteExt, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
-use tokio::time::{interval, sleep};
+use tokio::time::{interval, sleep, timeout};
 
 use super::frame::{Kind, Purpose, put_frame, take_frame};
 use super::{Shared, dial};
@@ -23,7 +23,12 @@ const DIAL_AGAIN_AFTER_MAX: Duration = Duration::from_secs(1);
 /// How long a peer that should dial may leave it.
 const DIAL_ANYWAY_AFTER: Duration = Duration::from_secs(2);
 /// How often a round trip is measured.
-const PING_EVERY: Duration = Duration::from_secs(1);
+const PING_EVERY: Duration = Duration::from_millis(500);
+/// A peer that says nothing for this long, not even an answer to a ping, is dialled anew. When a network
+/// that swallowed everything comes back, the old connection would wait for minutes before it tries again.
+const SILENT_FOR_MAX: Duration = Duration::from_secs(3);
+/// How long a frame that was begun may take.
+const FRAME_WITHIN: Duration = Duration::from_secs(30);
 /// Bytes gathered before they are written: one system call for many messages.
 const GATHER_BYTES: usize = 256 << 10;
 
@@ -164,7 +169,7 @@ async fn read(
 ) -> io::Error {
     let mut buffer = Vec::new();
     loop {
-        let kind = match take_frame(&mut reader, &mut buffer).await {
+        let kind = match next_frame(&mut reader, &mut buffer).await {
             Ok(kind) => kind,
             Err(error) => return error,
         };
@@ -191,6 +196,16 @@ async fn read(
             }
         }
     }
+}
+
+/// The next frame, from a peer that is heard of now and then.
+async fn next_frame(
+    reader: &mut BufReader<OwnedReadHalf>,
+    buffer: &mut Vec<u8>,
+) -> io::Result<Kind> {
+    let silent = |_| io::Error::new(io::ErrorKind::TimedOut, "nothing was heard of it");
+    timeout(SILENT_FOR_MAX, reader.fill_buf()).await.map_err(silent)??;
+    timeout(FRAME_WITHIN, take_frame(reader, buffer)).await.map_err(silent)?
 }
 
 async fn write(

@@ -305,3 +305,20 @@ fn large_entries_do_not_fill_the_memory() {
     assert!(cluster.cores[&leader].status().snapshot > 1, "nothing was dropped");
     assert!(most < 80 << 20, "{most} bytes of log in memory");
 }
+
+/// A leader whose disk stands still is heard by everybody and can answer nobody. The others can.
+#[test]
+fn a_leader_whose_disk_stands_still_hands_over() {
+    let mut cluster = Cluster::new(3);
+    let leader = cluster.await_leader();
+    cluster.submit(leader, open(1, 60_000)).unwrap();
+    cluster.stall(leader);
+    let other = (1..=3).map(id).find(|other| *other != leader).unwrap();
+    let command = campaign(1, "billing");
+    cluster.ask(other, Request::Submit { command, request: None, query: None });
+    cluster.run(10_000);
+    let next = cluster.leader().unwrap();
+    assert_ne!(next, leader, "somebody leads who can write");
+    assert!(cluster.submit(next, open(2, 60_000)).is_ok());
+    assert_eq!(cluster.leader_of(next, "billing").1, 1);
+}

@@ -13,7 +13,7 @@ use regent_replica::disk::files::{Files, Held, OpenFile};
 use regent_replica::disk::{Disk, Founding, Identity, Options, RealFiles};
 use regent_replica::io::{Request, Response};
 use regent_replica::{MemberChange, Node, NodeConfig, ReplicaId, ReplicaStore, Role};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::bench::{CLUSTER, Cluster, PATIENCE, bid, found, id, session, until_done};
@@ -215,7 +215,7 @@ async fn a_flooded_replica_ends_when_it_is_told_to() {
     let store = alone(Arc::new(RealFiles::new(place.path()).unwrap())).await;
     until_done(|| store.open(open(1))).await;
     let is_over = Arc::new(AtomicBool::new(false));
-    let floods: Vec<_> = (0..3)
+    let floods: Vec<_> = (0..2)
         .map(|_| {
             let (handle, is_over) = (store.handle().clone(), Arc::clone(&is_over));
             std::thread::spawn(move || {
@@ -226,11 +226,83 @@ async fn a_flooded_replica_ends_when_it_is_told_to() {
             })
         })
         .collect();
-    sleep(Duration::from_millis(300)).await;
+    // Short: whatever else runs on this machine has its own times to keep.
+    sleep(Duration::from_millis(50)).await;
     let ended = timeout(PATIENCE, store.shut_down()).await;
     is_over.store(true, Ordering::SeqCst);
     for flood in floods {
         flood.join().unwrap();
     }
     assert!(ended.is_ok(), "it did not hear that it is to end");
+}
+
+/// Carries bytes between replicas until it is frozen: what it carries then never arrives, and no
+/// connection ends. Later connections are carried.
+struct Relay {
+    address: String,
+    frozen: tokio::sync::watch::Sender<u64>,
+}
+
+impl Relay {
+    async fn to(target: String) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let (frozen, watched) = tokio::sync::watch::channel(0);
+        tokio::spawn(async move {
+            while let Ok((mut near, _)) = listener.accept().await {
+                let (target, mut watched) = (target.clone(), watched.clone());
+                watched.mark_unchanged();
+                tokio::spawn(async move {
+                    let Ok(mut far) = TcpStream::connect(&target).await else { return };
+                    tokio::select! {
+                        _ = tokio::io::copy_bidirectional(&mut near, &mut far) => {}
+                        _ = watched.changed() => std::future::pending::<()>().await,
+                    }
+                });
+            }
+        });
+        Self { address, frozen }
+    }
+
+    fn freeze(&self) {
+        self.frozen.send_modify(|times| *times += 1);
+    }
+}
+
+/// A network that swallows everything for a while leaves connections that are open and dead.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_that_carries_nothing_is_given_up_for_another() {
+    let mut listeners = Vec::new();
+    let mut members = regent_replica::Members::new();
+    let mut relays = Vec::new();
+    for number in 1..=2 {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let relay = Relay::to(listener.local_addr().unwrap().to_string()).await;
+        let member = regent_replica::Member {
+            peer_address: relay.address.clone(),
+            client_address: String::new(),
+            is_witness: false,
+        };
+        members.insert(id(number), member);
+        listeners.push((id(number), listener));
+        relays.push(relay);
+    }
+    let place = tempfile::tempdir().unwrap();
+    let founding = Founding::cluster(Settings::default(), members);
+    let mut stores = Vec::new();
+    for (replica, listener) in listeners {
+        let files = RealFiles::new(&place.path().join(replica.to_string())).unwrap();
+        let opened = found(Arc::new(files), replica, 1, &founding);
+        let node = Node::start(opened, listener, &NodeConfig::default()).unwrap();
+        let (handle, hub) = (node.handle().clone(), node.hub().clone());
+        stores.push(ReplicaStore::new(handle, hub, String::new()));
+    }
+    until_done(|| stores[0].open(open(1))).await;
+    for relay in &relays {
+        relay.freeze();
+    }
+    until_done(|| stores[0].open(open(2))).await;
+    for store in stores {
+        store.shut_down().await;
+    }
 }
