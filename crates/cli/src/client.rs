@@ -49,6 +49,12 @@ impl ClientArgs {
         Ok(Remote::new(&self.server)?.with_timeout(self.timeout))
     }
 
+    /// Where the server is.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn url(&self) -> &str {
+        &self.server
+    }
+
     /// Standard output.
     pub(crate) fn screen(&self) -> Screen {
         Screen { output: self.output }

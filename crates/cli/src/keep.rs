@@ -304,7 +304,7 @@ impl Keeper {
 }
 
 /// Whether asking again can never help: the machine itself would try for ever.
-pub(crate) fn is_hopeless(error: &RemoteError) -> bool {
+fn is_hopeless(error: &RemoteError) -> bool {
     match error {
         RemoteError::Protocol { .. } => true,
         RemoteError::Unavailable { .. } | RemoteError::Uncertain { .. } => false,

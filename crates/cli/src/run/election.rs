@@ -1,35 +1,33 @@
 //! The election as `regent run` sees it: a stream of news, and three things to tell it.
 //!
-//! A thin driver of the participant's machine, like [`crate::keep`]: it reads the lease clock, sends
-//! what it is told to, and turns what the machine says into [`Event`]s of the supervisor. Nothing of
-//! sessions, attempts and watches is seen outside this file, so that whatever else keeps a lease (the
-//! library's own leadership, a store used directly) can take its place.
+//! The library keeps the lease, on a thread of its own: this file turns its [`Leadership`] into
+//! [`Event`]s of the supervisor. The term is held until the supervisor says that nothing of the work is
+//! alive, and only then given up (semantics 14). Beside it a watch sees who else leads, which is for
+//! people, for `--once` and for whoever has to be fenced; nothing is decided by it.
 
 use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::Pin;
 use std::time::Duration;
 
-use regent::fresh;
-use regent::remote::{Remote, RemoteError, RemoteResult, Scope, Watched, Watching};
-use regent_api::WatchEvent;
-use regent_election::participant::{
-    self, Attempt, Phase, Reply, Request, Transition, Trouble, Why,
+use regent::remote::{Remote, RemoteResult, Scope, Watched, Watching};
+use regent::{
+    CampaignError, ConnectError, Leadership, Phase, Regent, Transition, Transitions, Why,
 };
+use regent_api::WatchEvent;
 use regent_election::timing::Budget;
-use regent_election::{Group, Metadata, Moment, Node, Participant, Priority, Term};
-use tokio::sync::mpsc;
+use regent_election::{Group, Metadata, Moment, Node, Priority, Term};
 
 use super::machine::Event;
+use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::keep::is_hopeless;
-use crate::output::remark;
 
-/// Timers stand still while a machine sleeps, and the lease clock does not: it is read at least this
-/// often.
-const TICK: Duration = Duration::from_millis(250);
 /// Leaders remembered: this process, and whoever was before it.
 const LEADERS_MAX: usize = 4;
+/// A lease that reaches farther by less than this is the same lease, read a moment later.
+const EXTENSION_MIN: Duration = Duration::from_millis(1);
 
-type Answer = (Attempt, Request, RemoteResult<Reply>);
+type Soon<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// Who led before, as far as it is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,6 +38,7 @@ pub(crate) struct Predecessor {
 }
 
 /// Who stands, and for what.
+#[derive(Clone, Debug)]
 pub(crate) struct Candidate {
     pub(crate) group: Group,
     pub(crate) node: Node,
@@ -49,87 +48,100 @@ pub(crate) struct Candidate {
 
 /// One candidate in one group.
 pub(crate) struct Election {
-    machine: Participant,
-    remote: Remote,
-    group: Group,
-    node: Node,
-    answer: mpsc::UnboundedSender<Answer>,
-    answers: mpsc::UnboundedReceiver<Answer>,
+    candidate: Candidate,
+    regent: Regent,
+    look_every: Duration,
+    transitions: Transitions,
     /// None once it cannot be had at all.
     watch: Option<Watching>,
-    ahead: VecDeque<participant::Event>,
+    campaign: Option<Soon<Result<Leadership, CampaignError>>>,
+    leadership: Option<Leadership>,
+    /// The farewell: whether the store heard everything.
+    closing: Option<Soon<bool>>,
+    is_settled: bool,
     news: VecDeque<Event>,
-    wake_at: Option<Moment>,
     /// The end of the lease as last told.
-    valid_until: Option<Moment>,
-    has_led: bool,
-    /// Why the work was last told to stop.
-    pub(crate) stops_for: Why,
-    is_leaving: bool,
-    has_left: bool,
+    valid_until: Moment,
     /// The last few leaders seen, oldest first: one of them may turn out to be this process.
     leaders: VecDeque<Predecessor>,
-    /// Who was last seen to lead, and under which term.
-    pub(crate) seen: (Option<Node>, Term),
+    /// Who was last seen to lead.
+    pub(crate) seen: Option<Node>,
+    /// Why the work was last told to stop.
+    pub(crate) stops_for: Why,
     /// What made this candidacy hopeless.
-    pub(crate) hopeless: Option<RemoteError>,
-    /// The last trouble told, so that it is told once.
-    told: String,
+    pub(crate) hopeless: Option<CampaignError>,
 }
 
 impl Election {
     /// Stands from here on.
-    pub(crate) fn stand(
+    pub(crate) async fn stand(
         candidate: Candidate,
-        budget: Budget,
+        budget: &Budget,
+        url: &str,
         remote: &Remote,
     ) -> Result<Self, Failure> {
-        let Candidate { group, node, priority, metadata } = candidate;
-        let (answer, answers) = mpsc::unbounded_channel();
-        let stand = participant::Event::Stand { group: group.clone(), priority, metadata };
-        Ok(Self {
-            machine: Participant::new(node.clone(), budget, fresh::number()?),
-            // A promotion is noticed by the watch at once, and by the next heartbeat without it.
-            watch: Some(remote.watch(Scope::Group(group.clone()), None)),
-            remote: remote.clone().with_timeout(budget.request_timeout()),
-            group,
-            node,
-            answer,
-            answers,
-            ahead: VecDeque::from([stand]),
+        let regent = Regent::at(url)
+            .node(candidate.node.as_str())
+            .ttl(budget.ttl())
+            .stop_grace(budget.stop_grace())
+            .connect()
+            .await
+            .map_err(refused)?;
+        let mut election = Self {
+            transitions: regent.transitions(),
+            watch: Some(remote.watch(Scope::Group(candidate.group.clone()), None)),
+            // Fine enough that a guard hears of a lease long before it counts.
+            look_every: (budget.ttl() / 50)
+                .clamp(Duration::from_millis(10), Duration::from_millis(100)),
+            candidate,
+            regent,
+            campaign: None,
+            leadership: None,
+            closing: None,
+            is_settled: false,
             news: VecDeque::new(),
-            wake_at: None,
-            valid_until: None,
-            has_led: false,
-            stops_for: Why::Asked,
-            is_leaving: false,
-            has_left: false,
+            valid_until: Moment::ZERO,
             leaders: VecDeque::new(),
-            seen: (None, Term::NONE),
+            seen: None,
+            stops_for: Why::Asked,
             hopeless: None,
-            told: String::new(),
-        })
+        };
+        election.stand_again();
+        Ok(election)
     }
 
-    /// Nothing of the work runs any more.
+    fn stand_again(&mut self) {
+        let Candidate { group, priority, metadata, .. } = self.candidate.clone();
+        let campaign = self.regent.campaign(group).priority(priority).metadata(metadata);
+        self.campaign = Some(campaign.into_future());
+    }
+
+    /// Nothing of the work runs any more: the term is given up, and the next one stood for.
     pub(crate) fn work_ended(&mut self) {
-        self.ahead.push_back(participant::Event::Stopped { group: self.group.clone() });
+        // Dropped, it is given up in the background; `close` waits for that.
+        self.leadership = None;
+        if self.closing.is_none() {
+            self.stand_again();
+        }
     }
 
     /// This term is to be given up once the work has ended.
     pub(crate) fn resign(&mut self) {
-        self.ahead.push_back(participant::Event::Resign { group: self.group.clone() });
+        if let Some(leadership) = self.leadership.clone() {
+            tokio::spawn(leadership.resign());
+        }
     }
 
     /// This process leaves for good.
     pub(crate) fn leave(&mut self) {
-        self.is_leaving = true;
-        self.ahead.push_back(participant::Event::Leave);
+        self.campaign = None;
+        self.leadership = None;
+        self.closing = Some(Box::pin(self.regent.clone().close()));
     }
 
     /// Whether the store has heard all it must.
-    pub(crate) fn is_settled(&self) -> bool {
-        self.machine.is_done()
+    pub(crate) const fn is_settled(&self) -> bool {
+        self.is_settled
     }
 
     /// Who led before `term`.
@@ -138,120 +150,80 @@ impl Election {
     }
 
     /// The next thing that happens. Safe to drop and to call again.
-    pub(crate) async fn next(&mut self) -> Result<Event, Failure> {
+    pub(crate) async fn next(&mut self) -> Event {
         loop {
-            self.turn()?;
+            self.look();
             if let Some(news) = self.news.pop_front() {
-                return Ok(news);
+                return news;
             }
-            let pause = self.pause();
             tokio::select! {
                 biased;
-                Some(answered) = self.answers.recv() => self.answered(answered),
+                Some(transition) = self.transitions.next() => self.changed(&transition),
+                won = soon(&mut self.campaign) => self.won(won),
+                told = soon(&mut self.closing) => {
+                    self.is_settled = told;
+                    self.news.push_back(Event::Left);
+                }
                 watched = next_of(&mut self.watch) => self.watched(watched),
-                () = tokio::time::sleep(pause) => self.ahead.push_back(participant::Event::Tick),
+                () = tokio::time::sleep(self.look_every), if self.leadership.is_some() => {}
             }
         }
     }
 
-    /// Lets the machine take everything that has happened, and does what it says.
-    fn turn(&mut self) -> Result<(), Failure> {
-        while let Some(event) = self.ahead.pop_front() {
-            // Read before anything is sent: validity counts from here.
-            let now = regent_clock::now();
-            for action in self.machine.on(now, event) {
-                self.act(action)?;
+    fn won(&mut self, won: Result<Leadership, CampaignError>) {
+        let leadership = match won {
+            Ok(leadership) => leadership,
+            Err(error) => {
+                self.hopeless = Some(error);
+                self.news.push_back(Event::Hopeless);
+                return;
             }
-            self.look();
-        }
-        if self.is_leaving && !self.has_left && self.machine.is_done() {
-            self.has_left = true;
-            self.news.push_back(Event::Left);
-        }
-        Ok(())
-    }
-
-    fn act(&mut self, action: participant::Action) -> Result<(), Failure> {
-        use participant::Action;
-        match action {
-            Action::Send { attempt, request } => self.send(attempt, request),
-            Action::Transition(transition) => self.changed(&transition),
-            Action::StopWork { by, .. } => {
-                self.news.push_back(Event::StopBy { by });
-            }
-            // The supervisor and the guard have deadlines of their own, before this one.
-            Action::LastResort { .. } => {}
-            Action::NeedSession => {
-                self.ahead.push_back(participant::Event::Session(fresh::session_id()?));
-            }
-            Action::Trouble { trouble, .. } => self.trouble(&trouble),
-            Action::WakeAt(at) => self.wake_at = Some(at),
-        }
-        Ok(())
-    }
-
-    fn send(&self, attempt: Attempt, request: Request) {
-        let (remote, answer) = (self.remote.clone(), self.answer.clone());
-        tokio::spawn(async move {
-            let answered = remote.perform(&request).await;
-            // Nobody listens any more once the command has ended.
-            let _ = answer.send((attempt, request, answered));
-        });
-    }
-
-    fn answered(&mut self, (attempt, asked, answered): Answer) {
-        if let Err(error) = &answered
-            && !self.has_led
-            && !self.is_leaving
-            && is_hopeless(error)
-        {
-            self.hopeless = Some(error.clone());
-            self.news.push_back(Event::Hopeless);
-        }
-        let answer = answered.map_err(|error| error.into_store_error(&asked));
-        self.ahead.push_back(participant::Event::Answered { attempt, answer });
+        };
+        let (term, phase) = (leadership.term(), leadership.phase());
+        self.valid_until = valid_until(&leadership);
+        self.leadership = Some(leadership);
+        self.news.push_back(Event::Elected { term, valid_until: self.valid_until });
+        self.tell(phase);
     }
 
     fn changed(&mut self, transition: &Transition) {
-        tracing::info!(
-            group = %self.group,
-            node = %self.node,
-            term = transition.term.get(),
-            phase = transition.to.word(),
-            why = ?transition.why,
-            "the phase changed"
-        );
+        let held = self.leadership.as_ref().map(Leadership::term);
+        if transition.group != self.candidate.group || held != Some(transition.term) {
+            return;
+        }
+        match transition.to {
+            Phase::Stopping | Phase::Lost => self.stops_for = transition.why,
+            Phase::Standby | Phase::Leading | Phase::Jeopardy | Phase::Stopped => {}
+        }
         match (transition.from, transition.to) {
             (Phase::Jeopardy, Phase::Leading) => self.news.push_back(Event::Recovered),
-            (_, Phase::Leading) => {
-                let now = regent_clock::now();
-                let held = self.machine.valid_until(&self.group);
-                let (term, valid_until) = held.unwrap_or((transition.term, now));
-                (self.has_led, self.valid_until) = (true, Some(valid_until));
-                self.news.push_back(Event::Elected { term, valid_until });
+            (_, to) => self.tell(to),
+        }
+    }
+
+    /// Tells what a phase means for the work.
+    fn tell(&mut self, phase: Phase) {
+        match phase {
+            Phase::Jeopardy => self.news.push_back(Event::Jeopardy),
+            Phase::Stopping => {
+                let by = self.leadership.as_ref().map_or(Moment::ZERO, valid_until);
+                self.news.push_back(Event::StopBy { by });
             }
-            (_, Phase::Jeopardy) => self.news.push_back(Event::Jeopardy),
-            (_, Phase::Lost) => {
-                self.stops_for = transition.why;
-                self.news.push_back(Event::Lost);
-            }
-            // What a stop demands comes as a demand of its own, with its moment.
-            (_, Phase::Stopping) => self.stops_for = transition.why,
-            (_, Phase::Standby | Phase::Stopped) => self.valid_until = None,
+            Phase::Lost => self.news.push_back(Event::Lost),
+            Phase::Standby | Phase::Leading | Phase::Stopped => {}
         }
     }
 
     /// Tells how far the lease reaches, when that has changed.
     fn look(&mut self) {
-        let (Some(told), Some(phase)) = (self.valid_until, self.machine.phase(&self.group)) else {
-            return;
-        };
-        let is_leading = matches!(phase, Phase::Leading | Phase::Jeopardy);
-        if let Some((_, until)) = self.machine.valid_until(&self.group)
-            && is_leading
-            && until != told
-        {
-            self.valid_until = Some(until);
+        let Some(leadership) = &self.leadership else { return };
+        match leadership.phase() {
+            Phase::Leading | Phase::Jeopardy => {}
+            Phase::Standby | Phase::Stopping | Phase::Stopped | Phase::Lost => return,
+        }
+        let until = valid_until(leadership);
+        if until > self.valid_until + EXTENSION_MIN {
+            self.valid_until = until;
             self.news.push_back(Event::Extended { valid_until: until });
         }
     }
@@ -283,41 +255,63 @@ impl Election {
     }
 
     fn saw(&mut self, term: Term, leader: Option<Node>, metadata: Metadata) {
-        let holds = self.machine.valid_until(&self.group).map(|(term, _)| term);
-        if let Some(node) = &leader
-            && holds != Some(term)
-        {
-            self.leaders.retain(|known| known.term != term);
-            self.leaders.push_back(Predecessor { node: node.clone(), term, metadata });
-            if self.leaders.len() > LEADERS_MAX {
-                self.leaders.pop_front();
-            }
-            if *node != self.node {
-                self.news.push_back(Event::OtherLeads);
-            }
+        self.seen.clone_from(&leader);
+        let Some(node) = leader else { return };
+        if node != self.candidate.node {
+            self.news.push_back(Event::OtherLeads);
         }
-        self.seen = (leader.clone(), term);
-        let group = self.group.clone();
-        self.ahead.push_back(participant::Event::Watched { group, term, leader });
-    }
-
-    fn trouble(&mut self, trouble: &Trouble) {
-        let text = trouble.to_string();
-        if !self.is_leaving && self.told != text {
-            remark(&text);
-            self.told = text;
+        self.leaders.retain(|known| known.term != term);
+        self.leaders.push_back(Predecessor { node, term, metadata });
+        if self.leaders.len() > LEADERS_MAX {
+            self.leaders.pop_front();
         }
     }
+}
 
-    fn pause(&self) -> Duration {
-        let now = regent_clock::now();
-        self.wake_at.map_or(TICK, |at| now.until(at).min(TICK)).max(Duration::from_millis(1))
-    }
+/// Until when a term is valid. The clock is read first: the result is never later than the truth.
+fn valid_until(leadership: &Leadership) -> Moment {
+    let now = regent_clock::now();
+    now + leadership.valid_for()
+}
+
+/// The outcome of something that is under way, once; for ever if nothing is.
+async fn soon<T>(under_way: &mut Option<Soon<T>>) -> T {
+    let outcome = match under_way {
+        Some(under_way) => under_way.await,
+        None => std::future::pending().await,
+    };
+    *under_way = None;
+    outcome
 }
 
 async fn next_of(watch: &mut Option<Watching>) -> RemoteResult<Watched> {
     match watch {
         Some(watch) => watch.next().await,
         None => std::future::pending().await,
+    }
+}
+
+fn refused(error: ConnectError) -> Failure {
+    match error {
+        ConnectError::Address(error) => error.into(),
+        ConnectError::Budget(error) => Failure::usage(format!("--ttl, --grace: {error}")),
+        ConnectError::Name(error) => error.into(),
+        ConnectError::UnknownScheme { .. }
+        | ConnectError::FeatureMissing { .. }
+        | ConnectError::NotByUrl { .. } => Failure::usage(format!("--server: {error}")),
+        ConnectError::NoRuntime | ConnectError::System(_) | ConnectError::Store(_) => {
+            Failure::new(Exit::Unavailable, error.to_string())
+        }
+    }
+}
+
+/// Why a candidate may never stand.
+pub(crate) fn hopeless(error: &CampaignError) -> Failure {
+    match error {
+        CampaignError::Name(_) => Failure::usage(error.to_string()),
+        CampaignError::Refused(_) | CampaignError::TooManyGroups => {
+            Failure::new(Exit::Refused, error.to_string())
+        }
+        CampaignError::Closed => Failure::new(Exit::Unavailable, error.to_string()),
     }
 }

@@ -103,7 +103,7 @@ pub(crate) async fn run(args: RunArgs) -> Outcome {
     let now = regent_clock::now();
     let mut runner = Runner {
         supervisor: Supervisor::new(args.plan(&budget, FAREWELL), now),
-        election: Election::stand(candidate, budget, &remote)?,
+        election: Election::stand(candidate, &budget, args.client.url(), &remote).await?,
         remote,
         budget,
         means,
@@ -133,7 +133,7 @@ pub(crate) async fn run(args: RunArgs) -> Outcome {
             biased;
             signal = signals.next() => signal,
             Some(event) = events.recv() => event,
-            news = runner.election.next() => news?,
+            news = runner.election.next() => news,
             () = tokio::time::sleep(pause) => Event::Tick,
         };
         runner.ahead.push_back(happened);
@@ -204,7 +204,7 @@ impl Runner {
 
     /// What others may see changes with what happens, whatever is made of it.
     fn note(&self, event: &Event) {
-        let (leader, _) = self.election.seen.clone();
+        let leader = self.election.seen.clone();
         self.view.change(|view| {
             view.leader = leader;
             match event {
@@ -455,7 +455,7 @@ impl Runner {
             Ending::NotElected => Ok(Exit::No),
             Ending::Lost => Ok(Exit::Lost),
             Ending::Hopeless => match self.election.hopeless.take() {
-                Some(error) => Err(error.into()),
+                Some(error) => Err(election::hopeless(&error)),
                 None => Ok(Exit::Refused),
             },
         }
