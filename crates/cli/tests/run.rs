@@ -227,3 +227,28 @@ fn a_sidecar_says_who_leads_and_for_how_long() {
     assert_eq!(get(&b, "/leading").0, "503");
     assert_eq!(json(&fs::read_to_string(&file).unwrap())["phase"], "standby");
 }
+
+#[test]
+fn a_service_manager_is_told_and_the_program_is_not_mistaken_for_the_service() {
+    let room = Room::new();
+    let server = room.server();
+    let socket = room.path("notify");
+    let manager = std::os::unix::net::UnixDatagram::bind(&socket).unwrap();
+    let hidden = "test -z \"$NOTIFY_SOCKET$WATCHDOG_USEC\"";
+    let mut command = room.command(&["run", "-g", "billing", "--", "sh", "-c", hidden]);
+    command.env("REGENT_SERVER", &server.url);
+    command.env("NOTIFY_SOCKET", &socket).env("WATCHDOG_USEC", "30000000");
+    let ended = command.output().unwrap();
+    assert_eq!(ended.status.code(), Some(0), "{ended:?}");
+    manager.set_nonblocking(true).unwrap();
+    let mut told = String::new();
+    let mut datagram = [0; 4096];
+    while let Ok(count) = manager.recv(&mut datagram) {
+        told.push_str(&String::from_utf8_lossy(&datagram[..count]));
+        told.push('\n');
+    }
+    for line in ["READY=1", "WATCHDOG=1", "STOPPING=1"] {
+        assert!(told.lines().any(|said| said == line), "{line}: {told}");
+    }
+    assert!(told.contains("STATUS=billing: ") && told.contains("the program runs"), "{told}");
+}

@@ -75,14 +75,24 @@ impl Tether {
                 return Err(error);
             }
         };
-        let lines = tether.stream.try_clone()?;
-        let means = order.means;
-        std::thread::Builder::new().name("tether".to_owned()).spawn(move || {
-            let is_clean = listen(lines, &report);
-            bury(pid, &means, group.as_deref(), is_clean);
-            report(Report::Over);
-        })?;
-        tether.say(words::Order::Lease(order.valid_until))?;
+        let listened = tether.stream.try_clone().and_then(|lines| {
+            let means = order.means;
+            std::thread::Builder::new().name("tether".to_owned()).spawn(move || {
+                let is_clean = listen(lines, &report);
+                bury(pid, &means, group.as_deref(), is_clean);
+                report(Report::Over);
+            })
+        });
+        if let Err(error) = listened {
+            // It has started nothing yet, and nobody would hear of it.
+            tether.kill_guard();
+            let _ = rustix::process::waitpid(Some(pid), WaitOptions::empty());
+            return Err(error);
+        }
+        if tether.say(words::Order::Lease(order.valid_until)).is_err() {
+            // From here on whatever happens is reported, in order and to the end.
+            tether.kill_guard();
+        }
         Ok(tether)
     }
 

@@ -41,7 +41,8 @@ pub(crate) struct Predecessor {
 #[derive(Clone, Debug)]
 pub(crate) struct Candidate {
     pub(crate) group: Group,
-    pub(crate) node: Node,
+    /// Its name; without one, the host's and random digits.
+    pub(crate) node: Option<Node>,
     pub(crate) priority: Priority,
     pub(crate) metadata: Metadata,
 }
@@ -80,13 +81,11 @@ impl Election {
         url: &str,
         remote: &Remote,
     ) -> Result<Self, Failure> {
-        let regent = Regent::at(url)
-            .node(candidate.node.as_str())
-            .ttl(budget.ttl())
-            .stop_grace(budget.stop_grace())
-            .connect()
-            .await
-            .map_err(refused)?;
+        let mut connect = Regent::at(url).ttl(budget.ttl()).stop_grace(budget.stop_grace());
+        if let Some(node) = &candidate.node {
+            connect = connect.node(node.as_str());
+        }
+        let regent = connect.connect().await.map_err(refused)?;
         let mut election = Self {
             transitions: regent.transitions(),
             watch: Some(remote.watch(Scope::Group(candidate.group.clone()), None)),
@@ -137,6 +136,11 @@ impl Election {
         self.campaign = None;
         self.leadership = None;
         self.closing = Some(Box::pin(self.regent.clone().close()));
+    }
+
+    /// Under which name it stands.
+    pub(crate) fn node(&self) -> &Node {
+        self.regent.node()
     }
 
     /// Whether the store has heard all it must.
@@ -257,7 +261,7 @@ impl Election {
     fn saw(&mut self, term: Term, leader: Option<Node>, metadata: Metadata) {
         self.seen.clone_from(&leader);
         let Some(node) = leader else { return };
-        if node != self.candidate.node {
+        if node != *self.node() {
             self.news.push_back(Event::OtherLeads);
         }
         self.leaders.retain(|known| known.term != term);

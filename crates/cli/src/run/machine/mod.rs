@@ -144,9 +144,10 @@ impl Supervisor {
             Event::Exited(status) => self.exited(status),
             Event::Over => self.over(),
             Event::Proved { asked_at } => self.work(|work, _| {
+                let Some(proved_at) = &mut work.proved_at else { return };
                 // From its first answer on, a program is held to the limit of the others.
-                let last = work.proved_at.filter(|_| work.has_proved).max(Some(asked_at));
-                work.proved_at = work.proved_at.and(last);
+                let last = if work.has_proved { *proved_at } else { asked_at };
+                *proved_at = last.max(asked_at);
                 work.has_proved = true;
             }),
             Event::Terminate(signal) => self.terminate(signal),

@@ -241,6 +241,13 @@ fn nothing_starts_before_whoever_led_before_is_fenced() {
 #[test]
 fn a_program_that_does_not_answer_its_probe_must_not_lead_for_ever() {
     let probe = ProbePlan { limit: Duration::from_secs(5), start: Duration::from_secs(30) };
+    let mut early = Supervisor::new(Plan { probe: Some(probe), ..plan() }, at(0));
+    early.on(at(1), elected());
+    early.on(at(1), Event::Heard(at(TTL_MS)));
+    early.on(at(1), Event::Proved { asked_at: at(1) });
+    early.on(at(2), Event::Started(2));
+    early.on(at(4), Event::Proved { asked_at: at(3) });
+    assert_eq!(early.wake_at(), Some(at(5_003)), "what was proved before it ran proves nothing");
     let mut supervisor = working(Plan { probe: Some(probe), ..plan() });
     assert_eq!(supervisor.wake_at(), Some(at(30_002)), "its first answer has its own time");
     supervisor.on(at(2_100), Event::Proved { asked_at: at(2_000) });
