@@ -6,6 +6,11 @@
 
 mod process;
 
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
+
 use process::cluster::Cluster;
 use process::recorder::{Recorder, children, guard_of, send};
 use process::wire::Wire;
@@ -66,6 +71,49 @@ fn a_wrapper_that_is_killed_leaves_nothing_running() {
         recorder.await_line("deep", "b");
         recorder.check(2);
     }
+}
+
+/// Whatever is started here is killed by its own id when it is dropped.
+struct Started(std::process::Child);
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Semantics 31: a wrapper that hangs, here because nobody reads what it has to say, renews nothing.
+#[test]
+fn a_wrapper_that_is_stuck_leaves_nothing_running() {
+    for contain in MEANS {
+        let room = Room::new();
+        let server = room.server();
+        let recorder = Recorder::new(&room);
+        let (unread, errors) = std::io::pipe().unwrap();
+        let errors_again = errors.try_clone().unwrap();
+        let mut command = recorder.command(&server.url, "a", &flags(contain, &[]), &["tree", "4"]);
+        let mut a = Started(command.stderr(errors).spawn().unwrap());
+        recorder.await_line("deep", "a");
+        let _b = recorder.run(&server, "b", &flags(contain, &[]), &["tree", "4"]);
+        until("b stands", || server.standbys(&room, "billing") == 1);
+        fill(&errors_again);
+        // It has something to say to this, and cannot.
+        send("TERM", &[a.0.id()]);
+        recorder.await_line("deep", "b");
+        assert!(a.0.try_wait().unwrap().is_none(), "it did not hang");
+        recorder.check(2);
+        drop(unread);
+    }
+}
+
+/// Fills a pipe that nobody reads, to the last byte. Through a handle of its own: whoever else writes
+/// waits.
+fn fill(pipe: &std::io::PipeWriter) {
+    const O_NONBLOCK: i32 = 0o4000;
+    let path = format!("/proc/self/fd/{}", pipe.as_raw_fd());
+    let mut filler = OpenOptions::new().write(true).custom_flags(O_NONBLOCK).open(path).unwrap();
+    while filler.write(&[b'.'; 512]).or_else(|_| filler.write(b".")).is_ok() {}
 }
 
 /// With nobody to take over, the tree is gone by the time the store says that nobody leads.

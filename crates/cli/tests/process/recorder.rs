@@ -58,6 +58,11 @@ impl<'a> Recorder<'a> {
 
     /// `regent run` of a recording program against an address, with these flags.
     pub(crate) fn run_at(&self, url: &str, node: &str, flags: &[&str], how: &[&str]) -> Running {
+        Running::start(self.room, self.command(url, node, flags, how))
+    }
+
+    /// The same, not yet started.
+    pub(crate) fn command(&self, url: &str, node: &str, flags: &[&str], how: &[&str]) -> Command {
         let program = self.room.text("program.sh");
         let fixed = ["run", "--group", "billing", "--node", node];
         let arguments = [&fixed, flags, &["--", "sh", &program], how].concat();
@@ -66,7 +71,7 @@ impl<'a> Recorder<'a> {
         command.env("RECORD", self.room.path("record"));
         command.env("RECORD_LOCK", self.room.path("lock"));
         command.env("RECORD_TREE", self.room.path("tree.sh"));
-        Running::start(self.room, command)
+        command
     }
 
     pub(crate) fn run(&self, server: &Server, node: &str, flags: &[&str], how: &[&str]) -> Running {
