@@ -46,22 +46,21 @@ pub async fn run(place: &Path) -> Result<Vec<String>, Box<dyn Error>> {
 }
 
 async fn start(place: &Path) -> Result<Vec<(Replica, Regent)>, Box<dyn Error>> {
-    // Free ports of this machine, all taken before one is given back.
-    let taken: Vec<TcpListener> =
+    // Free ports of this machine; in life every copy listens at its own address in the list.
+    let listeners: Vec<TcpListener> =
         (0..3).map(|_| TcpListener::bind("127.0.0.1:0")).collect::<Result<_, _>>()?;
-    let addresses: Vec<String> = taken
+    let addresses: Vec<String> = listeners
         .iter()
         .map(|it| it.local_addr().map(|at| at.to_string()))
         .collect::<Result<_, _>>()?;
-    drop(taken);
     let mut copies = Vec::new();
-    for number in 1..=3 {
+    for (number, listener) in (1..).zip(listeners) {
         let mut embedded = Embedded::new(number, place.join(number.to_string()));
         for (other, address) in (1..).zip(&addresses) {
             embedded = embedded.member(other, address);
         }
         // The first start of all three; every later one leaves this out.
-        let replica = embedded.founding(CLUSTER).start().await?;
+        let replica = embedded.listener(listener).founding(CLUSTER).start().await?;
         let regent = replica.session().node(format!("copy-{number}")).connect().await?;
         copies.push((replica, regent));
     }

@@ -8,7 +8,7 @@
 //! founding it again could elect two leaders of the log: that is why an empty directory is refused
 //! unless [`Embedded::founding`] says that this is the first start of all.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener as StdListener};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -49,6 +49,7 @@ pub struct Embedded {
     directory: PathBuf,
     members: Vec<(u64, String)>,
     listen: Option<SocketAddr>,
+    listener: Option<Arc<StdListener>>,
     founding: Option<u128>,
     timing: Timing,
 }
@@ -57,7 +58,8 @@ impl Embedded {
     /// The replica of this number, in this directory.
     pub fn new(id: u64, directory: impl Into<PathBuf>) -> Self {
         let (members, timing) = (Vec::new(), Timing::LAN);
-        Self { id, directory: directory.into(), members, listen: None, founding: None, timing }
+        let (listen, listener, founding) = (None, None, None);
+        Self { id, directory: directory.into(), members, listen, listener, founding, timing }
     }
 
     /// A founding member and where the others reach it. The same list in every copy, this one
@@ -70,6 +72,12 @@ impl Embedded {
     /// Where to listen to the others; by default at this copy's own address in the list.
     pub fn listen(mut self, address: SocketAddr) -> Self {
         self.listen = Some(address);
+        self
+    }
+
+    /// A socket that listens already, in place of an address.
+    pub fn listener(mut self, listener: StdListener) -> Self {
+        self.listener = Some(Arc::new(listener));
         self
     }
 
@@ -135,26 +143,30 @@ impl Embedded {
 
     async fn begin(&self) -> Result<Arc<ReplicaStore>, ConnectError> {
         let opened = self.open()?;
-        let wanted = match self.listen {
-            Some(address) => address.to_string(),
-            None => {
-                let own = opened.recovered.whole.members.get(&opened.identity.replica);
-                own.map(|member| member.peer_address.clone()).ok_or_else(|| {
-                    ConnectError::Store(format!(
-                        "replica {} does not know its own address; say where to listen",
-                        self.id
-                    ))
-                })?
-            }
+        let listener = match &self.listener {
+            Some(listener) => adopt(listener)
+                .map_err(|error| ConnectError::Store(format!("the given socket: {error}")))?,
+            None => self.bind(&opened).await?,
         };
-        let listener = TcpListener::bind(&wanted)
-            .await
-            .map_err(|error| ConnectError::Store(format!("cannot listen at {wanted}: {error}")))?;
         let config = NodeConfig { timing: self.timing, ..NodeConfig::default() };
         let node = Node::start(opened, listener, &config)
             .map_err(|error| ConnectError::Store(error.to_string()))?;
         let place = self.directory.display().to_string();
         Ok(Arc::new(ReplicaStore::new(node.handle().clone(), node.hub().clone(), place)))
+    }
+
+    async fn bind(&self, opened: &Opened) -> Result<TcpListener, ConnectError> {
+        let own = opened.recovered.whole.members.get(&opened.identity.replica);
+        let known = own.map(|member| member.peer_address.clone());
+        let Some(wanted) = self.listen.map(|address| address.to_string()).or(known) else {
+            return Err(ConnectError::Store(format!(
+                "replica {} does not know its own address; say where to listen",
+                self.id
+            )));
+        };
+        TcpListener::bind(&wanted)
+            .await
+            .map_err(|error| ConnectError::Store(format!("cannot listen at {wanted}: {error}")))
     }
 
     /// The directory as it is, or as the founding makes it.
@@ -204,6 +216,12 @@ impl Embedded {
         let identity = Identity { cluster, replica, incarnation: fresh::number()? };
         Ok((identity, Founding::cluster(Settings::default(), members)))
     }
+}
+
+fn adopt(listener: &StdListener) -> std::io::Result<TcpListener> {
+    let listener = listener.try_clone()?;
+    listener.set_nonblocking(true)?;
+    TcpListener::from_std(listener)
 }
 
 fn files(directory: &Path) -> Result<RealFiles, ConnectError> {

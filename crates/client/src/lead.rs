@@ -2,6 +2,8 @@
 
 use std::future::Future;
 
+use tracing::Instrument;
+
 use crate::error::CampaignError;
 use crate::leadership::{Guarded, Leadership, Patience};
 use crate::regent::{Campaign, Regent, ToGroup};
@@ -51,7 +53,9 @@ impl Campaign {
             };
             // A handle of its own: work that ignores its leadership still works under it.
             let own = leadership.clone();
-            let work = work(leadership);
+            let (group, node, term) = (own.group(), own.node(), own.term());
+            let span = tracing::info_span!("lead", %group, %node, %term);
+            let work = work(leadership).instrument(span);
             // The work is dropped with the end of this statement, before the term is given up.
             let _ = Guarded::new(own.hold(), Patience::IfListening, work).await;
             own.give_up();

@@ -152,7 +152,7 @@ impl Leadership {
     /// Tells everything under this term to stop, and drops this handle of it.
     pub(crate) fn give_up(self) {
         let (group, term) = (self.group().clone(), self.term());
-        self.tenure().give_up();
+        self.tenure().give_up(true);
         self.hold.session().tell(Input::GiveUp { group, term });
     }
 
@@ -164,7 +164,7 @@ impl Leadership {
         let (group, term) = (tenure.group.clone(), tenure.term);
         let mut standing = tenure.watch();
         tenure.tell(|standing| standing.hand_over_refused = None);
-        tenure.give_up();
+        tenure.give_up(true);
         session.tell(Input::HandOver { group, term, to: to.clone() });
         let (refused, why) =
             match standing.wait_for(|it| it.is_to_stop() || it.hand_over_refused.is_some()).await {
@@ -172,6 +172,7 @@ impl Leadership {
                 Err(_) => (None, Why::SessionGone),
             };
         if let Some(why) = refused.filter(|_| self.hold.remaining().is_some()) {
+            tenure.give_up(false);
             return Err(TransferError::Refused { leadership: Box::new(self), to, why });
         }
         if why != Why::HandOver {

@@ -126,9 +126,9 @@ impl Tenure {
         self.is_listening.store(true, Ordering::Relaxed);
     }
 
-    /// The holder itself gives the term up.
-    pub(crate) fn give_up(&self) {
-        self.is_given_up.store(true, Ordering::Relaxed);
+    /// The holder itself gives the term up, or has to keep it after all.
+    pub(crate) fn give_up(&self, is_given_up: bool) {
+        self.is_given_up.store(is_given_up, Ordering::Relaxed);
     }
 
     /// Whether work that is told to stop is given the rest of the lease: if it has asked to be told,

@@ -14,6 +14,8 @@
 
 mod probe;
 #[cfg(test)]
+mod props;
+#[cfg(test)]
 mod tests;
 mod words;
 

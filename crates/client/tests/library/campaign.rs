@@ -1,9 +1,12 @@
 //! Level 2: campaigns and leaderships.
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use regent::election::Node;
-use regent::{CampaignError, TransferError};
+use regent::election::store::StoreError;
+use regent::metrics::{Kind, Metrics};
+use regent::{CampaignError, Phase, TransferError, Transition};
 
 use crate::bench::{Bench, leader_of, soon, until};
 
@@ -137,4 +140,39 @@ async fn a_campaign_that_can_never_win_says_so() {
     assert!(matches!(refused, CampaignError::Refused(Refusal::NotAllowed { .. })), "{refused:?}");
     let misnamed = regent.campaign("no such name").await.unwrap_err();
     assert!(matches!(misnamed, CampaignError::Name(_)), "{misnamed:?}");
+}
+
+/// Counts what an application may count.
+#[derive(Debug, Default)]
+struct Counted {
+    answered: Mutex<Vec<Kind>>,
+    moved: Mutex<Vec<Phase>>,
+}
+
+impl Metrics for Counted {
+    fn answered(&self, kind: Kind, _: Duration, error: Option<&StoreError>) {
+        assert_eq!(error, None);
+        self.answered.lock().unwrap().push(kind);
+    }
+
+    fn moved(&self, transition: &Transition) {
+        self.moved.lock().unwrap().push(transition.to);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_application_counts_requests_and_changes_of_phase() {
+    let bench = Bench::start();
+    let counted = Arc::new(Counted::default());
+    let connect = bench.at("a").metrics(counted.clone());
+    let regent = connect.connect().await.unwrap();
+    let leadership = soon("elected", regent.campaign("billing")).await.unwrap();
+    soon("resigned", leadership.resign()).await.unwrap();
+    assert!(soon("closed", regent.close()).await);
+    let answered = counted.answered.lock().unwrap().clone();
+    for kind in [Kind::Open, Kind::Campaign, Kind::Errand] {
+        assert!(answered.contains(&kind), "{kind:?} in {answered:?}");
+    }
+    let moved = counted.moved.lock().unwrap().clone();
+    assert_eq!(moved, [Phase::Leading, Phase::Stopping, Phase::Stopped]);
 }

@@ -14,4 +14,5 @@ mod locks;
 mod lost_replies;
 mod partition;
 mod pauses;
+mod rolling;
 mod stopped;
