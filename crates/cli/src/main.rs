@@ -14,6 +14,7 @@ mod failure;
 mod groups;
 mod history;
 mod keep;
+mod lab;
 mod leader;
 mod logs;
 mod output;
@@ -107,6 +108,9 @@ enum Verb {
     /// Show the settings of the service
     #[command(subcommand)]
     Config(settings::ConfigVerb),
+    /// The simulator: whole clusters in virtual time under faults
+    #[command(subcommand)]
+    Lab(lab::LabVerb),
     /// Measure what elections cost a running service
     Bench(bench::BenchArgs),
     /// Print completions for a shell
@@ -185,6 +189,7 @@ impl Verb {
             Self::Session(verb) => sessions::run(verb).await,
             Self::Cluster(verb) => cluster::run(verb, log).await,
             Self::Config(verb) => settings::run(&verb, log),
+            Self::Lab(verb) => lab::run(verb).await,
             Self::Bench(args) => bench::run(args).await,
             Self::Completions(args) => completions::run(&args),
             Self::ExitCodes => {
@@ -212,6 +217,7 @@ impl Verb {
             Self::Session(verb) => verb.client().output,
             Self::Bench(args) => args.client.output,
             Self::Cluster(verb) => verb.output(),
+            Self::Lab(verb) => verb.output(),
             Self::Config(settings::ConfigVerb::Show(args)) => args.output,
             Self::Serve(_)
             | Self::Dev(_)

@@ -50,6 +50,10 @@ pub(crate) struct ServeArgs {
 
 /// Serves until a signal.
 pub(crate) async fn run(args: ServeArgs, log: &LogArgs) -> Outcome {
+    if cfg!(feature = "mutants") {
+        let why = "this binary was built with deliberate mistakes (feature mutants) and must not serve anybody; build it without";
+        return Err(Failure::new(Exit::Refused, why));
+    }
     let effective = args.settings.resolve(log)?;
     let settings = effective.settings()?;
     logs::start(&settings.log_level, &settings.log_format);
@@ -133,11 +137,7 @@ async fn open(settings: &Settings, address: SocketAddr) -> Result<Opened, Failur
         let directory =
             if directory.is_empty() { &settings.data_dir } else { Path::new(directory) };
         let store = replica::run(directory, settings, address).await?;
-        let cluster = Replicas {
-            handle: store.handle().clone(),
-            directory: directory.to_owned(),
-            timing: settings.replica.timing,
-        };
+        let cluster = Replicas { handle: store.handle().clone(), directory: directory.to_owned() };
         return Ok((store, Some(Arc::new(cluster))));
     }
     if settings.store == "local:" {

@@ -210,6 +210,11 @@ impl FoundingArgs {
     /// What holds, from these flags, the environment, the file and the defaults, as for `regent
     /// serve`: both read the same file the same way.
     pub(crate) fn resolve(self, log: &LogArgs) -> Result<Settings, Failure> {
+        Ok(self.effective(log)?.settings()?)
+    }
+
+    /// The same with who says so.
+    pub(crate) fn effective(self, log: &LogArgs) -> Result<Effective, Failure> {
         let Self { config, data_dir, segment_bytes, auto_create, groups_max, ttl_min, ttl_max } =
             self;
         let settings = SettingsArgs {
@@ -222,7 +227,7 @@ impl FoundingArgs {
             ttl_max,
             ..SettingsArgs::default()
         };
-        Ok(settings.resolve(log)?.settings()?)
+        settings.resolve(log)
     }
 }
 

@@ -22,7 +22,7 @@
 use regent_election::codec::CodecError;
 use regent_election::state::{Query, RebirthError};
 use regent_election::store::{StoreError, StoreResult};
-use regent_election::{State, Term};
+use regent_election::{Command, Entry, Refusal, Settings, State, Term};
 
 use crate::io::{Request, Response};
 use crate::member::Members;
@@ -99,6 +99,20 @@ impl Backup {
             Ok(Self::of(cluster, place.index, stamp_s, whole))
         });
         taken.await.map_err(|error| unavailable(error.to_string()))?.map_err(StoreError::Corrupt)
+    }
+
+    /// The same with a longest ttl of at least this: a ceiling that was raised after the backup was
+    /// taken is not in it, yet leases as long as that may run when it is restored.
+    ///
+    /// # Errors
+    /// If no store allows ttls that long.
+    pub fn with_ttls_up_to(mut self, ttl_ms: u64) -> Result<Self, Refusal> {
+        let settings = self.state.settings().clone();
+        if ttl_ms > settings.ttl_ms_ceiling {
+            let settings = Box::new(Settings { ttl_ms_ceiling: ttl_ms, ..settings });
+            self.state.apply(Entry::bare(Command::PutSettings { settings })).answer?;
+        }
+        Ok(self)
     }
 
     /// The backup as bytes.
@@ -190,8 +204,8 @@ fn checksum(from: u32, bytes: &[u8]) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use regent_election::{Answer, Settings};
-    use regent_election::{Command, Entry, Group, IfLost, Metadata, Node, Opening, SessionId};
+    use regent_election::Answer;
+    use regent_election::{Group, IfLost, Metadata, Node, Opening, SessionId};
 
     use super::*;
 
@@ -248,6 +262,19 @@ mod tests {
         for secret in [SECRET.to_le_bytes(), SECRET.to_be_bytes()] {
             assert!(!bytes.windows(8).any(|part| secret.windows(8).any(|piece| piece == part)));
         }
+    }
+
+    #[test]
+    fn a_longest_ttl_that_was_raised_after_the_backup_can_be_told() {
+        let ceiling = |backup: Backup| {
+            let restored = backup.restored(Members::new(), 1_800_000_001, Term::NONE).unwrap();
+            restored.state.settings().ttl_ms_ceiling
+        };
+        let (hour, day) = (3_600_000, 86_400_000);
+        assert_eq!(ceiling(backup()), hour);
+        assert_eq!(ceiling(backup().with_ttls_up_to(2 * hour).unwrap()), 2 * hour);
+        assert_eq!(ceiling(backup().with_ttls_up_to(1_000).unwrap()), hour, "it never falls");
+        assert!(backup().with_ttls_up_to(day + 1).is_err());
     }
 
     #[test]

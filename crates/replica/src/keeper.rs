@@ -9,6 +9,7 @@ use std::time::Duration;
 use crate::disk::error::{SnapshotError, WriteError};
 use crate::disk::{Disk, Reserve, Snapshots};
 use crate::io::{Batch, Input, SnapshotTask};
+use crate::measure::Tally;
 use crate::node::Told;
 
 /// How soon a full disk is written to again.
@@ -38,6 +39,7 @@ pub(crate) fn keep(
     jobs: &Receiver<Job>,
     to_side: &Sender<Errand>,
     inbox: &SyncSender<Told>,
+    syncs: &Tally,
 ) {
     'jobs: while let Ok(job) = jobs.recv() {
         let mut batches = Vec::new();
@@ -53,6 +55,8 @@ pub(crate) fn keep(
         if let Some(last) = batches.last().map(|batch| batch.number) {
             let segments = disk.segments();
             let mut was_refused = false;
+            let must_sync = batches.iter().any(|batch| batch.must_sync);
+            let began_at = regent_clock::now();
             while let Err(error) = disk.write(&batches) {
                 survive(&error);
                 was_refused = true;
@@ -63,6 +67,9 @@ pub(crate) fn keep(
                 }
                 let _ = to_side.send(Errand::Fill);
                 std::thread::sleep(NO_ROOM_AGAIN_AFTER);
+            }
+            if must_sync && !was_refused {
+                syncs.note(regent_clock::now().since(began_at));
             }
             // Whoever said that there is no room says when there is; the reserve may never have
             // been short.

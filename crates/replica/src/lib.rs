@@ -7,6 +7,7 @@ pub mod io;
 mod keeper;
 pub mod limits;
 pub mod log;
+pub mod measure;
 pub mod member;
 pub mod node;
 pub mod peers;
@@ -17,6 +18,7 @@ pub mod timing;
 
 pub use backup::{Backup, BackupError};
 pub use core::{Core, CoreConfig, Recovered, Role, Status};
+pub use measure::Measures;
 pub use member::{Member, MemberChange, Members, ReplicaId};
 pub use node::{Handle, Node, NodeConfig};
 pub use replicated::Replicated;

@@ -31,6 +31,7 @@ use crate::core::{Core, CoreConfig, Role, Status};
 use crate::disk::{Identity as Whose, Opened, Snapshots};
 use crate::io::{Input, Outputs, PeerMessage, Request, Response, Token};
 use crate::keeper::{Errand, Job, beside, keep};
+use crate::measure::Measures;
 use crate::member::ReplicaId;
 use crate::peers::{Deliver, Identity, Peers};
 use crate::timing::Timing;
@@ -95,6 +96,8 @@ pub struct Handle {
     snapshots: Snapshots,
     is_witness: Arc<AtomicBool>,
     leader_changes: Arc<AtomicU64>,
+    timing: Timing,
+    measures: Arc<Measures>,
 }
 
 impl fmt::Debug for Handle {
@@ -163,10 +166,22 @@ impl Handle {
         &self.snapshots
     }
 
-    /// The last measured round trips to peers.
+    /// How long its work takes.
+    #[must_use]
+    pub fn measures(&self) -> &Measures {
+        &self.measures
+    }
+
+    /// The measured round trips to the peers that answer.
     #[must_use]
     pub fn round_trips(&self) -> std::collections::BTreeMap<ReplicaId, Duration> {
         self.peers.round_trips()
+    }
+
+    /// A warning if the network measured is too slow for this replica's timers.
+    #[must_use]
+    pub fn timing_warning(&self) -> Option<String> {
+        timing_warning(self.timing, &self.peers)
     }
 
     /// Hands Raft leadership over if there is somebody to take it, then stops.
@@ -254,6 +269,7 @@ impl Node {
         let leader_changes = Arc::new(AtomicU64::new(0));
         let is_witness = Arc::new(AtomicBool::new(core.status().is_witness));
         let must_end = Arc::new(AtomicBool::new(false));
+        let measures = Arc::new(Measures::default());
         let (to_disk, batches) = std::sync::mpsc::channel();
         let (to_side, errands) = std::sync::mpsc::channel();
         let snapshots = disk.snapshots().clone();
@@ -273,6 +289,9 @@ impl Node {
             status_at: now,
             leader_changes: Arc::clone(&leader_changes),
             is_witness: Arc::clone(&is_witness),
+            timing: config.timing,
+            is_warned: false,
+            measures: Arc::clone(&measures),
             to_side: to_side.clone(),
             snapshots: snapshots.clone(),
             runtime: tokio::runtime::Handle::current(),
@@ -280,8 +299,8 @@ impl Node {
         let threads = vec![
             spawn("regent-core", move || worker.run())?,
             spawn("regent-disk", {
-                let inbox = inbox.clone();
-                move || keep(disk, &batches, &to_side, &inbox)
+                let (inbox, measures) = (inbox.clone(), Arc::clone(&measures));
+                move || keep(disk, &batches, &to_side, &inbox, &measures.syncs)
             })?,
             spawn("regent-beside", {
                 let inbox = inbox.clone();
@@ -300,6 +319,8 @@ impl Node {
             snapshots: shown,
             is_witness,
             leader_changes,
+            timing: config.timing,
+            measures,
         };
         Ok(Self { handle, hub })
     }
@@ -350,12 +371,19 @@ impl Drop for EndsAll {
     }
 }
 
+/// A client that waits for its answer.
+struct Asked {
+    answer: oneshot::Sender<Response>,
+    /// When it asked for a change.
+    changes_since: Option<Moment>,
+}
+
 /// The core's thread.
 struct Worker {
     core: Core,
     told: Receiver<Told>,
     must_end: Arc<AtomicBool>,
-    asked: HashMap<Token, oneshot::Sender<Response>>,
+    asked: HashMap<Token, Asked>,
     tokens: u64,
     to_disk: std::sync::mpsc::Sender<Job>,
     peers: Arc<Peers>,
@@ -364,6 +392,10 @@ struct Worker {
     status_at: Moment,
     leader_changes: Arc<AtomicU64>,
     is_witness: Arc<AtomicBool>,
+    timing: Timing,
+    /// Whether the log has been told that the network is too slow, and not that it no longer is.
+    is_warned: bool,
+    measures: Arc<Measures>,
     to_side: std::sync::mpsc::Sender<Errand>,
     snapshots: Snapshots,
     runtime: tokio::runtime::Handle,
@@ -413,7 +445,8 @@ impl Worker {
                 self.tokens += 1;
                 let token = Token(self.tokens);
                 if let Some(answer) = answer {
-                    self.asked.insert(token, answer);
+                    let changes_since = matches!(request, Request::Submit { .. }).then_some(now);
+                    self.asked.insert(token, Asked { answer, changes_since });
                 }
                 self.core.on(now, Input::Request { token, request });
             }
@@ -436,9 +469,11 @@ impl Worker {
             self.hub.publish(revision, &events);
         }
         for (token, response) in answers {
-            if let Some(asked) = self.asked.remove(&token) {
-                let _ = asked.send(response);
+            let Some(Asked { answer, changes_since }) = self.asked.remove(&token) else { continue };
+            if let (Response::Applied { .. }, Some(since)) = (&response, changes_since) {
+                self.measures.commits.note(regent_clock::now().since(since));
             }
+            let _ = answer.send(response);
         }
         if let Some(task) = snapshot {
             let _ = self.to_side.send(Errand::Snapshot(task));
@@ -469,6 +504,16 @@ impl Worker {
         });
     }
 
+    /// Tells the log once when the network gets too slow for the timers, and once when it is not.
+    fn warn_of_slow_network(&mut self) {
+        match (self.is_warned, timing_warning(self.timing, &self.peers)) {
+            (false, Some(warning)) => tracing::warn!("{warning}"),
+            (true, None) => tracing::info!("round trips between replicas fit the timers again"),
+            (true, Some(_)) | (false, None) => return,
+        }
+        self.is_warned = !self.is_warned;
+    }
+
     fn renew_status(&mut self, now: Moment, at_once: bool) {
         if now.since(self.status_at) < STATUS_EVERY && !at_once {
             return;
@@ -476,6 +521,7 @@ impl Worker {
         self.status_at = now;
         let status = self.core.status();
         self.peers.set_members(status.members.clone());
+        self.warn_of_slow_network();
         let mut shared = self.status.lock().unwrap_or_else(PoisonError::into_inner);
         if (shared.role, shared.leader, shared.raft_term)
             != (status.role, status.leader, status.raft_term)
@@ -493,6 +539,12 @@ impl Worker {
         self.is_witness.store(status.is_witness, Ordering::Relaxed);
         *shared = status;
     }
+}
+
+/// See [`Handle::timing_warning`].
+fn timing_warning(timing: Timing, peers: &Peers) -> Option<String> {
+    let slowest = peers.round_trips().into_values().max()?;
+    timing.warning(u64::try_from(slowest.as_millis()).unwrap_or(u64::MAX))
 }
 
 /// The life of the store's numbering: one per cluster, and a restored cluster is another.

@@ -25,6 +25,9 @@ pub trait Cluster: fmt::Debug + Send + Sync + 'static {
     /// The cluster as this replica knows it, at once and whatever state it is in.
     async fn show(&self) -> ClusterResponse;
 
+    /// How long the work of this replica takes, at once.
+    fn measured(&self) -> Measured;
+
     /// Takes a replica in as a learner.
     async fn add(&self, member: AddMemberRequest) -> Result<(), Problem>;
 
@@ -39,6 +42,27 @@ pub trait Cluster: fmt::Debug + Send + Sync + 'static {
 
     /// Everything that must outlive the machines, with a checksum. Holds no secret of any session.
     async fn backup(&self) -> Result<Bytes, Problem>;
+}
+
+/// How long a replica's work takes, since it started.
+#[derive(Clone, Debug, Default)]
+pub struct Measured {
+    /// Changes, from their arrival until they were applied.
+    pub commits: Durations,
+    /// Batches of the log, until they were durable.
+    pub syncs: Durations,
+    /// Sessions whose time is over and whose expiry is not yet applied.
+    pub due_expiries: u64,
+}
+
+/// Durations, counted by how long they were.
+#[derive(Clone, Debug, Default)]
+pub struct Durations {
+    /// Upper bounds in seconds, the last one infinite, and how many lie between each and the one
+    /// before.
+    pub buckets: Vec<(f64, u64)>,
+    /// All of them together, in seconds.
+    pub sum_s: f64,
 }
 
 /// How long a backup may take: writing and reading a snapshot of a million groups takes seconds.

@@ -55,6 +55,6 @@ mod warm;
 mod watch;
 mod withdraw;
 
-pub use cluster::Cluster;
+pub use cluster::{Cluster, Durations, Measured};
 pub use config::{ConfigError, ServerConfig};
 pub use serve::{ServeError, serve, serve_cluster};

@@ -23,6 +23,7 @@ use regent_election::store::Census;
 
 use crate::admission::Class;
 use crate::app::App;
+use crate::cluster::Measured;
 use crate::config::ServerConfig;
 use crate::crowd::NoRoom;
 use crate::replica_metrics::Replicas;
@@ -256,16 +257,17 @@ impl Metrics {
         &self,
         app: &App,
         census: Option<Census>,
-        cluster: Option<&ClusterResponse>,
+        cluster: Option<(ClusterResponse, Measured)>,
     ) -> String {
         self.connections.set(signed(app.crowd.count().now() as u64));
         self.asking.set(signed(app.admission.asking().now() as u64));
         self.waiting.set(signed(app.admission.waiting().now() as u64));
         self.store_up.set(i64::from(census.is_some()));
-        let can_decide = cluster.map_or(census.is_some(), |cluster| cluster.leader.is_some());
+        let can_decide =
+            cluster.as_ref().map_or(census.is_some(), |(cluster, _)| cluster.leader.is_some());
         self.quorum_health.set(i64::from(can_decide));
-        if let Some(cluster) = cluster {
-            self.replicas.note(cluster);
+        if let Some((cluster, measured)) = cluster {
+            self.replicas.note(&cluster, measured);
         }
         if let Some(census) = census {
             self.sessions.set(signed(census.sessions));

@@ -33,10 +33,10 @@ pub(crate) async fn metrics(call: Call) -> Reply {
     // A store that cannot count must not hide the numbers that would tell why.
     let census = call.read(call.store().census()).await.ok();
     let cluster = match &call.app.cluster {
-        Some(cluster) => Some(cluster.show().await),
+        Some(cluster) => Some((cluster.show().await, cluster.measured())),
         None => None,
     };
-    let text = call.app.metrics.text(&call.app, census, cluster.as_ref());
+    let text = call.app.metrics.text(&call.app, census, cluster);
     Ok(reply::labelled("application/openmetrics-text; version=1.0.0; charset=utf-8", text))
 }
 

@@ -1,10 +1,15 @@
 //! Numbers about the replica of this process, beside those of [`crate::metrics`].
 
+use std::sync::{Arc, Mutex, PoisonError};
+
+use prometheus_client::encoding::{EncodeMetric, MetricEncoder, NoLabelSet};
+use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use regent_api::{ClusterResponse, MemberKind, ReplicaRole};
 
+use crate::cluster::{Durations, Measured};
 use crate::metrics::signed;
 
 /// What is told of the replica of this process; zero over a store that has none.
@@ -21,6 +26,35 @@ pub(crate) struct Replicas {
     snapshot: Gauge,
     log_bytes: Gauge,
     snapshot_bytes: Gauge,
+    due_expiries: Gauge,
+    commits: Given,
+    syncs: Given,
+}
+
+/// A histogram whose counts are kept elsewhere and shown here.
+#[derive(Clone, Debug, Default)]
+struct Given(Arc<Mutex<Durations>>);
+
+impl Given {
+    fn set(&self, durations: Durations) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = durations;
+    }
+}
+
+impl EncodeMetric for Given {
+    fn encode(&self, mut encoder: MetricEncoder<'_>) -> std::fmt::Result {
+        let Durations { mut buckets, sum_s } =
+            self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let count = buckets.iter().map(|(_, count)| count).sum();
+        if buckets.is_empty() {
+            buckets.push((f64::INFINITY, 0));
+        }
+        encoder.encode_histogram::<NoLabelSet>(sum_s, count, &buckets, None)
+    }
+
+    fn metric_type(&self) -> MetricType {
+        MetricType::Histogram
+    }
 }
 
 impl Replicas {
@@ -46,6 +80,21 @@ impl Replicas {
         gauge("regent_snapshot_index", "Where the newest snapshot stands", &self.snapshot);
         gauge("regent_log_bytes", "Bytes of log on disk", &self.log_bytes);
         gauge("regent_snapshot_bytes", "Bytes of the newest snapshot", &self.snapshot_bytes);
+        gauge(
+            "regent_expiries_due",
+            "Sessions whose time is over and whose expiry is not yet applied; known to the replica that leads, zero elsewhere",
+            &self.due_expiries,
+        );
+        registry.register(
+            "regent_commit_duration_seconds",
+            "Changes from their arrival at this replica until they are applied here",
+            self.commits.clone(),
+        );
+        registry.register(
+            "regent_log_sync_duration_seconds",
+            "Batches of the log from the first byte written until all are durable",
+            self.syncs.clone(),
+        );
         registry.register(
             "regent_raft_leader_changes",
             "Changes of the leader of the log, as seen by this replica",
@@ -53,7 +102,11 @@ impl Replicas {
         );
     }
 
-    pub(crate) fn note(&self, cluster: &ClusterResponse) {
+    pub(crate) fn note(&self, cluster: &ClusterResponse, measured: Measured) {
+        let Measured { commits, syncs, due_expiries } = measured;
+        self.commits.set(commits);
+        self.syncs.set(syncs);
+        self.due_expiries.set(signed(due_expiries));
         self.leads.set(i64::from(cluster.role == ReplicaRole::Leader));
         self.raft_term.set(signed(cluster.raft_term));
         self.voters.set(signed(cluster.voters));

@@ -14,8 +14,9 @@ use regent_api::{
 use regent_election::store::StoreError;
 use regent_replica::io::{Request, Response};
 use regent_replica::limits::REPLICAS_MAX;
-use regent_replica::{Backup, Handle, Member, MemberChange, ReplicaId, Role, Status, Timing};
-use regent_server::Cluster;
+use regent_replica::measure::Tally;
+use regent_replica::{Backup, Handle, Member, MemberChange, ReplicaId, Role, Status};
+use regent_server::{Cluster, Durations, Measured};
 use tokio::time::{sleep, timeout};
 
 use super::members::{quorum, warnings};
@@ -35,8 +36,6 @@ pub(crate) struct Replicas {
     pub(crate) handle: Handle,
     /// Where its data are.
     pub(crate) directory: PathBuf,
-    /// Its timers.
-    pub(crate) timing: Timing,
 }
 
 /// The wall clock in seconds, for the stamp of a backup.
@@ -74,6 +73,15 @@ impl Cluster for Replicas {
             snapshot_bytes,
             members: self.members(&status),
             warnings: self.warnings(&status),
+        }
+    }
+
+    fn measured(&self) -> Measured {
+        let measures = self.handle.measures();
+        Measured {
+            commits: durations(&measures.commits),
+            syncs: durations(&measures.syncs),
+            due_expiries: self.handle.status().due_expiries as u64,
         }
     }
 
@@ -256,9 +264,7 @@ impl Replicas {
                 }
             }
         }
-        let slowest = self.handle.round_trips().into_values().max().unwrap_or_default();
-        let slowest_ms = u64::try_from(slowest.as_millis()).unwrap_or(u64::MAX);
-        told.extend(self.timing.warning(slowest_ms));
+        told.extend(self.handle.timing_warning());
         let is_local = |member: &Member| is_loopback(&member.peer_address);
         let (local, remote): (Vec<_>, Vec<_>) =
             status.members.iter().partition(|(_, member)| is_local(member));
@@ -291,6 +297,10 @@ impl Replicas {
         });
         sizes.await.unwrap_or_default()
     }
+}
+
+fn durations(tally: &Tally) -> Durations {
+    Durations { buckets: tally.buckets(), sum_s: tally.sum_s() }
 }
 
 /// Another replica leads, or none is known to.

@@ -19,6 +19,7 @@ use regent_replica::{Backup, ReplicaId};
 use super::founding::{self, Founded};
 use super::members;
 use super::port::wall_s;
+use crate::config::{Key, Origin};
 use crate::duration::show_ms;
 use crate::exit::Exit;
 use crate::failure::{Failure, Outcome};
@@ -39,7 +40,8 @@ Examples:
 Terms leap ahead of all that were ever granted, and nothing is granted until the longest lease
 of the earlier life is over. Stop what is left of the old cluster first: two clusters elect two
 leaders. The first machine prints what to run on the others. --term-floor is for terms known from
-elsewhere, from a fence for instance.")]
+elsewhere, from a fence for instance. If the longest ttl was raised after the backup was taken,
+say so with --ttl-max: leases as long as that may still run.")]
 pub(crate) struct RestoreArgs {
     /// The backup
     #[arg(long, value_name = "FILE")]
@@ -78,7 +80,8 @@ pub(super) fn term(text: &str) -> Result<Term, String> {
 
 /// Founds one replica of the restored cluster.
 pub(crate) fn run(args: RestoreArgs, log: &LogArgs) -> Outcome {
-    let settings = args.founding.resolve(log)?;
+    let effective = args.founding.effective(log)?;
+    let settings = effective.settings()?;
     let members = members::parse(&args.members, &args.witness)
         .map_err(|why| Failure::usage(format!("--members: {why}")))?;
     if !members.contains_key(&args.id) {
@@ -87,6 +90,16 @@ pub(crate) fn run(args: RestoreArgs, log: &LogArgs) -> Outcome {
     let bytes = std::fs::read(&args.from).map_err(|error| Failure::file(&args.from, &error))?;
     let backup = Backup::decode(&bytes)
         .map_err(|error| Failure::new(Exit::Files, format!("{}: {error}", args.from.display())))?;
+    // A ceiling that was raised after the backup was taken is not in it.
+    let said_ms = match effective.origin(Key::TtlMax) {
+        Origin::Default => None,
+        Origin::Flag(_) | Origin::Variable(_) | Origin::Line(..) => {
+            Some(settings.store_settings.ttl_ms_ceiling)
+        }
+    };
+    let backup = backup
+        .with_ttls_up_to(said_ms.unwrap_or(0))
+        .map_err(|refusal| Failure::new(Exit::Config, refusal.to_string()))?;
     let (now_s, earlier) = (wall_s(), backup.cluster);
     let as_of_s = args.as_of.unwrap_or(now_s);
     let whole = backup
@@ -115,11 +128,12 @@ pub(crate) fn run(args: RestoreArgs, log: &LogArgs) -> Outcome {
         Output::Text => {
             let mut text = founded.facts();
             if args.cluster_id.is_none() && founded.voters > 1 {
+                let longest = said_ms.map(|ms| format!(" --ttl-max {ms}ms")).unwrap_or_default();
                 let within = show_ms(together_s(hold_ms) * 1000);
                 text.push_str(&format!("\n\non the other machines, within {within}:"));
                 for id in founded.others() {
                     text.push_str(&format!(
-                        "\n  regent cluster restore --from {} --id {id} --members {}{} --term-floor {} --cluster-id {} --as-of {as_of_s}",
+                        "\n  regent cluster restore --from {} --id {id} --members {}{} --term-floor {} --cluster-id {} --as-of {as_of_s}{longest}",
                         args.from.display(),
                         founded.members,
                         founded.witness_flag(),

@@ -11,6 +11,10 @@ use serde_json::Value;
 
 use super::{Ended, Room, Server, json, until};
 
+/// Small files for the log: many clusters run beside each other here, and each file is written full
+/// of zeros first.
+const SEGMENTS: [&str; 2] = ["--segment-bytes", "4194304"];
+
 /// One replica, running or not.
 pub(crate) struct Replica {
     pub(crate) peer: String,
@@ -108,6 +112,7 @@ impl Cluster {
         let (number, directory) = (id.to_string(), self.directory(id));
         let mut arguments = vec!["cluster", "init", "--id", &number, "--members", &self.list];
         arguments.extend(["--data-dir", &directory, "--output", "json"]);
+        arguments.extend(SEGMENTS);
         if !self.id.is_empty() {
             arguments.extend(["--cluster-id", &self.id]);
         }
@@ -137,6 +142,7 @@ impl Cluster {
         let replica = &self.replicas[&id];
         let directory = self.directory(id);
         let mut arguments = vec!["--data-dir", &directory, "--peer-listen", &replica.peer];
+        arguments.extend(SEGMENTS);
         arguments.extend(self.more.iter().map(String::as_str));
         arguments.extend(more);
         let server = self.room.serve(&replica.client, &arguments);

@@ -1,10 +1,11 @@
-//! A wire between replicas that can be cut and mended: every peer is dialled through one.
+//! A wire between replicas that can be cut, mended and slowed: every peer is dialled through one.
 //!
 //! A cut wire loses nothing and delivers nothing; mended, it goes on where it stopped, as TCP does.
 
 use std::collections::BTreeSet;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
@@ -21,6 +22,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(2);
 #[derive(Clone, Default)]
 pub(crate) struct Wires {
     cut: Arc<Mutex<BTreeSet<(u64, u64)>>>,
+    delay_ms: Arc<AtomicU64>,
 }
 
 impl Wires {
@@ -64,6 +66,7 @@ impl Wires {
                 Ok(0) => break,
                 Ok(count) => {
                     self.await_mended(from, to);
+                    thread::sleep(Duration::from_millis(self.delay_ms.load(Ordering::Relaxed)));
                     if sink.write_all(&buffer[..count]).is_err() {
                         break;
                     }
@@ -94,6 +97,11 @@ impl Wires {
                 }
             }
         }
+    }
+
+    /// Makes all wires slow, each way.
+    pub(crate) fn delay(&self, ms: u64) {
+        self.delay_ms.store(ms, Ordering::Relaxed);
     }
 
     /// Mends everything.

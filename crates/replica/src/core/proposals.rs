@@ -278,8 +278,11 @@ impl Core {
             )
     }
 
+    /// Nobody stands before the leases of an earlier life are over, and nobody changes the longest
+    /// ttl, by which that is measured.
     const fn is_held_back(&self, command: &Command) -> bool {
-        self.whole.is_held && matches!(command, Command::Campaign { .. })
+        self.whole.is_held
+            && matches!(command, Command::Campaign { .. } | Command::PutSettings { .. })
     }
 
     fn why_not(&self, command: &Command) -> StoreError {

@@ -47,6 +47,9 @@ pub struct Status {
     pub learners: Vec<ReplicaId>,
     /// Whether a change of members is half done.
     pub is_joint: bool,
+    /// Sessions whose time is over and whose expiry is proposed but not applied; only the leader
+    /// knows any.
+    pub due_expiries: usize,
     /// As the leader sees it: up to where each replica's log agrees, and whether it was heard lately.
     pub progress: Vec<(ReplicaId, u64, bool)>,
 }
@@ -87,6 +90,7 @@ impl Core {
             voters: ids(&log.members().voters),
             learners: ids(&log.members().learners),
             is_joint: !log.members().voters_outgoing.is_empty(),
+            due_expiries: self.expiring.len(),
             progress,
         }
     }

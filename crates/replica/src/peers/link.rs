@@ -1,5 +1,6 @@
 //! The link to one peer: a queue, a connection while there is one, and the dialling of the next.
 
+use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,6 +30,8 @@ const PING_EVERY: Duration = Duration::from_millis(500);
 const SILENT_FOR_MAX: Duration = Duration::from_secs(3);
 /// How long a frame that was begun may take.
 const FRAME_WITHIN: Duration = Duration::from_secs(30);
+/// Round trips that are remembered.
+const TRIPS_KEPT: usize = 5;
 /// Bytes gathered before they are written: one system call for many messages.
 const GATHER_BYTES: usize = 256 << 10;
 
@@ -160,6 +163,31 @@ impl Keeper {
     }
 }
 
+/// The last round trips of one connection. What is shown is the middle one: a single slow answer is
+/// no slow network, and a connection that is gone says nothing about the next.
+struct Trips {
+    last: VecDeque<u64>,
+    shown: Arc<AtomicU64>,
+}
+
+impl Trips {
+    fn note(&mut self, trip_ns: u64) {
+        if self.last.len() >= TRIPS_KEPT {
+            self.last.pop_front();
+        }
+        self.last.push_back(trip_ns);
+        let mut sorted: Vec<u64> = self.last.iter().copied().collect();
+        sorted.sort_unstable();
+        self.shown.store(sorted[(sorted.len() - 1) / 2], Ordering::Relaxed);
+    }
+}
+
+impl Drop for Trips {
+    fn drop(&mut self) {
+        self.shown.store(0, Ordering::Relaxed);
+    }
+}
+
 async fn read(
     mut reader: BufReader<OwnedReadHalf>,
     shared: Arc<Shared>,
@@ -168,6 +196,7 @@ async fn read(
     round_trip_ns: Arc<AtomicU64>,
 ) -> io::Error {
     let mut buffer = Vec::new();
+    let mut trips = Trips { last: VecDeque::new(), shown: round_trip_ns };
     loop {
         let kind = match next_frame(&mut reader, &mut buffer).await {
             Ok(kind) => kind,
@@ -187,8 +216,7 @@ async fn read(
             Kind::Pong => {
                 if let Ok(sent) = <[u8; 8]>::try_from(buffer.as_slice()) {
                     let now = regent_clock::now().as_nanos();
-                    let trip = now.saturating_sub(u64::from_le_bytes(sent)).max(1);
-                    round_trip_ns.store(trip, Ordering::Relaxed);
+                    trips.note(now.saturating_sub(u64::from_le_bytes(sent)).max(1));
                 }
             }
             Kind::Announcement | Kind::Chunk | Kind::End => {
@@ -239,5 +267,24 @@ async fn write(
         if let Err(error) = writer.write_all(&out).await {
             return error;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_middle_of_the_last_round_trips_counts_until_the_connection_is_gone() {
+        let shown = Arc::new(AtomicU64::new(0));
+        let mut trips = Trips { last: VecDeque::new(), shown: Arc::clone(&shown) };
+        let mut after = |trip| {
+            trips.note(trip);
+            shown.load(Ordering::Relaxed)
+        };
+        assert_eq!([1, 900, 2, 3, 4].map(&mut after), [1, 1, 2, 2, 3]);
+        assert_eq!([800, 800, 800].map(&mut after), [4, 4, 800], "what stays slow is slow");
+        drop(trips);
+        assert_eq!(shown.load(Ordering::Relaxed), 0);
     }
 }

@@ -264,6 +264,12 @@ fn a_restored_cluster_grants_nothing_before_the_longest_old_lease_is_over() {
         panic!("{early:?}");
     };
     assert!(wait <= Duration::from_millis(ceiling_ms));
+    // By the longest ttl the wait is measured: it must not fall while that goes on.
+    let settings = Box::new(Settings { ttl_ms_ceiling: 1_000, ..Settings::default() });
+    let lower = Command::PutSettings { settings };
+    let lowered =
+        restored.answer(leader, Request::Submit { command: lower, request: None, query: None });
+    assert!(matches!(lowered, Response::Error(StoreError::Unavailable { .. })), "{lowered:?}");
     let reopened = restored.submit(leader, open(1, 10_000));
     assert_eq!(reopened, Err(Refusal::SessionUnknown), "the old life's sessions stay gone");
     // The clock leaps: the driver's turns are what counts, so walk in steps it can follow.

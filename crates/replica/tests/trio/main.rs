@@ -12,13 +12,14 @@ use std::time::Duration;
 use async_trait::async_trait;
 use regent_election::contract::{Harness, Verdict, cases};
 use regent_election::store::{
-    Campaign, CampaignSession, Consistency, Heartbeat, OfficeState, Open, Store, StoreError,
+    Campaign, CampaignSession, Consistency, Heartbeat, OfficeState, Open, Scope, Store, StoreError,
+    Watch, WatchItem,
 };
-use regent_election::{Group, Moment, Node as Label, Policy, Term};
+use regent_election::{Cursor, Event, Group, Moment, Node as Label, Policy, Revision, Term};
 use regent_replica::{ReplicaId, ReplicaStore};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
-use bench::{Cluster, bid, id, session, until_done};
+use bench::{Cluster, PATIENCE, bid, id, session, until_done};
 
 struct Suite {
     store: Arc<ReplicaStore>,
@@ -202,4 +203,99 @@ async fn a_loser_is_told_to_come_back_within_the_bounds_of_its_group() {
         }
     }
     cluster.end().await;
+}
+
+async fn elect(store: &ReplicaStore, group: &str) -> Term {
+    until_done(|| store.campaign(bid(session(7), group))).await.elected.unwrap()
+}
+
+async fn resign(store: &ReplicaStore, group: &str, term: Term) {
+    let group = Group::new(group).unwrap();
+    until_done(|| store.resign(&group, session(7), term, None)).await;
+}
+
+/// Takes the next change, and where the watch stands after it.
+async fn next_change(watch: &mut Box<dyn Watch>) -> Cursor {
+    let item = tokio::time::timeout(PATIENCE, watch.next()).await.expect("never silence");
+    assert!(matches!(item, Some(WatchItem::Changed(_))), "{item:?}");
+    watch.cursor()
+}
+
+/// Resumes a watch and takes what comes first.
+async fn first_of(store: &ReplicaStore, scope: Scope, cursor: Cursor) -> WatchItem {
+    let mut watch = until_done(|| store.watch(scope.clone(), Some(cursor))).await;
+    tokio::time::timeout(PATIENCE, watch.next()).await.expect("never silence").unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_watch_resumed_after_a_restart_misses_nothing_or_is_told_so() {
+    let all = || Scope::Prefix(String::new());
+    let quiet = || Scope::Group(Group::new("quiet").unwrap());
+    // Whether a snapshot has taken the place of what was forgotten.
+    for (snapshot_every, is_forgotten) in [(100_000, false), (10, true)] {
+        let mut cluster = Cluster::start(1, snapshot_every).await;
+        cluster.leader().await;
+        let store = cluster.store(id(1));
+        let mut watch = store.watch(all(), None).await.unwrap();
+        let term = elect(&store, "quiet").await;
+        let at_own_change = next_change(&mut watch).await;
+        elect(&store, "other").await;
+        let cursor = next_change(&mut watch).await;
+        resign(&store, "quiet", term).await;
+        for _ in 0..20 {
+            let term = elect(&store, "busy").await;
+            resign(&store, "busy", term).await;
+        }
+        if is_forgotten {
+            let until = Instant::now() + PATIENCE;
+            while store.handle().status().snapshot < 20 {
+                assert!(Instant::now() < until, "no snapshot was made");
+                sleep(Duration::from_millis(5)).await;
+            }
+        }
+        drop((store, watch));
+        cluster.restart(id(1)).await;
+        cluster.leader().await;
+
+        let store = cluster.store(id(1));
+        // Of all groups only so much is remembered as was applied since the snapshot.
+        match (first_of(&store, all(), cursor).await, is_forgotten) {
+            (WatchItem::Changed(next), false) => assert!(is_resigned(&next, term), "{next:?}"),
+            (WatchItem::Gap { at, .. }, true) => assert!(at.revision > cursor.revision),
+            (other, _) => panic!("{other:?}"),
+        }
+        // One group's own history outlives the snapshot, and serves every cursor that does not
+        // stand amid a revision in which the group itself changed.
+        match first_of(&store, quiet(), cursor).await {
+            WatchItem::Changed(next) => assert!(is_resigned(&next, term), "{next:?}"),
+            gap @ WatchItem::Gap { .. } => panic!("{gap:?}"),
+        }
+        match (first_of(&store, quiet(), at_own_change).await, is_forgotten) {
+            (WatchItem::Changed(next), false) => assert!(is_resigned(&next, term), "{next:?}"),
+            (WatchItem::Gap { .. }, true) => {}
+            (other, _) => panic!("{other:?}"),
+        }
+        // A place that this replica has not applied yet is waited for, not forgotten.
+        let ahead = Cursor { revision: Revision(cursor.revision.0 + 1_000), ..cursor };
+        let mut future = store.watch(all(), Some(ahead)).await.unwrap();
+        assert!(futures_now(future.next()).await.is_none(), "nothing older than its cursor");
+        drop(future);
+        cluster.end().await;
+    }
+}
+
+fn is_resigned(event: &Event, term: Term) -> bool {
+    event.group.as_str() == "quiet" && event.leader.is_none() && event.term == term
+}
+
+/// What a future gives at once.
+async fn futures_now<T>(future: impl Future<Output = T>) -> Option<T> {
+    let mut future = std::pin::pin!(future);
+    std::future::poll_fn(|context| {
+        std::task::Poll::Ready(match future.as_mut().poll(context) {
+            std::task::Poll::Ready(value) => Some(value),
+            std::task::Poll::Pending => None,
+        })
+    })
+    .await
 }

@@ -1,0 +1,120 @@
+//! `regent lab`: the simulator by hand. Whole clusters in virtual time, judged by the promises.
+//!
+//! Everything here only calls the library and shows what it says. Exit code 0: every promise was
+//! kept; 1: one was broken, with the command that replays it and the story that led to it.
+
+mod bar;
+mod mutants;
+mod replay;
+mod scenarios;
+mod sweep;
+
+use std::panic;
+use std::thread;
+
+use clap::{Args, Subcommand};
+
+use crate::exit::Exit;
+use crate::failure::{Failure, Outcome};
+use crate::output::Output;
+
+/// The name of threads that run simulations. A panic of the code under test is a broken promise, told
+/// with its story, and not once more by the thread.
+const THREAD: &str = "lab";
+
+const EXAMPLES: &str = "\
+Examples:
+  regent lab sweep --seeds 1000
+  regent lab replay --seed 7
+  regent lab scenarios
+  regent lab scenario 1
+
+The simulator runs the real replica, the real rules and the real participant in virtual time, with
+faulty links, disks, clocks and processes. One seed decides everything, so whatever breaks can be
+replayed. A release build is faster: cargo run --release -- lab sweep --seeds 1000";
+
+/// Verbs of `regent lab`.
+#[derive(Clone, Debug, Subcommand)]
+#[command(after_help = EXAMPLES)]
+pub(crate) enum LabVerb {
+    /// Run seed after seed and judge every one by the promises
+    Sweep(sweep::SweepArgs),
+    /// Run one seed again and tell its history
+    Replay(replay::ReplayArgs),
+    /// List the stories that are told by name
+    Scenarios(scenarios::ScenariosArgs),
+    /// Tell one of them
+    Scenario(scenarios::ScenarioArgs),
+    /// Prove that deliberate mistakes are found
+    Mutants(mutants::MutantsArgs),
+}
+
+/// For whom a verb of the lab writes.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct ShowArgs {
+    /// For people or for programs
+    #[arg(long, short, env = "REGENT_OUTPUT", value_enum, default_value_t)]
+    output: Output,
+    /// The same as --output json
+    #[arg(long)]
+    json: bool,
+}
+
+impl ShowArgs {
+    const fn output(self) -> Output {
+        if self.json { Output::Json } else { self.output }
+    }
+}
+
+impl LabVerb {
+    /// For whom a failure is told.
+    pub(crate) const fn output(&self) -> Output {
+        match self {
+            Self::Sweep(args) => args.show.output(),
+            Self::Replay(args) => args.show.output(),
+            Self::Scenarios(args) => args.show.output(),
+            Self::Scenario(args) => args.show.output(),
+            Self::Mutants(args) => args.show.output(),
+        }
+    }
+}
+
+/// Runs one of the verbs.
+pub(crate) async fn run(verb: LabVerb) -> Outcome {
+    silence_panics();
+    match verb {
+        LabVerb::Sweep(args) => sweep::run(args).await,
+        LabVerb::Replay(args) => replay::run(&args),
+        LabVerb::Scenarios(args) => scenarios::list(&args),
+        LabVerb::Scenario(args) => scenarios::run(&args),
+        LabVerb::Mutants(args) => mutants::run(args).await,
+    }
+}
+
+fn silence_panics() {
+    let usual = panic::take_hook();
+    panic::set_hook(Box::new(move |info| {
+        if thread::current().name() != Some(THREAD) {
+            usual(info);
+        }
+    }));
+}
+
+/// Starts a thread of the simulator.
+fn spawn<T: Send + 'static>(
+    body: impl FnOnce() -> T + Send + 'static,
+) -> Result<thread::JoinHandle<T>, Failure> {
+    let started = thread::Builder::new().name(THREAD.into()).spawn(body);
+    started.map_err(|error| Failure::new(Exit::Unavailable, format!("no thread: {error}")))
+}
+
+/// Runs one simulation on a thread of its own and waits for it.
+fn alone<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -> Result<T, Failure> {
+    let ended = spawn(body)?.join();
+    ended.map_err(|_| Failure::new(Exit::Uncertain, "the simulator itself failed"))
+}
+
+/// How many threads run beside each other if nobody says: one for each core.
+fn threads(said: Option<usize>) -> usize {
+    said.unwrap_or_else(|| thread::available_parallelism().map_or(1, usize::from)).max(1)
+}

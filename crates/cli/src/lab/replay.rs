@@ -1,0 +1,159 @@
+//! `regent lab replay`: one seed again, with its history for people or programs.
+
+use clap::Args;
+use regent_lab::{Cuts, Fault, Plan, Trial, Verdict};
+
+use super::{ShowArgs, alone};
+use crate::exit::Exit;
+use crate::failure::{Failure, Outcome};
+use crate::output::{Output, Screen};
+
+/// Lines written at once: a reader that has seen enough may leave in between.
+const PAGE_LINES: usize = 1_000;
+
+/// Flags of `regent lab replay`.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "\
+Examples:
+  regent lab replay --seed 7
+  regent lab replay --seed 7 --without loss,crash --chaos-ms 2000 --members 2
+  regent lab replay --seed 7 --story
+  regent lab replay --seed 7 --json
+
+A broken seed prints the words that replay it. Exit code 1 says that a promise was broken. With
+--json the history is one object per line, and the verdict is the exit code.")]
+pub(crate) struct ReplayArgs {
+    /// Which seed
+    #[arg(long, value_name = "N")]
+    seed: u64,
+    /// Faults that do not happen, with commas between
+    #[arg(long, value_name = "FAULTS", value_delimiter = ',')]
+    without: Vec<Fault>,
+    /// How long faults strike
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..=3_600_000))]
+    chaos_ms: Option<u64>,
+    /// How many take part in elections
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
+    members: Option<u32>,
+    /// How many ask and administer
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
+    callers: Option<u32>,
+    /// How many watch
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=100))]
+    watchers: Option<u32>,
+    /// How many groups
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
+    groups: Option<u32>,
+    #[command(flatten)]
+    told: ToldArgs,
+    #[command(flatten)]
+    pub(super) show: ShowArgs,
+}
+
+/// How much of a history is told.
+#[derive(Clone, Copy, Debug, Args)]
+pub(super) struct ToldArgs {
+    /// Only what led to the first broken promise, and the verdict
+    #[arg(long)]
+    story: bool,
+}
+
+impl ReplayArgs {
+    fn plan(&self) -> Plan {
+        let cuts = Cuts {
+            without: self.without.clone(),
+            chaos_ms: self.chaos_ms,
+            members: self.members,
+            callers: self.callers,
+            watchers: self.watchers,
+            groups: self.groups,
+        };
+        Plan::cut(self.seed, &cuts)
+    }
+}
+
+/// Runs the seed and tells its history.
+pub(crate) fn run(args: &ReplayArgs) -> Outcome {
+    let plan = args.plan();
+    let faults: Vec<&str> = plan.faults.iter().map(|fault| fault.word()).collect();
+    let faults = if faults.is_empty() { "none".to_owned() } else { faults.join(", ") };
+    let about = format!(
+        "seed {}: {} replicas, {} members, {} groups, {} ms of faults: {faults}",
+        plan.seed, plan.replicas, plan.members, plan.groups, plan.chaos_ms
+    );
+    let trial = alone(move || regent_lab::run(plan))?;
+    tell(&trial, &about, args.told, args.show.output())
+}
+
+/// Tells a run and its verdict.
+pub(super) fn tell(trial: &Trial, about: &str, told: ToldArgs, output: Output) -> Outcome {
+    let screen = Screen { output };
+    match output {
+        Output::Json => screen.line(&trial.history.to_json_lines())?,
+        Output::Text => {
+            screen.line(about)?;
+            if told.story {
+                screen.line(&trial.story())?;
+            } else {
+                tell_history(trial, screen)?;
+            }
+            screen.line(&format!("{}\n{}", trial.stats, verdict(&trial.verdict)))?;
+        }
+    }
+    Ok(match trial.verdict {
+        Verdict::Passed | Verdict::Void(_) => Exit::Done,
+        Verdict::Failed(_) => Exit::No,
+    })
+}
+
+fn tell_history(trial: &Trial, screen: Screen) -> Result<(), Failure> {
+    for page in trial.history.events.chunks(PAGE_LINES) {
+        let lines: Vec<String> = page.iter().map(ToString::to_string).collect();
+        screen.line(&lines.join("\n"))?;
+    }
+    Ok(())
+}
+
+fn verdict(verdict: &Verdict) -> String {
+    match verdict {
+        Verdict::Passed => "every promise was kept".to_owned(),
+        Verdict::Void(why) => format!("void: {why}"),
+        Verdict::Failed(violations) => {
+            let lines: Vec<String> = violations.iter().map(ToString::to_string).collect();
+            lines.join("\n")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Words {
+        #[command(flatten)]
+        args: ReplayArgs,
+    }
+
+    #[test]
+    fn the_words_of_any_smaller_plan_make_the_very_same_plan() {
+        for seed in 1..200 {
+            let mut plan = Plan::draw(seed);
+            let faults: Vec<Fault> = plan.faults.iter().copied().step_by(2).collect();
+            for fault in faults {
+                plan.leave_out(fault);
+            }
+            if seed % 2 == 0 {
+                plan.chaos_ms /= 2;
+                plan.members = 1;
+                plan.watchers = 0;
+            }
+            let words = plan.arguments();
+            let parsed = Words::try_parse_from(["replay"].into_iter().chain(words.split(' ')));
+            let again = parsed.unwrap_or_else(|error| panic!("{words}: {error}")).args.plan();
+            assert_eq!(again, plan, "{words}");
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! `regent lab` as a command: what it prints, and what a script may conclude from its exit code.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on must stop")]
+
+mod process;
+
+use process::{Room, json};
+
+#[test]
+fn a_sweep_counts_what_it_ran_and_gives_the_same_on_any_number_of_threads() {
+    let room = Room::new();
+    let sweep = |threads: &str| {
+        let ended = room.run(&["lab", "sweep", "--seeds", "6", "--threads", threads, "--json"]);
+        assert_eq!(ended.code, 0, "{ended:?}");
+        json(&ended.stdout)
+    };
+    let (one, two) = (sweep("1"), sweep("2"));
+    assert_eq!(one, two);
+    assert_eq!((one["done"].as_u64(), one["failed"].as_u64()), (Some(6), Some(0)));
+    assert!(one["stats"]["raft_elections"].as_u64().unwrap() > 0, "{one}");
+
+    let shown = room.run(&["lab", "sweep", "--seeds", "2", "--first", "5"]);
+    assert_eq!(shown.code, 0, "{shown:?}");
+    assert!(shown.stdout.starts_with("2 seeds from 5 on in "), "{shown:?}");
+    assert!(shown.stdout.contains("no promise was broken"), "{shown:?}");
+    assert_eq!(shown.stderr, "", "a bar is for terminals");
+}
+
+#[test]
+fn a_replay_tells_the_same_history_to_people_and_to_programs() {
+    let room = Room::new();
+    let small = ["lab", "replay", "--seed", "7", "--chaos-ms", "500", "--members", "2"];
+    let people = room.run(&small);
+    assert_eq!(people.code, 0, "{people:?}");
+    assert!(people.stdout.starts_with("seed 7: "), "{people:?}");
+    let programs = room.run(&[&small[..], &["--json"]].concat());
+    assert_eq!(programs.code, 0, "{programs:?}");
+    let lines: Vec<serde_json::Value> = programs.stdout.lines().map(json).collect();
+    assert!(lines.len() > 50);
+    assert!(lines.iter().all(|line| line["t"].is_u64() && line["ev"].is_string()));
+    let ended = people.stdout.lines().last().unwrap();
+    assert!(ended == "every promise was kept" || ended.starts_with("void: "), "{ended}");
+}
+
+#[test]
+fn what_the_lab_cannot_do_is_refused_with_the_way_out() {
+    let room = Room::new();
+    let unknown = room.run(&["lab", "replay", "--seed", "1", "--without", "gremlins"]);
+    assert_eq!(unknown.code, 64, "{unknown:?}");
+    assert!(unknown.stderr.contains("there is no fault gremlins"), "{unknown:?}");
+    let story = room.run(&["lab", "scenario", "no such story"]);
+    assert_eq!(story.code, 64, "{story:?}");
+    assert!(story.stderr.contains("regent lab scenarios"), "{story:?}");
+    let mutants = room.run(&["lab", "mutants"]);
+    assert_eq!(mutants.code, 77, "{mutants:?}");
+    assert!(mutants.stderr.contains("--features mutants"), "{mutants:?}");
+}

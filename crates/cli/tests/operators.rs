@@ -1,0 +1,75 @@
+//! What an operator looks at, on real clusters: numbers, and warnings before something goes wrong.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on must stop")]
+
+mod process;
+
+use process::cluster::Cluster;
+use process::relay::Wires;
+use process::until;
+
+/// A metric, its kind, and the least that one of its samples must show after some work.
+const NUMBERS: &[(&str, &str, &str, f64)] = &[
+    ("store_quorum_health", "gauge", "store_quorum_health ", 1.0),
+    ("regent_commit_duration_seconds", "histogram", "regent_commit_duration_seconds_count ", 1.0),
+    ("regent_commit_duration_seconds", "histogram", "regent_commit_duration_seconds_sum ", 1e-6),
+    (
+        "regent_log_sync_duration_seconds",
+        "histogram",
+        "regent_log_sync_duration_seconds_bucket{le=\"+Inf\"} ",
+        1.0,
+    ),
+    ("regent_raft_leader_changes", "counter", "regent_raft_leader_changes_total ", 1.0),
+    ("regent_log_bytes", "gauge", "regent_log_bytes ", 1.0),
+    ("regent_snapshot_bytes", "gauge", "regent_snapshot_bytes ", 1.0),
+    ("regent_sessions", "gauge", "regent_sessions ", 1.0),
+    ("regent_expiries_due", "gauge", "regent_expiries_due ", 0.0),
+    ("regent_cluster_voters", "gauge", "regent_cluster_voters ", 3.0),
+];
+
+fn sample(metrics: &str, name: &str) -> Option<f64> {
+    metrics.lines().find_map(|line| line.strip_prefix(name)?.parse().ok())
+}
+
+#[test]
+fn every_number_that_operators_need_is_there_with_its_meaning() {
+    let cluster = Cluster::start(3);
+    cluster.yes_soon(&["campaign", "billing", "--node", "a", "--ttl", "1h"]);
+    for id in cluster.running() {
+        let server = cluster.server(id);
+        // Each replica must have done something itself.
+        until("a change through this replica", || {
+            let name = format!("through-{id}");
+            let arguments = ["campaign", &name, "--node", "a", "--ttl", "1h"];
+            server.ask(&cluster.room, &arguments).code == 0
+        });
+        let metrics = server.get("/metrics");
+        for (name, kind, of, least) in NUMBERS {
+            let help =
+                metrics.lines().find_map(|line| line.strip_prefix(&format!("# HELP {name} ")));
+            assert!(help.is_some_and(|help| help.len() > 10), "{name} does not say what it is");
+            assert!(metrics.contains(&format!("# TYPE {name} {kind}\n")), "{name} is no {kind}");
+            let found = sample(&metrics, of).unwrap_or_else(|| panic!("no {of} in {metrics}"));
+            assert!(found >= *least, "{of}: {found} at replica {id}");
+        }
+    }
+}
+
+#[test]
+fn a_network_too_slow_for_the_timers_is_warned_about_until_it_is_not() {
+    const WARNING: &str = "is below three measured round trips";
+    let wires = Wires::default();
+    wires.delay(30);
+    let mut cluster = Cluster::found_at(3, &[], &[], |id, peer| wires.relay(id, peer));
+    cluster.start_all();
+    let warns = |id| cluster.status_of(id)["warnings"].to_string().contains(WARNING);
+    for id in cluster.running() {
+        until("the replica warns", || warns(id));
+        until("its log warns", || cluster.server(id).log().contains(WARNING));
+    }
+    until("the command warns", || cluster.ask(&["cluster", "status"]).stderr.contains(WARNING));
+    wires.delay(0);
+    for id in cluster.running() {
+        until("nobody warns any more", || !warns(id));
+    }
+}
