@@ -164,6 +164,32 @@ fn a_failed_sync_is_the_end_and_forgets_nothing_confirmed() {
 }
 
 #[test]
+fn what_a_failed_sync_left_in_memory_only_is_written_again_before_it_counts() {
+    for fails_in in 1..12 {
+        let files = SimFiles::default();
+        let opened = found(&files);
+        let mut model = Model::new(&opened);
+        let mut disk = opened.disk;
+        files.fail_sync_in(fails_in);
+        while disk.write(&[next(&mut model)]).is_ok() {}
+        drop(disk);
+        // Only the process ends: the next one reads what the disk never got, and goes on from it.
+        files.kill();
+        let opened = open(&files).unwrap();
+        let state = model.check(&opened, 0);
+        model.resume(&opened, state);
+        let mut disk = opened.disk;
+        for _ in 0..3 {
+            disk.write(&[next(&mut model)]).unwrap();
+        }
+        drop(disk);
+        files.power_cut(&mut Dice(fails_in as u64));
+        let opened = open(&files).unwrap_or_else(|error| panic!("failed in {fails_in}: {error}"));
+        model.check(&opened, model.states.len() - 1);
+    }
+}
+
+#[test]
 fn a_batch_larger_than_a_segment_gets_one_of_its_own() {
     let files = SimFiles::default();
     let opened = found(&files);

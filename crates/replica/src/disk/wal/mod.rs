@@ -106,6 +106,9 @@ fn lead(header: &Header, durable: u64, summary: &Summary) -> (Vec<u8>, Place) {
 impl Wal {
     /// Goes on with a log that was read, all of which counts from here on: what is left of lost
     /// writes becomes zeros, and what was read becomes durable if it was not.
+    ///
+    /// A sync alone would not do: if the last run ended with a failed one, the system may take what it
+    /// holds in memory for written. So whatever nobody knows to be durable is written again.
     pub(crate) fn open(
         files: Arc<dyn Files>,
         reserve: Arc<Reserve>,
@@ -115,6 +118,12 @@ impl Wal {
         let number = log.segments.last().map_or(0, |segment| segment.number);
         let name = names::segment(number);
         let mut file = files.open(&name).writing("open", &*files, &name)?;
+        if log.unacked_at < log.tail.at {
+            let bytes =
+                files.read(&name, SEGMENT_BYTES_MAX).writing("read again", &*files, &name)?;
+            let unacked = &bytes[log.unacked_at..log.tail.at];
+            file.write_at(log.unacked_at as u64, unacked).writing("write", &*files, &name)?;
+        }
         let mut at = log.tail.at;
         while let Some(until) = log.tail.leftover_until.filter(|until| at < *until) {
             let count = (until - at).min(ZEROS_BYTES);

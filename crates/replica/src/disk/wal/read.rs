@@ -21,6 +21,10 @@ pub(crate) struct Log {
     /// Oldest first; the last one is to be written on.
     pub(crate) segments: Vec<Segment>,
     pub(crate) tail: Tail,
+    /// The highest record known from elsewhere to have been durable.
+    acked: u64,
+    /// Where in the last segment the records begin of which nobody knows that they were durable.
+    pub(crate) unacked_at: usize,
 }
 
 /// Where a segment ends.
@@ -44,7 +48,7 @@ pub(crate) fn read(
     let Some((first, others)) = numbers.split_first() else {
         return Err(OpenError::damaged(&files.path("wal"), 0, "the log is missing"));
     };
-    let mut log = read_first(files, identity, *first)?;
+    let mut log = read_first(files, identity, *first, acked)?;
     for number in others {
         read_next(files, identity, *number, &mut log)?;
     }
@@ -57,7 +61,12 @@ pub(crate) fn read(
     Ok(log)
 }
 
-fn read_first(files: &dyn Files, identity: &Identity, number: u64) -> Result<Log, OpenError> {
+fn read_first(
+    files: &dyn Files,
+    identity: &Identity,
+    number: u64,
+    acked: u64,
+) -> Result<Log, OpenError> {
     let (bytes, header, place) = read_file(files, identity, number)?;
     let (opening, at, place) = opening(files, &bytes, number, place)?;
     let tail = Tail { at, place, file_bytes: header.file_bytes, leftover_until: None };
@@ -65,6 +74,8 @@ fn read_first(files: &dyn Files, identity: &Identity, number: u64) -> Result<Log
         replay: Replay::new(opening),
         segments: vec![Segment { number, index_max: 0 }],
         tail,
+        acked,
+        unacked_at: at,
     };
     log.records(files, &bytes)?;
     Ok(log)
@@ -99,6 +110,7 @@ fn read_next(
     }
     log.segments.push(Segment { number, index_max: 0 });
     log.tail = Tail { at, place, file_bytes: header.file_bytes, leftover_until: None };
+    log.unacked_at = at;
     log.records(files, &bytes)
 }
 
@@ -157,6 +169,9 @@ impl Log {
                     };
                     taken.map_err(damaged)?;
                     (self.tail.at, self.tail.place) = (next_at, next);
+                    if place.number <= self.acked {
+                        self.unacked_at = next_at;
+                    }
                 }
                 Found::End => return Ok(()),
                 Found::Lost => {
