@@ -164,6 +164,12 @@ fn is_http(url: &str) -> bool {
     url.starts_with("http:") || url.starts_with("https:")
 }
 
+/// How a service is spoken to.
+#[cfg(feature = "grpc")]
+type RemoteOffice = crate::office::StreamOffice;
+#[cfg(not(feature = "grpc"))]
+type RemoteOffice = HttpOffice;
+
 type Offices = (Arc<dyn Office>, Arc<dyn Office>);
 
 /// One office for the session's thread and one for the application's reads.
@@ -173,7 +179,7 @@ fn offices(place: &Place, budget: &Budget) -> Result<Offices, ConnectError> {
         Place::Store(store) => Ok(direct(Arc::clone(store), budget)),
         Place::Url(url) => {
             let addresses = Address::list(url)?;
-            let office = HttpOffice::new(&addresses, budget.request_timeout())?;
+            let office = RemoteOffice::new(&addresses, budget.request_timeout())?;
             let reads = HttpOffice::new(&addresses, REQUEST_TIMEOUT)?;
             Ok((Arc::new(office), Arc::new(reads)))
         }

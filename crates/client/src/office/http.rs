@@ -79,7 +79,7 @@ impl Office for HttpOffice {
 }
 
 /// What an event shows.
-fn seen(event: WatchEvent) -> Vec<Sight> {
+pub(super) fn seen(event: WatchEvent) -> Vec<Sight> {
     let of_present = |offices: Vec<regent_api::Office>| {
         offices.into_iter().map(|office| Sight::from(LeaderView::from(office))).collect()
     };

@@ -6,6 +6,8 @@
 
 mod direct;
 mod http;
+#[cfg(feature = "grpc")]
+mod stream;
 
 use std::fmt;
 
@@ -17,6 +19,8 @@ use tokio::sync::mpsc;
 
 pub use direct::DirectOffice;
 pub use http::HttpOffice;
+#[cfg(feature = "grpc")]
+pub use stream::StreamOffice;
 
 /// Wherever elections are held.
 #[async_trait]

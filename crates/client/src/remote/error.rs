@@ -94,27 +94,34 @@ impl From<AddressError> for RemoteError {
 ///
 /// `reads` says that the request could change nothing whatever became of it.
 pub(crate) fn judge(reads: bool, status: u16, body: &[u8]) -> RemoteError {
-    let Ok(problem) = serde_json::from_slice::<Problem>(body) else {
-        return judge_foreign(reads, status, body);
-    };
-    let problem = Box::new(problem);
-    let code = problem.code;
-    // A code of a later version: by the rules of HTTP, 4xx is a no.
-    let is_later_no = code == Code::Unrecognised && (400..500).contains(&status);
-    let nothing_happened = reads || code.nothing_happened() || is_later_no;
-    let try_again = matches!(
-        code,
-        Code::StoreUnavailable | Code::ShuttingDown | Code::RateLimited | Code::RequestTimeout
-    );
-    match (nothing_happened, try_again) {
-        (_, true) => RemoteError::Unavailable {
-            why: problem.detail.clone(),
-            retry_after: problem.retry_after_ms.map(Duration::from_millis),
-            problem: Some(problem),
-        },
-        (true, false) => RemoteError::Refused(problem),
-        (false, false) => {
-            RemoteError::Uncertain { why: problem.detail.clone(), problem: Some(problem) }
+    match serde_json::from_slice::<Problem>(body) {
+        Ok(problem) => RemoteError::judged(reads, status, problem),
+        Err(_) => judge_foreign(reads, status, body),
+    }
+}
+
+impl RemoteError {
+    /// What a problem that came with this status means.
+    pub(crate) fn judged(reads: bool, status: u16, problem: Problem) -> Self {
+        let problem = Box::new(problem);
+        let code = problem.code;
+        // A code of a later version: by the rules of HTTP, 4xx is a no.
+        let is_later_no = code == Code::Unrecognised && (400..500).contains(&status);
+        let nothing_happened = reads || code.nothing_happened() || is_later_no;
+        let try_again = matches!(
+            code,
+            Code::StoreUnavailable | Code::ShuttingDown | Code::RateLimited | Code::RequestTimeout
+        );
+        match (nothing_happened, try_again) {
+            (_, true) => Self::Unavailable {
+                why: problem.detail.clone(),
+                retry_after: problem.retry_after_ms.map(Duration::from_millis),
+                problem: Some(problem),
+            },
+            (true, false) => Self::Refused(problem),
+            (false, false) => {
+                Self::Uncertain { why: problem.detail.clone(), problem: Some(problem) }
+            }
         }
     }
 }

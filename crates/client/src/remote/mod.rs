@@ -56,6 +56,8 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 use regent_election::{RequestId, Revision};
 
 pub use address::{Address, AddressError};
+#[cfg(feature = "grpc")]
+pub(crate) use backoff::Backoff;
 pub use error::RemoteError;
 pub use regent_election::store::Scope;
 pub use watch::{Watched, Watching};
