@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use regent_election::limits::TTL_MS_DEFAULT;
-use regent_election::state::{Query, View};
+use regent_election::state::{Candidacy, Query, View};
 use regent_election::store::{
     Campaign, CampaignSession, Campaigned, Census, Consistency, Description, GroupView, GroupsPage,
     Heard, Heartbeat, LeaderView, Level, OfficeState, Open, Scope, SessionView, StepDown,
@@ -241,11 +241,8 @@ impl Store for ReplicaStore {
         request: Option<RequestId>,
     ) -> StoreResult<Heard> {
         let command = Command::Accept { group: group.clone(), session, term };
-        let view = self.submit(command, request, Some(Query::Session(session))).await?.view;
-        match view {
-            Some(View::Session(view)) => {
-                Ok(Heard { ttl_ms: view.ttl_ms, epoch: view.epoch, revision: view.revision })
-            }
+        match self.submit(command, request, Some(Query::Heard(session))).await?.view {
+            Some(View::Heard(heard)) => Ok(heard),
             other => Err(StoreError::Corrupt(format!("{other:?}"))),
         }
     }
@@ -425,9 +422,9 @@ impl<'a> Bid<'a> {
         let watch = (!wait.is_zero()).then(|| store.hub.subscribe(Scope::Group(group), None, None));
         let begun = bid.begin(campaign, watch.is_some()).await?;
         let answer = match (begun, watch) {
-            (Begun::Over(elected), _) => bid.over(elected).await?,
-            (Begun::Standing, None) => bid.over(None).await?,
-            (Begun::Standing, Some(watch)) => {
+            (Begun::Over(elected, candidacy), _) => bid.over(elected, candidacy),
+            (Begun::Standing(candidacy), None) => bid.over(None, candidacy),
+            (Begun::Standing(_), Some(watch)) => {
                 // Semantics 3: a passing session's wait ends well within its validity.
                 let longest =
                     if is_passing { Duration::from_millis(bid.ttl_ms / 3) } else { WAIT_MAX };
@@ -450,17 +447,23 @@ impl<'a> Bid<'a> {
             priority: campaign.priority,
             metadata: campaign.metadata,
         };
-        let done = self.store.submit(command, campaign.request, None).await?;
+        // Read in the moment after it was applied: one question, and one state in the answer.
+        let query = self.candidacy();
+        let done = self.store.submit(command, campaign.request, Some(query)).await?;
+        let candidacy = match done.view {
+            Some(View::Candidacy(candidacy)) => candidacy,
+            other => return Err(StoreError::Corrupt(format!("{other:?}"))),
+        };
         match done.answer {
             Answer::Elected { term, ttl_ms, .. } => {
                 self.ttl_ms = ttl_ms;
-                Ok(Begun::Over(Some(term)))
+                Ok(Begun::Over(Some(term), candidacy))
             }
             Answer::Standing { ttl_ms, .. } => {
                 self.ttl_ms = ttl_ms;
-                Ok(Begun::Standing)
+                Ok(Begun::Standing(candidacy))
             }
-            Answer::Lost => Ok(Begun::Over(None)),
+            Answer::Lost => Ok(Begun::Over(None, candidacy)),
             Answer::Session { .. }
             | Answer::Done
             | Answer::Ending { .. }
@@ -478,46 +481,45 @@ impl<'a> Bid<'a> {
                 item = watch.next() => item.is_none(),
                 () = sleep_until(look_at) => false,
             };
-            if let Some(term) = self.accept().await? {
-                return self.over(Some(term)).await;
+            let candidacy = self.look().await?;
+            if let Some(term) = self.accept(&candidacy).await? {
+                return Ok(self.over(Some(term), self.look().await?));
             }
             let is_late = Instant::now() >= over_at;
-            if is_shut_down || is_late || !self.stands().await? {
+            if is_shut_down || is_late || !candidacy.is_standing {
                 if self.is_passing {
                     self.store.close(self.session).await?;
                     // The close may have met a promotion on its way; it is resigned with the rest.
                 }
-                return self.over(None).await;
+                return Ok(self.over(None, self.look().await?));
             }
         }
     }
 
-    async fn own_view(&self) -> StoreResult<Option<SessionView>> {
-        match self.store.read(Query::Session(self.session), Consistency::Stale).await {
-            Ok(View::Session(view)) => Ok(Some(view)),
-            Ok(other) => Err(misread(&other)),
-            Err(StoreError::Refused(_)) => Ok(None),
-            Err(error) => Err(error),
-        }
+    fn candidacy(&self) -> Query {
+        Query::Candidacy { group: self.group.clone(), session: self.session, ttl_ms: self.ttl_ms }
     }
 
-    async fn stands(&self) -> StoreResult<bool> {
-        Ok(self.own_view().await?.is_some_and(|view| view.standing.contains(&self.group)))
+    /// How the session stands as this replica knows it.
+    async fn look(&self) -> StoreResult<Candidacy> {
+        let query = self.candidacy();
+        match self.store.read(query, Consistency::Stale).await? {
+            View::Candidacy(candidacy) => Ok(candidacy),
+            other => Err(misread(&other)),
+        }
     }
 
     /// Takes the office to which this session was promoted, if it was. The acceptance is logged, so
     /// what this replica knew before does not matter.
-    async fn accept(&self) -> StoreResult<Option<Term>> {
-        let Some(view) = self.own_view().await? else { return Ok(None) };
-        let Some(tenure) = view.tenures.iter().find(|tenure| tenure.group == self.group) else {
+    async fn accept(&self, candidacy: &Candidacy) -> StoreResult<Option<Term>> {
+        if !candidacy.is_holder {
             return Ok(None);
-        };
-        match tenure.state {
+        }
+        let term = candidacy.office.term;
+        match candidacy.office.state {
             OfficeState::Leading | OfficeState::Elected => {
-                let accepted =
-                    self.store.accept(&self.group, self.session, tenure.term, None).await;
-                match accepted {
-                    Ok(_) => Ok(Some(tenure.term)),
+                match self.store.accept(&self.group, self.session, term, None).await {
+                    Ok(_) => Ok(Some(term)),
                     Err(StoreError::Refused(_)) => Ok(None),
                     Err(error) => Err(error),
                 }
@@ -526,50 +528,34 @@ impl<'a> Bid<'a> {
         }
     }
 
-    /// The answer by the state as this replica knows it.
-    async fn over(&self, elected: Option<Term>) -> StoreResult<Campaigned> {
-        let view = self.own_view().await?;
-        let standing = view.as_ref().is_some_and(|view| view.standing.contains(&self.group));
-        let ttl_ms = view.as_ref().map_or(self.ttl_ms, |view| view.ttl_ms);
-        let needs_retry = elected.is_none() && !standing;
-        let (office, retry_after) = if needs_retry {
-            self.lost_office(ttl_ms).await?
-        } else {
-            (self.store.leader(&self.group, Consistency::Stale).await?, None)
-        };
-        let session = view.map(|_| self.session);
-        Ok(Campaigned { elected, standing, office, session, ttl_ms, retry_after })
-    }
-
-    /// Who leads instead, and when to try again by the policy that holds.
-    async fn lost_office(&self, ttl_ms: u64) -> StoreResult<(LeaderView, Option<Duration>)> {
-        match self.store.read(Query::Group(self.group.clone()), Consistency::Stale).await {
-            Ok(View::Group(view)) => Ok((view.office, Some(Self::pause(&view.policy, ttl_ms)))),
-            Ok(other) => Err(misread(&other)),
-            // It was deleted since: nobody's policy holds.
-            Err(StoreError::Refused(_)) => {
-                let office = self.store.leader(&self.group, Consistency::Stale).await?;
-                Ok((office, Some(Self::pause(&Policy::default(), ttl_ms))))
-            }
-            Err(error) => Err(error),
+    /// The answer by what was read.
+    fn over(&self, elected: Option<Term>, candidacy: Candidacy) -> Campaigned {
+        let Candidacy { office, is_standing, ttl_ms, retry_ms, .. } = candidacy;
+        let needs_retry = elected.is_none() && !is_standing;
+        Campaigned {
+            elected,
+            standing: is_standing,
+            office,
+            session: ttl_ms.map(|_| self.session),
+            ttl_ms: ttl_ms.unwrap_or(self.ttl_ms),
+            retry_after: needs_retry.then(|| pause(retry_ms)),
         }
     }
+}
 
-    /// When a loser tries again: anywhere within the policy's bounds, so that losers do not come back
-    /// together.
-    fn pause(policy: &Policy, ttl_ms: u64) -> Duration {
-        let (min, max) = (policy.retry_ms_min, policy.retry_ms_max_for(ttl_ms));
-        let width = max.saturating_sub(min).saturating_add(1);
-        // Without chance everybody waits the longest, which is safe and merely slow.
-        let share = getrandom::u64().map_or(width - 1, |chance| chance % width);
-        Duration::from_millis(min + share)
-    }
+/// When a loser tries again: anywhere within the policy's bounds, so that losers do not come back
+/// together.
+fn pause((min, max): (u64, u64)) -> Duration {
+    let width = max.saturating_sub(min).saturating_add(1);
+    // Without chance everybody waits the longest, which is safe and merely slow.
+    let share = getrandom::u64().map_or(width - 1, |chance| chance % width);
+    Duration::from_millis(min + share)
 }
 
 /// How a campaign began.
 enum Begun {
-    Over(Option<Term>),
-    Standing,
+    Over(Option<Term>, Candidacy),
+    Standing(Candidacy),
 }
 
 impl Drop for Bid<'_> {

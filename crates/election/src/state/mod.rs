@@ -42,7 +42,7 @@ use group::GroupState;
 use repeat::Requests;
 use session::{EndedSessions, Session};
 
-pub use query::{Lens, Query, View};
+pub use query::{Candidacy, Lens, Query, View};
 pub use reborn::RebirthError;
 pub use snapshot::STATE_VERSION;
 pub use view::{Holder, Wait};

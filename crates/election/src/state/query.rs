@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::State;
 use crate::name::{Group, Metadata, SessionId, SessionNo};
 use crate::outcome::{Change, Event, Refusal};
-use crate::store::{Census, GroupView, GroupsPage, LeaderView, SessionView};
+use crate::store::{Census, GroupView, GroupsPage, Heard, LeaderView, SessionView};
 use crate::term::{Cursor, Incarnation};
 use crate::watch::Replay;
 
@@ -20,6 +20,18 @@ pub enum Query {
     Leader(Group),
     /// What does this session hold?
     Session(SessionId),
+    /// What is an acknowledged heartbeat of this session told?
+    Heard(SessionId),
+    /// How does this session stand in one group? A session may hold 100,000 others, and a campaign
+    /// asks about one.
+    Candidacy {
+        /// Where.
+        group: Group,
+        /// Who.
+        session: SessionId,
+        /// The ttl that counts if no session of this secret is open.
+        ttl_ms: u64,
+    },
     /// What does an operator see of a group?
     Group(Group),
     /// Which groups are there?
@@ -46,6 +58,10 @@ pub enum View {
     Leader(LeaderView),
     /// To [`Query::Session`].
     Session(SessionView),
+    /// To [`Query::Heard`].
+    Heard(Heard),
+    /// To [`Query::Candidacy`].
+    Candidacy(Candidacy),
     /// To [`Query::Group`].
     Group(GroupView),
     /// To [`Query::Groups`].
@@ -56,6 +72,21 @@ pub enum View {
     Replay(Option<Replay>),
     /// To [`Query::Census`].
     Census(Census),
+}
+
+/// How a session stands in one group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Candidacy {
+    /// The office, whoever holds it.
+    pub office: LeaderView,
+    /// Whether it is this session that holds it.
+    pub is_holder: bool,
+    /// Whether it waits in line.
+    pub is_standing: bool,
+    /// The session's ttl; none if no session of this secret is open.
+    pub ttl_ms: Option<u64>,
+    /// Shortest and longest pause before a loser tries again, by the policy that holds.
+    pub retry_ms: (u64, u64),
 }
 
 /// What the state cannot know and its driver adds.
@@ -86,6 +117,17 @@ impl State {
         Ok(match query {
             Query::Leader(group) => View::Leader(timed(self.leader_view(group, lens.incarnation))),
             Query::Session(session) => View::Session(self.session_view(*session)?),
+            Query::Heard(session) => {
+                let session = self.session_of(*session)?;
+                View::Heard(Heard {
+                    ttl_ms: self.ttl_ms(session).unwrap_or_default(),
+                    epoch: self.epoch(session).unwrap_or_default(),
+                    revision: self.revision(),
+                })
+            }
+            Query::Candidacy { group, session, ttl_ms } => {
+                View::Candidacy(self.candidacy(timed, group, *session, *ttl_ms, lens.incarnation))
+            }
             Query::Group(group) => {
                 let mut view = self.group_view(group, lens.incarnation, lens.is_silent)?;
                 view.office = timed(view.office);
@@ -102,6 +144,28 @@ impl State {
             }
             Query::Census => View::Census(self.census()),
         })
+    }
+
+    fn candidacy(
+        &self,
+        timed: impl Fn(LeaderView) -> LeaderView,
+        group: &Group,
+        session: SessionId,
+        ttl_ms: u64,
+        incarnation: Incarnation,
+    ) -> Candidacy {
+        let open = self.find_session(session);
+        let holder = self.holder(group).map(|holder| holder.session);
+        let open_ttl_ms = open.and_then(|session| self.ttl_ms(session));
+        let policy = self.policy(group);
+        let longest = policy.retry_ms_max_for(open_ttl_ms.unwrap_or(ttl_ms));
+        Candidacy {
+            office: timed(self.leader_view(group, incarnation)),
+            is_holder: open.is_some() && holder == open,
+            is_standing: open.is_some_and(|session| self.stands(group, session)),
+            ttl_ms: open_ttl_ms,
+            retry_ms: (policy.retry_ms_min, longest),
+        }
     }
 
     /// What a group itself remembers, for a watch from `cursor`.

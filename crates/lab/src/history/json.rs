@@ -402,6 +402,10 @@ fn question(line: &mut Line<'_>, query: &Query) -> fmt::Result {
     match query {
         Query::Leader(group) => line.display("q", &format_args!("leader {group}")),
         Query::Session(session) => line.display("q", &format_args!("session {:x}", session.get())),
+        Query::Heard(session) => line.display("q", &format_args!("heard {:x}", session.get())),
+        Query::Candidacy { group, session, .. } => {
+            line.display("q", &format_args!("candidacy {group} {:x}", session.get()))
+        }
         Query::Group(group) => line.display("q", &format_args!("group {group}")),
         Query::Groups { prefix, .. } => line.display("q", &format_args!("groups {prefix}")),
         Query::History(group) => line.display("q", &format_args!("history {group}")),
@@ -460,9 +464,13 @@ fn seen(line: &mut Line<'_>, view: &View) -> fmt::Result {
             line.debug("tenures", &session.tenures)?;
             line.debug("standing", &session.standing)
         }
-        View::Group(_) | View::Groups(_) | View::History(_) | View::Census(_) | View::Replay(_) => {
-            line.debug("view", view)
-        }
+        View::Heard(_)
+        | View::Candidacy(_)
+        | View::Group(_)
+        | View::Groups(_)
+        | View::History(_)
+        | View::Census(_)
+        | View::Replay(_) => line.debug("view", view),
     }
 }
 

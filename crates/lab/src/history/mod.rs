@@ -448,6 +448,7 @@ impl History {
 pub fn plain(mut view: View) -> View {
     match &mut view {
         View::Leader(office) => office.valid_for = None,
+        View::Candidacy(candidacy) => candidacy.office.valid_for = None,
         View::Group(group) => {
             group.office.valid_for = None;
             for standby in &mut group.standbys {
@@ -459,7 +460,11 @@ pub fn plain(mut view: View) -> View {
                 office.valid_for = None;
             }
         }
-        View::Session(_) | View::History(_) | View::Census(_) | View::Replay(_) => {}
+        View::Session(_)
+        | View::Heard(_)
+        | View::History(_)
+        | View::Census(_)
+        | View::Replay(_) => {}
     }
     view
 }
@@ -470,6 +475,8 @@ pub fn revision_of(view: &View) -> Option<Revision> {
     match view {
         View::Leader(office) => Some(office.revision),
         View::Session(session) => Some(session.revision),
+        View::Heard(heard) => Some(heard.revision),
+        View::Candidacy(candidacy) => Some(candidacy.office.revision),
         View::Group(group) => Some(group.office.revision),
         View::Groups(page) => Some(page.revision),
         View::Census(census) => Some(census.revision),
