@@ -45,6 +45,11 @@ use failure::{Failure, Outcome};
 use logs::LogArgs;
 use output::{Output, Screen, json, remark};
 
+/// A request is a dozen small allocations, made by one thread and freed by another: the system's
+/// allocator takes a fifth of a server's time for that (docs/performance.md).
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Elects exactly one leader in a group of processes, and tells everyone who it is.
 #[derive(Clone, Debug, Parser)]
 #[command(
