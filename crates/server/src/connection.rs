@@ -32,8 +32,9 @@ pub(crate) fn protocol(config: &ServerConfig) -> auto::Builder<TokioExecutor> {
     let mut protocol = auto::Builder::new(TokioExecutor::new());
     protocol
         .http1()
-        .timer(TokioTimer::new())
-        .header_read_timeout(config.idle_timeout)
+        // The socket's own patience with heads, and `serve`'s with idleness, cover this; hyper's
+        // would cost every request a timer.
+        .header_read_timeout(None)
         .max_buf_size(HEAD_BYTES_MAX)
         .max_headers(HEADERS_MAX);
     protocol
@@ -92,8 +93,8 @@ fn log_end(ended: Result<(), Box<dyn std::error::Error + Send + Sync>>) {
 }
 
 /// The exchange lasts until the answer's last byte is handed over, not until its head is.
-fn hold(response: Response, exchange: Exchange) -> Response {
-    response.map(|body| Body::new(Held { body, _exchange: exchange }))
+fn hold(response: Response, exchange: Exchange) -> hyper::Response<Held> {
+    response.map(|body| Held { body, _exchange: exchange })
 }
 
 struct Held {

@@ -8,19 +8,22 @@ use std::future::Future;
 use std::sync::Arc;
 
 use axum::Router;
+use axum::body::Body;
 use axum::response::Response;
 use hyper::Request;
 use hyper::body::Incoming;
 use tower::Service;
 
 use crate::app::App;
+use crate::direct;
 #[cfg(feature = "grpc")]
 use crate::grpc::{self, Grpc};
-use crate::router::router;
+use crate::router::{router, serve};
 
 /// Everything that answers requests.
 #[derive(Clone)]
 pub(crate) struct Faces {
+    app: Arc<App>,
     http: Router,
     #[cfg(feature = "grpc")]
     grpc: Arc<Grpc>,
@@ -29,6 +32,7 @@ pub(crate) struct Faces {
 impl Faces {
     pub(crate) fn new(app: &Arc<App>) -> Self {
         Self {
+            app: Arc::clone(app),
             http: router(app),
             #[cfg(feature = "grpc")]
             grpc: Arc::new(Grpc::new(app)),
@@ -44,7 +48,11 @@ impl Faces {
         async move {
             #[cfg(feature = "grpc")]
             if request.version() == hyper::Version::HTTP_2 && grpc::is_grpc(request.headers()) {
-                return faces.grpc.serve(request).await;
+                // Boxed, so that the future of every other request stays small.
+                return Box::pin(faces.grpc.serve(request)).await;
+            }
+            if let Some(route) = direct::find(request.method(), request.uri().path()) {
+                return serve(faces.app, route, request.map(Body::new)).await;
             }
             let answered: Result<Response, Infallible> = faces.http.clone().call(request).await;
             match answered {

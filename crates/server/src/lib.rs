@@ -28,6 +28,7 @@ mod connection;
 mod count;
 mod crowd;
 mod dashboard;
+mod direct;
 mod faces;
 mod groups;
 #[cfg(feature = "grpc")]

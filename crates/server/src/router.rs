@@ -13,8 +13,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use axum::Router;
-use axum::extract::{FromRequestParts, Path, Request};
-use axum::http::request::Parts;
+use axum::extract::Request;
 use axum::http::{HeaderValue, header};
 use axum::response::Response;
 use axum::routing::{MethodFilter, MethodRouter, on};
@@ -27,8 +26,8 @@ use crate::app::{App, Ask, Call};
 use crate::reply::{self, Reply};
 use crate::socket::Talk;
 use crate::{
-    accept, body, campaign, cluster, groups, history, leader, offer, origin, process, renew,
-    resign, sessions, step_down, transfer, warm, watch, withdraw,
+    accept, body, campaign, cluster, direct, groups, history, leader, offer, origin, process,
+    renew, resign, sessions, step_down, transfer, warm, watch, withdraw,
 };
 
 /// What a request knows of the connection it came by.
@@ -66,7 +65,8 @@ fn methods(path: &'static str, app: &Arc<App>) -> MethodRouter {
     methods.fallback(move |request: Request| async move { wrong_method(&app, path, &request) })
 }
 
-async fn serve(app: Arc<App>, route: &'static Route, request: Request) -> Response {
+/// From a request to its answer, when its route is known.
+pub(crate) async fn serve(app: Arc<App>, route: &'static Route, request: Request) -> Response {
     let began_at = Instant::now();
     let reply = walk(&app, route, request).await;
     let (code, response) = match reply {
@@ -88,7 +88,7 @@ async fn walk(app: &Arc<App>, route: &'static Route, request: Request) -> Reply 
     let Peer { local, talk } = peer.expect("the connection put itself into every request");
     let hosts = &app.config.hosts_allowed;
     origin::check(&parts.method, &parts.uri, &parts.headers, local, hosts)?;
-    let group = group(route, &mut parts).await?;
+    let group = direct::group(route, parts.uri.path())?;
     let body = match route.request {
         Some(_) => body::read(&parts.headers, body, app.config.body_timeout).await?,
         None => Bytes::new(),
@@ -102,19 +102,6 @@ async fn walk(app: &Arc<App>, route: &'static Route, request: Request) -> Reply 
     let headers = parts.headers;
     let ask = Ask { app: Arc::clone(app), talk, place };
     verb(Call { ask, route, headers, group, query, body }).await
-}
-
-async fn group(route: &Route, parts: &mut Parts) -> Result<Option<String>, Problem> {
-    if !route.path.contains("{group}") {
-        return Ok(None);
-    }
-    match Path::<String>::from_request_parts(parts, &()).await {
-        Ok(Path(group)) => Ok(Some(group)),
-        Err(_) => {
-            Err(Problem::new(Code::BadRequest, "the group in the path is no UTF-8 text")
-                .at("group"))
-        }
-    }
 }
 
 async fn verb(call: Call) -> Reply {

@@ -105,6 +105,8 @@ pub(crate) struct Socket {
     head_timeout: Duration,
     write_timeout: Duration,
     /// When patience with an incomplete head ends; none while no head is awaited.
+    head_due_at: Option<Instant>,
+    /// The timer for that. Most heads come in one piece and never need it.
     head_due: Option<Pin<Box<Sleep>>>,
     /// How many heads had arrived when it was last looked.
     heads_seen: usize,
@@ -131,7 +133,8 @@ impl Socket {
             talk,
             head_timeout,
             write_timeout,
-            head_due: Some(Box::pin(sleep(head_timeout))),
+            head_due_at: Some(Instant::now() + head_timeout),
+            head_due: None,
             heads_seen: 0,
             write_due: None,
             linger: None,
@@ -143,9 +146,12 @@ impl Socket {
         let heads = self.talk.heads.load(Ordering::Acquire);
         if heads != self.heads_seen {
             self.heads_seen = heads;
+            self.head_due_at = None;
             self.head_due = None;
         }
-        let is_due = self.head_due.as_mut().is_some_and(|due| due.as_mut().poll(cx).is_ready());
+        let Some(due_at) = self.head_due_at else { return Ok(()) };
+        let due = self.head_due.get_or_insert_with(|| Box::pin(sleep_until(due_at)));
+        let is_due = due.as_mut().poll(cx).is_ready();
         if is_due { Err(slow("the request's head did not come in time")) } else { Ok(()) }
     }
 
@@ -154,8 +160,8 @@ impl Socket {
     fn note_read(&mut self) {
         let awaits_head = self.talk.under_way.load(Ordering::Acquire) == 0;
         let is_http2 = self.talk.is_http2.load(Ordering::Acquire);
-        if awaits_head && !is_http2 && self.head_due.is_none() {
-            self.head_due = Some(Box::pin(sleep(self.head_timeout)));
+        if awaits_head && !is_http2 && self.head_due_at.is_none() {
+            self.head_due_at = Some(Instant::now() + self.head_timeout);
         }
     }
 
