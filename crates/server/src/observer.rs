@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use regent_election::store::{Scope, WatchItem};
 use regent_election::{Cause, Event, Group};
+use tokio::time::timeout;
 
 use crate::app::{App, Phase};
 
@@ -13,6 +14,10 @@ use crate::app::{App, Phase};
 const VACANCIES_MAX: usize = 100_000;
 /// How long to wait before asking again a store that could not be watched.
 const PAUSE: Duration = Duration::from_secs(1);
+
+/// Most changes told one by one in a second; of more only the number is told. A leader of 100,000
+/// groups that crashes must not make its successor wait for the log.
+const LINES_PER_SECOND: u64 = 1000;
 
 /// Runs until the server closes.
 pub(crate) async fn observe(app: Arc<App>) {
@@ -24,14 +29,27 @@ pub(crate) async fn observe(app: Arc<App>) {
 
 async fn follow(app: &App) {
     let mut vacancies = Vacancies::default();
+    let mut lines = Lines::begin(Instant::now());
     loop {
         match app.store.watch(Scope::Prefix(String::new()), None).await {
             Ok(mut watch) => {
-                while let Some(item) = watch.next().await {
+                loop {
+                    // What was not told one by one is told at the latest when it is quiet.
+                    let item = match lines.untold {
+                        0 => watch.next().await,
+                        _ => match timeout(PAUSE, watch.next()).await {
+                            Ok(item) => item,
+                            Err(_) => {
+                                lines.sum_up(Instant::now());
+                                continue;
+                            }
+                        },
+                    };
+                    let Some(item) = item else { break };
                     // One entry may change 100,000 groups: others get their turn between them.
                     tokio::task::consume_budget().await;
                     match item {
-                        WatchItem::Changed(event) => note(app, &mut vacancies, &event),
+                        WatchItem::Changed(event) => note(app, &mut vacancies, &mut lines, &event),
                         WatchItem::Gap { .. } => {
                             app.metrics.missed_events();
                             vacancies = Vacancies::default();
@@ -45,13 +63,57 @@ async fn follow(app: &App) {
     }
 }
 
-fn note(app: &App, vacancies: &mut Vacancies, event: &Event) {
+fn note(app: &App, vacancies: &mut Vacancies, lines: &mut Lines, event: &Event) {
+    let now = Instant::now();
     let node = event.leader.as_ref().map_or("-", |node| node.as_str());
     let (group, term, cause) = (&event.group, event.term.get(), event.cause.word());
-    tracing::info!(%group, node, term, cause, "leader changed");
+    if lines.may_tell(now) {
+        tracing::info!(%group, node, term, cause, "leader changed");
+    } else {
+        tracing::debug!(%group, node, term, cause, "leader changed");
+    }
     app.metrics.leader_changed(event);
-    if let Some(vacant_for) = vacancies.note(event, Instant::now()) {
+    if let Some(vacant_for) = vacancies.note(event, now) {
         app.metrics.elected_after(vacant_for);
+    }
+}
+
+/// How many changes were told one by one in this second, and how many were not.
+#[derive(Debug)]
+struct Lines {
+    since: Instant,
+    told: u64,
+    untold: u64,
+}
+
+impl Lines {
+    const fn begin(since: Instant) -> Self {
+        Self { since, told: 0, untold: 0 }
+    }
+
+    /// Whether one more change is told by itself.
+    fn may_tell(&mut self, now: Instant) -> bool {
+        if now.saturating_duration_since(self.since) >= Duration::from_secs(1) {
+            self.sum_up(now);
+        }
+        let may = self.told < LINES_PER_SECOND;
+        if may {
+            self.told += 1;
+        } else {
+            self.untold += 1;
+        }
+        may
+    }
+
+    /// Tells how many were not, and begins anew.
+    fn sum_up(&mut self, now: Instant) {
+        if self.untold > 0 {
+            tracing::info!(
+                changes = self.untold,
+                "more leaders changed, too many to be told one by one"
+            );
+        }
+        *self = Self::begin(now);
     }
 }
 
@@ -109,6 +171,16 @@ mod tests {
         assert_eq!(filled, Some(Duration::from_secs(3)));
         let handed_over = vacancies.note(&event(Some("c"), Cause::Transferred), later);
         assert_eq!(handed_over, Some(Duration::ZERO));
+    }
+
+    #[test]
+    fn a_flood_of_changes_is_told_as_a_number() {
+        let start = Instant::now();
+        let mut lines = Lines::begin(start);
+        let told = (0..LINES_PER_SECOND + 7).filter(|_| lines.may_tell(start)).count() as u64;
+        assert_eq!((told, lines.untold), (LINES_PER_SECOND, 7));
+        assert!(lines.may_tell(start + Duration::from_secs(1)), "another second");
+        assert_eq!(lines.untold, 0);
     }
 
     #[test]
