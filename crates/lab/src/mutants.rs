@@ -1,11 +1,12 @@
 //! Deliberate mistakes, and the proof that the suite notices each of them.
 //!
 //! A mistake is planted in the rules or the replica ([`Mutant`]) or in the driver around them
-//! ([`Sabotage`]). The suite is the named scenarios and then seed after seed; whoever breaks a promise
-//! first has found it. The checkers replay the log with the same mistake in the rules, so a mutant of
+//! ([`Sabotage`]). The suite is a few seeds, the named scenarios, and then seed after seed; whoever breaks
+//! a promise first has found it. The checkers replay the log with the same mistake in the rules, so a mutant of
 //! the state machine is found by what it breaks and not by being different.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 use regent_election::mutant::{self, Mutant};
@@ -16,7 +17,10 @@ use crate::scenarios;
 use crate::trial::{Verdict, run};
 
 /// The seeds in whose worlds each scenario is told.
-const TELLINGS: std::ops::RangeInclusive<u64> = 1..=2;
+const TELLINGS: RangeInclusive<u64> = 1..=2;
+
+/// Seeds that are tried before the scenarios: most mistakes show at once.
+const FIRST_SEEDS: u64 = 10;
 
 /// A mistake, wherever it is planted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -62,7 +66,7 @@ impl FromStr for Planted {
 pub struct Found {
     /// By which scenario or seed.
     pub by: String,
-    /// Seeds run until then.
+    /// The seed that found it; zero if a scenario did.
     pub seeds: u64,
     /// What it broke.
     pub violation: Violation,
@@ -76,7 +80,10 @@ pub fn hunt(planted: Planted, seeds_max: u64) -> Option<Found> {
         Planted::Driver(sabotage) => (None, Some(sabotage)),
     };
     mutant::switch(rule);
-    let found = by_scenario(sabotage).or_else(|| by_seed(sabotage, seeds_max));
+    let first = seeds_max.min(FIRST_SEEDS);
+    let found = by_seed(sabotage, 1..=first)
+        .or_else(|| by_scenario(sabotage))
+        .or_else(|| by_seed(sabotage, first + 1..=seeds_max));
     mutant::switch(None);
     found
 }
@@ -91,8 +98,8 @@ fn by_scenario(sabotage: Option<Sabotage>) -> Option<Found> {
     })
 }
 
-fn by_seed(sabotage: Option<Sabotage>, seeds_max: u64) -> Option<Found> {
-    (1..=seeds_max).find_map(|seed| {
+fn by_seed(sabotage: Option<Sabotage>, mut seeds: RangeInclusive<u64>) -> Option<Found> {
+    seeds.find_map(|seed| {
         let trial = run(Plan { sabotage, ..Plan::draw(seed) });
         match trial.verdict {
             Verdict::Failed(violations) => {

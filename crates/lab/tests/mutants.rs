@@ -1,8 +1,7 @@
 //! Every deliberate mistake is found: by a named scenario, or by one of the first seeds.
 //!
 //! Only with the feature `mutants`, which no binary that serves is built with:
-//! `cargo test -p regent-lab --features mutants --test mutants`. Mistakes that take long to find are
-//! ignored in the daily run; `-- --include-ignored` runs them, too.
+//! `cargo test -p regent-lab --features mutants --test mutants`.
 
 #![cfg(feature = "mutants")]
 

@@ -71,7 +71,7 @@ pub(super) const STORE_SLEPT: Scenario = Scenario {
 
 fn store_slept(world: &mut World) {
     let groups = world.group_names(2);
-    world.settle(3, TTL_MS, &groups);
+    let people = world.settle(3, TTL_MS, &groups);
     // Heartbeats are a third of a ttl apart, so with this pause every lease outlives it.
     let before = world.acting();
     for _ in 0..3 {
@@ -79,8 +79,19 @@ fn store_slept(world: &mut World) {
         world.run_for_ms(TTL_MS);
         assert_eq!(world.acting(), before, "the store slept for less than a ttl: nothing changes");
     }
-    // A longer one ends every lease, but the store, which heard nobody, judges nobody by it.
+    // A longer one ends every lease; a machine that is suspended does not even receive. The store heard
+    // nobody, and judges nobody by it.
+    let links: Vec<(Address, Address)> = people
+        .iter()
+        .flat_map(|number| (1..=3).map(|id| (Address::Client(*number), Address::Replica(id))))
+        .collect();
+    for (client, replica) in &links {
+        world.cut(*client, *replica);
+    }
     sleep(world, 3 * TTL_MS);
+    for (client, replica) in &links {
+        world.heal(*client, *replica);
+    }
     assert!(world.await_until(4 * TTL_MS, World::is_led), "all groups are led again");
     world.finish();
 }

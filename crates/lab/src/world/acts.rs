@@ -11,7 +11,7 @@ use super::net::Address;
 use super::parcel::Parcel;
 use super::replica::{Birth, Replica, Running, Told};
 use super::{Client, Happening, Timer, World, replica_id};
-use crate::history::{Proc, What};
+use crate::history::{Proc, Stage, What};
 use crate::plan::Sabotage;
 
 impl World {
@@ -207,6 +207,12 @@ impl World {
     /// Replicas that keep the state and so can be watched.
     pub(super) fn watchable(&self) -> Vec<u64> {
         self.askable().into_iter().filter(|id| !self.is_witness(*id)).collect()
+    }
+
+    /// Replicas that participants are told of. Nobody lists a witness among its servers; in bad times one
+    /// is asked all the same, to see that it answers nothing.
+    pub(super) fn known_to_clients(&self) -> Vec<u64> {
+        if self.stage == Stage::Chaos { self.askable() } else { self.watchable() }
     }
 
     /// Whether a replica votes and keeps the log, but no state.

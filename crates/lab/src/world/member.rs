@@ -275,7 +275,7 @@ impl World {
     /// One that has not answered in time is left; in bad times others are tried without reason, too.
     fn choose_replica(&mut self, number: u32) {
         let now = self.now;
-        let replicas = self.askable();
+        let replicas = self.known_to_clients();
         let wanders = self.stage == Stage::Chaos;
         let Some(Client::Member(member)) = self.clients.get_mut(&number) else { return };
         let favourite = member.favourite;
@@ -397,7 +397,7 @@ impl World {
     }
 
     fn replied(&mut self, number: u32, call: u64, response: Response) {
-        let replicas = self.askable();
+        let replicas = self.known_to_clients();
         let is_calm = self.stage != Stage::Chaos;
         let Some(Client::Member(member)) = self.clients.get_mut(&number) else { return };
         let Some(Sent { attempt, to: from, .. }) = member.calls.remove(&call) else { return };
