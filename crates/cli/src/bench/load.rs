@@ -24,6 +24,9 @@ use crate::output::remark;
 /// A session of the benchmark lives this long unheard, so that none expires in a run.
 pub(super) const TTL_MS: u64 = 30 * 60 * 1000;
 
+/// Clients that get ready at once.
+const ENTERING_MAX: usize = 32;
+
 /// What is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -165,15 +168,21 @@ impl Bench<'_> {
     pub(super) async fn enter(&self, to: To, count: usize) -> Result<Vec<Client>, Failure> {
         remark(&format!("{count} clients get ready"));
         let target = self.target(to).await?;
-        let mut starting = tokio::task::JoinSet::new();
+        let mut clients = Vec::with_capacity(count);
+        let mut starting = tokio::task::JoinSet::<Result<Client, Failure>>::new();
         for number in 0..count {
             let remote = self.remote(&target, number)?;
             let word = to.word();
             let group = group(&format!("bench/{}/{word}/{count}/{number}", self.run_number))?;
             let node = node(&format!("bench-{number}"))?;
+            // A few at a time: a listener takes only so many connections that it has not seen yet.
+            while starting.len() >= ENTERING_MAX
+                && let Some(client) = starting.join_next().await
+            {
+                clients.push(client.map_err(broken)??);
+            }
             starting.spawn(Client::enter(remote, node, group));
         }
-        let mut clients = Vec::with_capacity(count);
         while let Some(client) = starting.join_next().await {
             clients.push(client.map_err(broken)??);
         }
