@@ -17,7 +17,7 @@ use regent::election::{Group, Metadata, Node, Revision, SessionId, Term};
 use regent::fresh;
 use regent::office::{Office, Sights, StreamOffice};
 use regent::remote::Address;
-use regent_server::{Cluster, ServerConfig, serve_cluster};
+use regent_server::{Cluster, Measured, ServerConfig, serve_cluster};
 use regent_stores::LocalStore;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{oneshot, watch};
@@ -294,6 +294,10 @@ impl Cluster for Follows {
             members: Vec::new(),
             warnings: Vec::new(),
         }
+    }
+
+    fn measured(&self) -> Measured {
+        Measured::default()
     }
 
     async fn add(&self, _: AddMemberRequest) -> Result<(), Problem> {
