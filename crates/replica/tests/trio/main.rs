@@ -80,7 +80,7 @@ async fn one_replica_keeps_the_contract() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_leader_and_a_follower_keep_the_contract() {
-    let cluster = Cluster::start(3, 1000).await;
+    let cluster = Cluster::start_calm(3, 1000).await;
     let leader = cluster.leader().await;
     let follower = (1..=3).map(id).find(|replica| *replica != leader).unwrap();
     keeps_the_contract(cluster.store(leader), cluster.store(follower)).await;
@@ -90,7 +90,7 @@ async fn a_leader_and_a_follower_keep_the_contract() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_followers_keep_the_contract() {
     // So rare that a follower on a busy machine is served from the log: a snapshot would give it a gap.
-    let cluster = Cluster::start(3, 300).await;
+    let cluster = Cluster::start_calm(3, 300).await;
     let leader = cluster.leader().await;
     let followers: Vec<ReplicaId> = (1..=3).map(id).filter(|replica| *replica != leader).collect();
     keeps_the_contract(cluster.store(followers[0]), cluster.store(followers[1])).await;
