@@ -1,7 +1,9 @@
 //! `regent cluster add`, `promote`, `remove` and `transfer`: who is in the cluster, and who leads it.
 
+use std::time::Duration;
+
 use clap::Args;
-use regent::remote::RemoteError;
+use regent::remote::{RemoteError, RemoteResult};
 use regent_api::AddMemberRequest;
 use regent_replica::ReplicaId;
 use tokio::time::{sleep, timeout};
@@ -90,6 +92,27 @@ pub(crate) struct TransferArgs {
     pub(crate) client: ClientArgs,
 }
 
+/// Asks until it is done or refused. "Not at the moment" is a definite no, so asking again is safe: a
+/// learner catches up, and a log without a leader soon has one.
+async fn patiently<T>(limit: Duration, ask: impl AsyncFn() -> RemoteResult<T>) -> RemoteResult<T> {
+    let asked = async {
+        loop {
+            match ask().await {
+                Err(RemoteError::Unavailable { retry_after: Some(pause), why, .. }) => {
+                    tracing::debug!(%why, "not yet");
+                    sleep(pause).await;
+                }
+                ended => return ended,
+            }
+        }
+    };
+    match timeout(limit, asked).await {
+        Ok(ended) => ended,
+        // What it waited for, and not that it waited, is what an operator wants to know.
+        Err(_) => ask().await,
+    }
+}
+
 /// Takes a replica in.
 pub(crate) async fn add(args: AddArgs) -> Outcome {
     let request = AddMemberRequest {
@@ -98,7 +121,8 @@ pub(crate) async fn add(args: AddArgs) -> Outcome {
         client_address: args.clients,
         witness: args.witness,
     };
-    let done = args.client.remote()?.add_member(&request).await?;
+    let remote = args.client.remote()?;
+    let done = patiently(args.client.timeout, async || remote.add_member(&request).await).await?;
     let id = args.id;
     let shown = || format!("replica {id} learns; let it vote with `regent cluster promote {id}`");
     args.client.screen().answer(&done, shown)?;
@@ -108,22 +132,8 @@ pub(crate) async fn add(args: AddArgs) -> Outcome {
 /// Makes a learner a voter.
 pub(crate) async fn promote(args: PromoteArgs) -> Outcome {
     let remote = args.client.remote()?;
-    let asked = async {
-        loop {
-            match remote.promote_member(args.id.get()).await {
-                Err(RemoteError::Unavailable { retry_after: Some(pause), why, .. }) => {
-                    tracing::debug!(%why, "not yet");
-                    sleep(pause).await;
-                }
-                ended => return ended,
-            }
-        }
-    };
-    let done = match timeout(args.client.timeout, asked).await {
-        Ok(ended) => ended?,
-        // What it waited for, and not that it waited, is what an operator wants to know.
-        Err(_) => remote.promote_member(args.id.get()).await?,
-    };
+    let id = args.id.get();
+    let done = patiently(args.client.timeout, async || remote.promote_member(id).await).await?;
     args.client.screen().answer(&done, || format!("replica {} votes", args.id))?;
     Ok(Exit::Done)
 }
@@ -132,14 +142,18 @@ pub(crate) async fn promote(args: PromoteArgs) -> Outcome {
 pub(crate) async fn remove(args: RemoveArgs) -> Outcome {
     let warning = format!("replica {} is removed for good; its number is not used again", args.id);
     confirm(args.yes, &warning)?;
-    let done = args.client.remote()?.remove_member(args.id.get()).await?;
+    let remote = args.client.remote()?;
+    let id = args.id.get();
+    let done = patiently(args.client.timeout, async || remote.remove_member(id).await).await?;
     args.client.screen().answer(&done, || format!("replica {} is removed", args.id))?;
     Ok(Exit::Done)
 }
 
 /// Hands the lead of the log over.
 pub(crate) async fn transfer(args: TransferArgs) -> Outcome {
-    let done = args.client.remote()?.transfer_cluster(args.to.map(ReplicaId::get)).await?;
+    let remote = args.client.remote()?;
+    let to = args.to.map(ReplicaId::get);
+    let done = patiently(args.client.timeout, async || remote.transfer_cluster(to).await).await?;
     args.client.screen().answer(&done, || match args.to {
         Some(to) => format!("the lead of the log is on its way to replica {to}"),
         None => "the lead of the log is on its way".to_owned(),
