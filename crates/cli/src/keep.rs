@@ -344,7 +344,7 @@ impl Told {
             group: transition.group.to_string(),
             leader: leads.then(|| node.to_string()),
             term: transition.term.get(),
-            why: Some(word(transition.why)),
+            why: Some(transition.why.word()),
             remaining_ms: millis(transition.remaining),
         }
     }
@@ -358,7 +358,7 @@ impl Told {
                 let leader = self.leader.as_deref().unwrap_or("nobody");
                 format!("{group}: standing by; {leader} leads, term {term}")
             }
-            Phase::Leading if self.why == Some(word(Why::Elected)) => {
+            Phase::Leading if self.why == Some(Why::Elected.word()) => {
                 format!("{group}: {node} leads, {valid}")
             }
             Phase::Leading => format!("{group}: {node} leads, {valid} ({why})"),
@@ -367,28 +367,5 @@ impl Told {
             Phase::Stopped => format!("{group}: {node} has stopped, term {term} is over ({why})"),
             Phase::Lost => format!("{group}: {node} has lost term {term} ({why})"),
         }
-    }
-}
-
-pub(crate) const fn word(why: Why) -> &'static str {
-    match why {
-        Why::Elected => "elected",
-        Why::RenewalsFail => "renewals fail",
-        Why::Renewed => "renewed",
-        Why::LeaseNearlyOver => "the lease is nearly over",
-        Why::LeaseOver => "the lease is over",
-        Why::Asked => "asked",
-        Why::Withdrawn => "withdrawn",
-        Why::HandOver => "handed over",
-        Why::Ending => "told to stop",
-        Why::Unhealthy => "unhealthy",
-        Why::WorkEnded => "the work has ended",
-        Why::StopOverrun => "the work did not end in time",
-        Why::SessionGone => "the session is gone",
-        Why::SessionShared => "another process uses the same session",
-        Why::TenureGone => "the tenure is gone",
-        Why::Superseded => "somebody leads with a higher term",
-        Why::FenceRefused => "a fence refused the term",
-        Why::Settled => "settled",
     }
 }

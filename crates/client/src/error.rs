@@ -100,7 +100,7 @@ impl From<Hopeless> for CampaignError {
 
 /// This process does not lead any more under this term. Stop, and campaign again if you like.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("term {term} of {group} is over ({}); stop at once", why_word(*.why))]
+#[error("term {term} of {group} is over ({}); stop at once", .why.word())]
 pub struct Lost {
     /// Where.
     pub group: Group,
@@ -152,28 +152,4 @@ pub enum TransferError {
     /// The store did not hear of it in time.
     #[error(transparent)]
     Untold(#[from] Untold),
-}
-
-/// Why a term ended, in words.
-pub(crate) const fn why_word(why: Why) -> &'static str {
-    match why {
-        Why::Elected => "elected",
-        Why::RenewalsFail => "renewals fail",
-        Why::Renewed => "renewed",
-        Why::LeaseNearlyOver => "the lease is nearly over",
-        Why::LeaseOver => "the lease is over",
-        Why::Asked => "asked",
-        Why::Withdrawn => "withdrawn",
-        Why::HandOver => "handed over",
-        Why::Ending => "told to stop",
-        Why::Unhealthy => "this process is unhealthy",
-        Why::WorkEnded => "the work has ended",
-        Why::StopOverrun => "the work did not end in time",
-        Why::SessionGone => "the session is gone",
-        Why::SessionShared => "another process uses the same session",
-        Why::TenureGone => "the store does not know this tenure any more",
-        Why::Superseded => "somebody leads with a higher term",
-        Why::FenceRefused => "a resource has admitted a higher term",
-        Why::Settled => "settled",
-    }
 }

@@ -17,7 +17,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::driver::{ClaimId, Driver, Hopeless, Input, Output, Probe};
-use crate::error::{ConnectError, why_word};
+use crate::error::ConnectError;
 use crate::fresh;
 use crate::known::Known;
 use crate::limits::{CLOCK_LOOK_EVERY, FAREWELL};
@@ -317,7 +317,7 @@ impl Keeper {
         if *term != Term::NONE {
             tracing::info!(
                 %group, node = %self.node, %term, %from, %to,
-                why = why_word(*why), remaining_ms = remaining.as_millis(), "changed phase"
+                why = why.word(), remaining_ms = remaining.as_millis(), "changed phase"
             );
         }
         self.with_tenure(group, *term, |tenure| {

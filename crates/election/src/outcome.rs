@@ -66,6 +66,23 @@ pub enum Answer {
     Overtaken,
 }
 
+impl Answer {
+    /// The term, if the caller leads.
+    #[must_use]
+    pub const fn elected(&self) -> Option<Term> {
+        match self {
+            Self::Elected { term, .. } => Some(*term),
+            Self::Session { .. }
+            | Self::Standing { .. }
+            | Self::Lost
+            | Self::Done
+            | Self::Ending { .. }
+            | Self::Forced { .. }
+            | Self::Overtaken => None,
+        }
+    }
+}
+
 /// A definite no: nothing happened.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {

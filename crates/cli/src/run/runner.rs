@@ -23,7 +23,6 @@ use super::{FAREWELL, fence};
 use crate::duration::{millis, show};
 use crate::exit::Exit;
 use crate::failure::Outcome;
-use crate::keep::word;
 use crate::output::{Output, json, remark};
 
 /// How long a hook may take that tells of the end; the others end with the lease.
@@ -353,7 +352,7 @@ impl Runner {
         if let Err(error) = self.file.write(&format!("{object}\n")) {
             remark(&format!("{}: {error}", self.file.path().display()));
         }
-        let line = view.line(now, word(self.election.stops_for));
+        let line = view.line(now, self.election.stops_for.word());
         match self.args.client.output {
             Output::Text => remark(&line),
             Output::Json => remark_object(&object),

@@ -94,6 +94,33 @@ pub enum Why {
     Settled,
 }
 
+impl Why {
+    /// For people, as the end of a sentence.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Elected => "elected",
+            Self::RenewalsFail => "renewals fail",
+            Self::Renewed => "renewed",
+            Self::LeaseNearlyOver => "the lease is nearly over",
+            Self::LeaseOver => "the lease is over",
+            Self::Asked => "asked",
+            Self::Withdrawn => "withdrawn",
+            Self::HandOver => "handed over",
+            Self::Ending => "told to stop",
+            Self::Unhealthy => "unhealthy",
+            Self::WorkEnded => "the work has ended",
+            Self::StopOverrun => "the work did not end in time",
+            Self::SessionGone => "the session is gone",
+            Self::SessionShared => "another process uses the same session",
+            Self::TenureGone => "the tenure is gone",
+            Self::Superseded => "somebody leads with a higher term",
+            Self::FenceRefused => "a fence refused the term",
+            Self::Settled => "settled",
+        }
+    }
+}
+
 /// One change of phase in one group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transition {

@@ -161,16 +161,7 @@ impl State {
             | Answer::Ending { .. }
             | Answer::Forced { .. } => true,
         };
-        let granted = match answer {
-            Answer::Elected { term, .. } => Some(term),
-            Answer::Session { .. }
-            | Answer::Standing { .. }
-            | Answer::Lost
-            | Answer::Done
-            | Answer::Ending { .. }
-            | Answer::Forced { .. }
-            | Answer::Overtaken => None,
-        };
+        let granted = answer.elected();
         if took_effect {
             let request = Remembered {
                 id: print_of_id(id),

@@ -147,16 +147,7 @@ impl RealStore {
         let asked = group.clone();
         let command = Command::Campaign { group, session, opening, if_lost, priority, metadata };
         let answer = self.apply(now, command, request)?;
-        let elected = match answer {
-            Answer::Elected { term, .. } => Some(term),
-            Answer::Session { .. }
-            | Answer::Standing { .. }
-            | Answer::Lost
-            | Answer::Done
-            | Answer::Ending { .. }
-            | Answer::Forced { .. }
-            | Answer::Overtaken => None,
-        };
+        let elected = answer.elected();
         Ok(Reply::Campaigned(Campaigned {
             elected,
             standing: matches!(answer, Answer::Standing { .. }),

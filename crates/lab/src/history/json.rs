@@ -417,18 +417,8 @@ fn question(line: &mut Line<'_>, query: &Query) -> fmt::Result {
 fn answer(line: &mut Line<'_>, out: &Out) -> fmt::Result {
     match out {
         Out::Applied { answer, view } => {
-            match answer {
-                Ok(Answer::Elected { term, .. }) => line.term(*term)?,
-                Ok(
-                    Answer::Session { .. }
-                    | Answer::Standing { .. }
-                    | Answer::Lost
-                    | Answer::Done
-                    | Answer::Ending { .. }
-                    | Answer::Forced { .. }
-                    | Answer::Overtaken,
-                )
-                | Err(_) => {}
+            if let Some(term) = answer.as_ref().ok().and_then(Answer::elected) {
+                line.term(term)?;
             }
             match answer {
                 Ok(answer) => line.debug("out", answer)?,

@@ -530,16 +530,7 @@ fn reply_of(response: Response) -> StoreResult<Reply> {
 }
 
 fn applied(answer: Answer, revision: Revision, view: Option<View>) -> StoreResult<Reply> {
-    let elected = match answer {
-        Answer::Elected { term, .. } => Some(term),
-        Answer::Session { .. }
-        | Answer::Standing { .. }
-        | Answer::Lost
-        | Answer::Done
-        | Answer::Ending { .. }
-        | Answer::Forced { .. }
-        | Answer::Overtaken => None,
-    };
+    let elected = answer.elected();
     let standing = matches!(answer, Answer::Standing { .. });
     Ok(match (answer, view) {
         (Answer::Session { .. }, Some(View::Session(view))) => Reply::Session(view),

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test's helpers are tests too")]
 
+#[path = "../harness/mod.rs"]
+mod harness;
 mod hostile;
 mod process;
 mod session;

@@ -30,7 +30,8 @@ async fn health_tells_of_the_process_and_of_the_store() {
     let mut watched = health.watch(named(SERVICE)).await.unwrap().into_inner();
     let first = patiently("a status", watched.message()).await.unwrap().unwrap();
     assert_eq!(first.status(), ServingStatus::Serving);
-    server.stop().await;
+    server.stop();
+    server.stopped().await;
     let last = patiently("a status", watched.message()).await.unwrap().unwrap();
     assert_eq!(last.status(), ServingStatus::NotServing);
 }

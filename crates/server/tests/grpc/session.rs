@@ -339,7 +339,8 @@ async fn a_heartbeat_of_a_session_that_ended_says_so_and_ends_the_stream() {
 async fn a_closing_server_sends_its_participants_elsewhere() {
     let mut server = Server::start().await;
     let mut stream = Stream::open(&server, hello("a", &secret(1))).await;
-    let stopping = tokio::spawn(async move { server.stop().await });
+    server.stop();
+    let stopping = tokio::spawn(async move { server.stopped().await });
     stream.end(Code::ShuttingDown).await;
     patiently("the end of the server", stopping).await.unwrap();
 }

@@ -1,10 +1,5 @@
 //! A server on a free port, tonic's client, and raw HTTP/2 for those that mean no good.
 
-use std::future::Future;
-use std::net::SocketAddr;
-use std::sync::Arc;
-use std::time::Duration;
-
 use http_body_util::BodyExt;
 use hyper::body::Bytes;
 use hyper::header::HeaderMap;
@@ -16,24 +11,11 @@ use regent_api::grpc as pb;
 use regent_api::grpc::regent_client::RegentClient;
 use regent_api::grpc::status;
 use regent_api::{Code, Problem};
-use regent_election::store::Store;
-use regent_server::{ServerConfig, serve};
-use regent_stores::local::LocalStore;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::oneshot;
-use tokio::task::JoinHandle;
+use tokio::net::TcpStream;
 use tonic::Status;
 use tonic::body::Body;
 
-/// Nothing here should take this long; it only keeps a broken test from hanging.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
-
-pub(crate) async fn patiently<T>(what: &str, future: impl Future<Output = T>) -> T {
-    match tokio::time::timeout(PATIENCE, future).await {
-        Ok(value) => value,
-        Err(_) => panic!("{what} did not happen within {PATIENCE:?}"),
-    }
-}
+pub(crate) use crate::harness::{Server, patiently};
 
 pub(crate) type Channel = Client<HttpConnector, Body>;
 
@@ -42,41 +24,7 @@ pub(crate) fn channel() -> Channel {
     Client::builder(TokioExecutor::new()).http2_only(true).build_http()
 }
 
-pub(crate) struct Server {
-    pub(crate) address: SocketAddr,
-    pub(crate) store: Arc<dyn Store>,
-    stop: Option<oneshot::Sender<()>>,
-    served: Option<JoinHandle<()>>,
-}
-
 impl Server {
-    pub(crate) async fn start() -> Self {
-        Self::with(ServerConfig::default()).await
-    }
-
-    pub(crate) async fn with(config: ServerConfig) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let store: Arc<dyn Store> = Arc::new(LocalStore::memory().unwrap());
-        let (stop, stopped) = oneshot::channel::<()>();
-        let served = tokio::spawn({
-            let store = Arc::clone(&store);
-            async move {
-                let shutdown = async move {
-                    let _ = stopped.await;
-                };
-                serve(vec![listener], store, config, shutdown).await.unwrap();
-            }
-        });
-        Self { address, store, stop: Some(stop), served: Some(served) }
-    }
-
-    /// Asks the server to shut down, and waits until it has.
-    pub(crate) async fn stop(&mut self) {
-        let _ = self.stop.take().expect("a server is stopped once").send(());
-        patiently("the end of the server", self.served.take().unwrap()).await.unwrap();
-    }
-
     pub(crate) fn url(&self) -> String {
         format!("http://{}", self.address)
     }

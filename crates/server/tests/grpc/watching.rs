@@ -90,7 +90,8 @@ async fn a_closing_server_says_farewell_to_its_watchers() {
     let mut client = server.client();
     let mut stream = client.watch(watch("g", None)).await.unwrap().into_inner();
     next(&mut stream).await;
-    server.stop().await;
+    server.stop();
+    server.stopped().await;
     let message = patiently("a farewell", stream.message()).await.unwrap().unwrap();
     assert!(matches!(message.event, Some(Event::Closing(_))), "{message:?}");
     assert!(patiently("the end", stream.message()).await.unwrap().is_none());

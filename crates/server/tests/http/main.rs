@@ -7,6 +7,8 @@ mod cluster;
 mod document;
 mod flood;
 mod groups;
+#[path = "../harness/mod.rs"]
+mod harness;
 mod hostile;
 mod leading;
 mod metrics;

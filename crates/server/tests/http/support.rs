@@ -1,9 +1,6 @@
 //! A server on a free port, a client that checks what every answer must hold, and raw sockets.
 
 use std::future::Future;
-use std::net::SocketAddr;
-use std::sync::Arc;
-use std::time::Duration;
 
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
@@ -12,26 +9,13 @@ use hyper::header::HeaderMap;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use regent_api::{Code, Method, Operation, Problem, ROUTES, Route};
-use regent_election::store::Store;
-use regent_server::{ServerConfig, serve};
-use regent_stores::local::LocalStore;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::oneshot;
-use tokio::task::JoinHandle;
+use tokio::net::TcpStream;
 
-/// Nothing here should take this long; it only keeps a broken test from hanging.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
-
-pub(crate) async fn patiently<T>(what: &str, future: impl Future<Output = T>) -> T {
-    match tokio::time::timeout(PATIENCE, future).await {
-        Ok(value) => value,
-        Err(_) => panic!("{what} did not happen within {PATIENCE:?}"),
-    }
-}
+pub(crate) use crate::harness::{Server, patiently};
 
 /// Asks again and again until `asked` gives something.
 pub(crate) async fn eventually<T, F>(what: &str, mut asked: impl FnMut() -> F) -> T
@@ -49,45 +33,7 @@ where
     .await
 }
 
-pub(crate) struct Server {
-    pub(crate) address: SocketAddr,
-    pub(crate) store: Arc<dyn Store>,
-    stop: Option<oneshot::Sender<()>>,
-    served: Option<JoinHandle<()>>,
-}
-
 impl Server {
-    pub(crate) async fn start() -> Self {
-        Self::with(ServerConfig::default()).await
-    }
-
-    pub(crate) async fn with(config: ServerConfig) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let store: Arc<dyn Store> = Arc::new(LocalStore::memory().unwrap());
-        let (stop, stopped) = oneshot::channel::<()>();
-        let served = tokio::spawn({
-            let store = Arc::clone(&store);
-            async move {
-                let shutdown = async move {
-                    let _ = stopped.await;
-                };
-                serve(vec![listener], store, config, shutdown).await.unwrap();
-            }
-        });
-        Self { address, store, stop: Some(stop), served: Some(served) }
-    }
-
-    /// Asks the server to shut down, and goes on.
-    pub(crate) fn stop(&mut self) {
-        let _ = self.stop.take().expect("a server is stopped once").send(());
-    }
-
-    /// Waits until it has.
-    pub(crate) async fn stopped(&mut self) {
-        patiently("the end of the server", self.served.take().unwrap()).await.unwrap();
-    }
-
     pub(crate) async fn connect(&self) -> TcpStream {
         TcpStream::connect(self.address).await.unwrap()
     }
