@@ -3,6 +3,7 @@
 //! Each engine is a room of its own; a URL chooses one, and nothing outside needs to know which.
 
 pub mod local;
+pub mod register;
 
 use std::path::PathBuf;
 use std::sync::Arc;

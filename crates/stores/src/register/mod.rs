@@ -1,0 +1,284 @@
+//! The register: the least that an engine must do to keep elections.
+//!
+//! Four functions: load, swap, wait, list. An engine that has them, and does what they say, serves
+//! the whole Store port through the lease (see `lease`). What decides lives there, once; an engine
+//! only translates. An engine whose server times sessions by itself says so with
+//! [`Register::sessions`]; without it, sessions are timed by those who watch them.
+//!
+//! Entries are never deleted. A version is the engine's own: a revision, an `ETag`, a row's counter. It
+//! is compared, never ordered, and never the same for two writes of one key, because every value
+//! carries a fresh nonce.
+//!
+//! "No" and "perhaps" are never mixed, as in the Store port: [`Swapped::Conflict`] and
+//! [`RegisterError::Unavailable`] mean that nothing happened, and that it never will: a request that
+//! may still be on its way is [`RegisterError::Uncertain`].
+
+use std::fmt;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use regent_election::store::Description;
+use regent_election::{Group, Node, Term};
+
+/// Most bytes of a value. Engines have their own limits; all of the list lie above this one.
+pub const VALUE_BYTES_MAX: usize = 256 << 10;
+
+/// What an entry is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// One group: its office, its line, its policy, its history.
+    Group,
+    /// One session of a participant.
+    Session,
+    /// What holds for the whole store.
+    Setting,
+}
+
+impl Kind {
+    /// The word that keys of this kind open with.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Group => "groups",
+            Self::Session => "sessions",
+            Self::Setting => "settings",
+        }
+    }
+}
+
+/// Where an entry lies. Its name is made of letters, digits and `- _ . : @ /`, without an empty, `.` or
+/// `..` part between slashes, and has at most 255 bytes; what an engine cannot hold, it encodes.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key {
+    kind: Kind,
+    /// Checked names only.
+    name: String,
+}
+
+impl Key {
+    /// The entry of a group.
+    #[must_use]
+    pub fn group(group: &Group) -> Self {
+        Self { kind: Kind::Group, name: group.as_str().to_owned() }
+    }
+
+    /// The entry of a session, by the digest of its secret: the secret itself is shown to no store.
+    #[must_use]
+    pub fn session(digest: u128) -> Self {
+        Self { kind: Kind::Session, name: format!("{digest:032x}") }
+    }
+
+    /// A setting of the whole store.
+    #[must_use]
+    pub fn setting(name: &'static str) -> Self {
+        Self { kind: Kind::Setting, name: name.to_owned() }
+    }
+
+    /// The key of this kind and name, as an engine found it; none if the name is no name.
+    #[must_use]
+    pub fn found(kind: Kind, name: &str) -> Option<Self> {
+        // Group names are the widest: every other name is one, too.
+        Group::new(name).ok()?;
+        Some(Self { kind, name: name.to_owned() })
+    }
+
+    /// What it is about.
+    #[must_use]
+    pub const fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// Its name among those of its kind.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.kind.word(), self.name)
+    }
+}
+
+/// What an engine calls one state of an entry.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Version(pub String);
+
+impl From<u64> for Version {
+    fn from(number: u64) -> Self {
+        Self(number.to_string())
+    }
+}
+
+/// An entry as it was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// Its bytes, exactly as they were written.
+    pub value: Vec<u8>,
+    /// Its version.
+    pub version: Version,
+}
+
+/// What is to be written: bytes for us, and beside them what people may see with the engine's own
+/// tools. Nothing is ever decided from the latter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// The bytes.
+    pub value: Vec<u8>,
+    /// For people.
+    pub plate: Plate,
+}
+
+impl Record {
+    /// Bytes with nothing for people beside them.
+    #[must_use]
+    pub fn bare(value: Vec<u8>) -> Self {
+        Self { value, plate: Plate::default() }
+    }
+}
+
+/// The plate on the door: who leads, for people who look with the engine's own tools.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Plate {
+    /// Who leads.
+    pub leader: Option<Node>,
+    /// The leader's term, or the last one granted.
+    pub term: Option<Term>,
+    /// The leader's ttl.
+    pub ttl: Option<Duration>,
+}
+
+/// What became of a swap.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Swapped {
+    /// The entry is ours, under this version.
+    Done(Version),
+    /// The entry has another version, or is (not) there: nothing happened. It must be loaded again.
+    Conflict,
+}
+
+/// Why a register gave no answer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RegisterError {
+    /// Nothing happened, and nothing will of this request.
+    #[error("{why}")]
+    Unavailable {
+        /// What is wrong.
+        why: String,
+    },
+    /// It may have happened, or may yet.
+    #[error("{why}")]
+    Uncertain {
+        /// What is wrong.
+        why: String,
+    },
+    /// What is stored could not have been written by us.
+    #[error("{what}")]
+    Corrupt {
+        /// What is wrong.
+        what: String,
+    },
+}
+
+impl RegisterError {
+    /// Nothing happened, for this reason.
+    pub fn unavailable(why: impl fmt::Display) -> Self {
+        Self::Unavailable { why: why.to_string() }
+    }
+
+    /// It may have happened; for this reason nobody knows.
+    pub fn uncertain(why: impl fmt::Display) -> Self {
+        Self::Uncertain { why: why.to_string() }
+    }
+
+    /// What is stored is not ours, for this reason.
+    pub fn corrupt(what: impl fmt::Display) -> Self {
+        Self::Corrupt { what: what.to_string() }
+    }
+}
+
+/// Short for what every function of a register returns.
+pub type RegisterResult<T> = Result<T, RegisterError>;
+
+/// A place of entries, each swapped as a whole.
+///
+/// Every call ends within the engine's own request time-out, which it is given when it is opened. A
+/// call whose future is dropped may or may not have happened.
+#[async_trait]
+pub trait Register: Send + Sync + fmt::Debug + 'static {
+    /// What this engine is and claims, as far as it can tell without asking; [`Register::examine`] asks.
+    fn describe(&self) -> Description;
+
+    /// Looks at the deployment: whether it can serve, and what in it is weaker than it looks (sentences
+    /// for people, each a reason to trust it less).
+    async fn examine(&self) -> RegisterResult<Vec<String>>;
+
+    /// Reads an entry linearizably: no older than any answer given before this call began.
+    async fn load(&self, key: &Key) -> RegisterResult<Option<Found>>;
+
+    /// Replaces the entry if it still has this version; with none, creates it if it is not there. One
+    /// atomic step, durable before it is answered.
+    async fn swap(
+        &self,
+        key: &Key,
+        expected: Option<&Version>,
+        record: Record,
+    ) -> RegisterResult<Swapped>;
+
+    /// Waits until the entry's version may no longer be `seen`, at most for `patience`. It may return
+    /// too early or for no reason, and it may fail; the caller loads. An engine without notifications
+    /// sleeps for the shorter of `patience` and its polling interval.
+    async fn wait(
+        &self,
+        key: &Key,
+        seen: Option<&Version>,
+        patience: Duration,
+    ) -> RegisterResult<()>;
+
+    /// Entries of this kind whose names open with `prefix`, in the order of their names, after `after`,
+    /// at most `count`. Each is as linearizable as a load; together they are no snapshot.
+    async fn list(
+        &self,
+        kind: Kind,
+        prefix: &str,
+        after: Option<&str>,
+        count: usize,
+    ) -> RegisterResult<Vec<(Key, Found)>>;
+
+    /// Sessions timed by the server itself, if it can.
+    fn sessions(&self) -> Option<&dyn ServerSessions> {
+        None
+    }
+
+    /// Ends what runs in the background. Later calls may fail.
+    async fn shut_down(&self) {}
+}
+
+/// Sessions that the server times: alive while heard, and once ended never alive again.
+///
+/// They are known by the digest of their secret.
+#[async_trait]
+pub trait ServerSessions: Send + Sync + fmt::Debug {
+    /// The ttl the server will really keep for one asked for; never shorter.
+    fn granted(&self, ttl: Duration) -> Duration {
+        ttl
+    }
+
+    /// Begins a session that lives for `ttl` unheard, counted by the server from no earlier than this
+    /// call. A session that is alive already is heard; one that ended stays ended (`false`).
+    async fn begin(&self, session: u128, ttl: Duration) -> RegisterResult<bool>;
+
+    /// A sign of life: on `true` the server counts a full ttl from no earlier than this call. `false`
+    /// means that the session has ended, for good.
+    async fn beat(&self, session: u128, ttl: Duration) -> RegisterResult<bool>;
+
+    /// Whether the session is alive. `false` is for ever: what was decided from it stays right.
+    async fn is_alive(&self, session: u128) -> RegisterResult<bool>;
+
+    /// Ends a session, for good.
+    async fn end(&self, session: u128) -> RegisterResult<()>;
+
+    /// Waits until the session may have ended, at most for `patience`; the caller asks.
+    async fn wait_for_end(&self, session: u128, patience: Duration) -> RegisterResult<()>;
+}
