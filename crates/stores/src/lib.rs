@@ -4,6 +4,7 @@
 
 pub mod local;
 pub mod register;
+pub mod time;
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -13,6 +13,9 @@
 //! [`RegisterError::Unavailable`] mean that nothing happened, and that it never will: a request that
 //! may still be on its way is [`RegisterError::Uncertain`].
 
+pub mod contract;
+pub mod memory;
+
 use std::fmt;
 use std::time::Duration;
 
@@ -20,8 +23,9 @@ use async_trait::async_trait;
 use regent_election::store::Description;
 use regent_election::{Group, Node, Term};
 
-/// Most bytes of a value. Engines have their own limits; all of the list lie above this one.
-pub const VALUE_BYTES_MAX: usize = 256 << 10;
+/// Most bytes of a value. Engines have their own limits; all of the list lie above this one, even where
+/// the bytes must be spelled in base64 (Kubernetes allows 256 KiB of annotations in all).
+pub const VALUE_BYTES_MAX: usize = 128 << 10;
 
 /// What an entry is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -266,14 +270,16 @@ pub trait ServerSessions: Send + Sync + fmt::Debug {
     }
 
     /// Begins a session that lives for `ttl` unheard, counted by the server from no earlier than this
-    /// call. A session that is alive already is heard; one that ended stays ended (`false`).
+    /// call. A session that is alive already is heard. Nobody begins one that was seen to end: the entry
+    /// of the session tells that first, so an engine that forgets the ended may answer either.
     async fn begin(&self, session: u128, ttl: Duration) -> RegisterResult<bool>;
 
     /// A sign of life: on `true` the server counts a full ttl from no earlier than this call. `false`
     /// means that the session has ended, for good.
     async fn beat(&self, session: u128, ttl: Duration) -> RegisterResult<bool>;
 
-    /// Whether the session is alive. `false` is for ever: what was decided from it stays right.
+    /// Whether the session is alive; one that was never begun is not. Once begun, `false` is for ever:
+    /// what was decided from it stays right.
     async fn is_alive(&self, session: u128) -> RegisterResult<bool>;
 
     /// Ends a session, for good.

@@ -1,0 +1,53 @@
+//! The seam through which stores meet time: a lease clock that is read, and a pause.
+//!
+//! [`SystemTime`] is the real one. A test gives every participant a clock of its own, which may run
+//! fast or slow against the others within the drift that it admits.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use regent_election::Moment;
+
+/// A pause under way.
+pub type Pause = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// Time, as one process has it.
+pub trait Time: Send + Sync + fmt::Debug + 'static {
+    /// The present moment on the lease clock.
+    fn now(&self) -> Moment;
+
+    /// How far that clock may stray from real time, in parts per million.
+    fn drift_ppm(&self) -> u32;
+
+    /// Waits for so long, or somewhat longer.
+    fn sleep(&self, for_how_long: Duration) -> Pause;
+}
+
+/// The lease clock of this machine, and the runtime's timer.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SystemTime;
+
+impl SystemTime {
+    /// The same, to be shared.
+    #[must_use]
+    pub fn shared() -> Arc<dyn Time> {
+        Arc::new(Self)
+    }
+}
+
+impl Time for SystemTime {
+    fn now(&self) -> Moment {
+        regent_clock::now()
+    }
+
+    fn drift_ppm(&self) -> u32 {
+        regent_clock::drift_ppm()
+    }
+
+    fn sleep(&self, for_how_long: Duration) -> Pause {
+        Box::pin(tokio::time::sleep(for_how_long))
+    }
+}
