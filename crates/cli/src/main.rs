@@ -17,6 +17,7 @@ mod keep;
 mod lab;
 mod leader;
 mod logs;
+mod memory;
 mod output;
 mod policy;
 mod renew;

@@ -20,6 +20,7 @@ use crate::config::{Effective, Key, Origin, STORE_DEFAULT, Settings, misspelt};
 use crate::exit::Exit;
 use crate::failure::{Failure, Outcome, plain};
 use crate::logs::{self, LogArgs};
+use crate::memory;
 use crate::output::remark;
 use crate::replica;
 use crate::settings::SettingsArgs;
@@ -64,6 +65,7 @@ pub(crate) async fn run(args: ServeArgs, log: &LogArgs) -> Outcome {
     let (store, cluster) = open(&settings, address).await?;
     warn(&settings, address, &store.describe());
     greet(address, &store.describe());
+    memory::give_back();
 
     let (tell, told) = oneshot::channel();
     let ending = async {

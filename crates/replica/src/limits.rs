@@ -1,5 +1,7 @@
 //! Every bound of the replica, each with its reason.
 
+use std::time::Duration;
+
 /// One tick of Raft. Heartbeats and the quorum check count in these; elections count in milliseconds.
 pub const TICK_MS: u64 = 10;
 
@@ -36,6 +38,8 @@ pub const SILENT_LOOKED_AT_MAX: usize = 100_000;
 
 /// Entries after which the log before a snapshot is dropped.
 pub const LOG_ENTRIES_BETWEEN_SNAPSHOTS: u64 = 100_000;
+/// How long nothing must have been applied until a tenth of that is enough.
+pub const SNAPSHOT_WHEN_IDLE_FOR: Duration = Duration::from_secs(3);
 /// Bytes of log in memory after which it is dropped before a snapshot, however few entries they are:
 /// a client that writes large policies must not fill the memory.
 pub const LOG_BYTES_BETWEEN_SNAPSHOTS: usize = 64 << 20;

@@ -45,9 +45,9 @@ const INPUTS_PER_TURN: usize = 8_192;
 /// round and one sync serve many. A client that is alone, or nearly, never waits for others.
 const GATHER_FROM: usize = 16;
 /// How long is gathered for each client that waits.
-const GATHER_FOR_EACH: Duration = Duration::from_micros(3);
+const GATHER_FOR_EACH: Duration = Duration::from_micros(6);
 /// How long is gathered at most.
-const GATHER_FOR_MAX: Duration = Duration::from_micros(300);
+const GATHER_FOR_MAX: Duration = Duration::from_micros(1_000);
 /// How often the status that others read is renewed when nothing happens.
 const STATUS_EVERY: Duration = Duration::from_millis(50);
 /// How long a shutting down leader waits for somebody to take over.

@@ -28,7 +28,7 @@ const WIDTH_CLIENTS: usize = 64;
 /// How often it is looked whether a crash was succeeded.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// How long the service has to settle after groups were made, so that its memory is that of idleness.
-const SETTLE_FOR: Duration = Duration::from_secs(5);
+const SETTLE_FOR: Duration = Duration::from_secs(10);
 
 /// What an idle group costs.
 #[derive(Clone, Debug, Serialize)]

@@ -7,7 +7,10 @@ use regent_election::Applied;
 
 use super::{Core, Role, unavailable};
 use crate::io::{Response, SnapshotTask, Token};
-use crate::limits::{APPLY_ENTRIES_PER_TURN, APPLY_GROUPS_PER_SLICE, LOG_BYTES_BETWEEN_SNAPSHOTS};
+use crate::limits::{
+    APPLY_ENTRIES_PER_TURN, APPLY_GROUPS_PER_SLICE, LOG_BYTES_BETWEEN_SNAPSHOTS,
+    SNAPSHOT_WHEN_IDLE_FOR,
+};
 use crate::member::{MemberChange, ReplicaId};
 use crate::replicated::{Origin, Payload, payload};
 
@@ -68,6 +71,7 @@ impl Core {
 
     fn applied_to(&mut self, index: u64) {
         self.applied = index;
+        self.applied_at = self.now;
         self.node.advance_apply_to(index);
         self.notice_role();
     }
@@ -259,14 +263,18 @@ impl Core {
         }
     }
 
-    /// Asks for a snapshot when the log has grown enough since the last one.
+    /// Asks for a snapshot when the log has grown enough since the last one. Much less is enough while
+    /// nothing happens: it frees the memory, and makes a restart quick, when that costs nobody anything.
     fn offer_snapshot(&mut self) {
         let log = self.node.store();
         let last = log.snapshot_place().index;
         if self.snapshot_task.is_some() || self.applied <= last {
             return;
         }
-        let is_due = self.applied >= last + self.config.snapshot_every
+        let grown = self.applied - last;
+        let is_idle = self.now.since(self.applied_at) >= SNAPSHOT_WHEN_IDLE_FOR;
+        let is_due = grown >= self.config.snapshot_every
+            || (is_idle && grown >= self.config.snapshot_every / 10)
             || log.bytes() >= LOG_BYTES_BETWEEN_SNAPSHOTS;
         if !is_due && !log.take_wanted() {
             return;

@@ -157,6 +157,8 @@ pub struct Core {
     has_room: bool,
     /// When leadership was last handed over because of the disk.
     handed_over_at: Option<Moment>,
+    /// When something was applied last.
+    applied_at: Moment,
     /// The wall clock as last told: a note for people, read by no rule.
     wall_ms: u64,
     out: Outputs,
@@ -255,6 +257,7 @@ impl Core {
             snapshot_waiters: Vec::new(),
             has_room: true,
             handed_over_at: None,
+            applied_at: now,
             wall_ms: 0,
             out: Outputs::default(),
             config,

@@ -134,6 +134,32 @@ fn a_minority_refuses_and_a_majority_goes_on() {
 }
 
 #[test]
+fn a_replica_with_nothing_to_do_makes_its_log_short() {
+    let mut cluster = Cluster::new(3);
+    cluster.snapshot_every = 100;
+    for number in 1..=3 {
+        cluster.stop(id(number));
+        cluster.start(id(number));
+    }
+    let leader = cluster.await_leader();
+    cluster.submit(leader, open(1, 10_000)).unwrap();
+    for number in 0..20 {
+        cluster.submit(leader, campaign(1, &format!("group-{number}"))).unwrap();
+    }
+    let before = cluster.disks[&leader].place.index;
+    cluster.run(2_000);
+    assert_eq!(cluster.disks[&leader].place.index, before, "too little for a snapshot at once");
+    cluster.run(3_000);
+    for number in 1..=3 {
+        let kept = cluster.disks[&id(number)].place.index;
+        assert!(kept >= before + 20, "replica {number} has had time for one up to {kept}");
+    }
+    let after = cluster.disks[&leader].place.index;
+    cluster.run(10_000);
+    assert_eq!(cluster.disks[&leader].place.index, after, "and makes no other of nothing");
+}
+
+#[test]
 fn everything_acknowledged_survives_the_death_of_all() {
     let mut cluster = Cluster::new(3);
     cluster.snapshot_every = 20;
