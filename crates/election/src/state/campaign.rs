@@ -63,7 +63,7 @@ impl State {
             None => self.open_fresh(turn, id, node, ttl_ms, passing)?,
         };
         let floor = self.term_floor;
-        let state = self.groups.entry(group.clone()).or_insert_with(|| GroupState::new(floor));
+        let state = self.groups.get_or_insert(&group, || GroupState::new(floor));
         let standby = Standby { session, priority, claimed, arrived, metadata };
         if wins {
             state.dequeue(session);

@@ -116,7 +116,7 @@ impl State {
     /// only fall to where they all still fit.
     pub(super) fn put_settings(&mut self, settings: Settings) -> Verdict {
         let settings = settings.check()?;
-        for state in self.groups.values() {
+        for (_, state) in self.groups.iter() {
             if let Some(policy) = &state.policy {
                 (**policy).clone().check(settings.ttl_ms_ceiling)?;
             }

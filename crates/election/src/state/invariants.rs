@@ -21,7 +21,7 @@ impl State {
     pub fn check_invariants(&self) -> Result<(), String> {
         let mut leads = BTreeSet::<(SessionNo, Group)>::new();
         let mut stands = BTreeSet::<(SessionNo, Group)>::new();
-        for (name, group) in &self.groups {
+        for (name, group) in self.groups.iter() {
             self.check_group(name, group)?;
             if let Some(tenure) = group.office.tenure() {
                 leads.insert((tenure.session, name.clone()));

@@ -31,6 +31,7 @@ mod query;
 mod reborn;
 mod repeat;
 mod resign;
+mod roll;
 mod session;
 mod sessions;
 mod snapshot;
@@ -40,6 +41,7 @@ mod view;
 
 use group::GroupState;
 use repeat::Requests;
+use roll::Roll;
 use session::{EndedSessions, Session};
 
 pub use query::{Candidacy, Lens, Query, View};
@@ -56,7 +58,7 @@ pub struct State {
     term_floor: Term,
     sessions: BTreeMap<SessionNo, Session>,
     by_secret: BTreeMap<SessionId, SessionNo>,
-    groups: BTreeMap<Group, GroupState>,
+    groups: Roll,
     requests: Requests,
     ended: EndedSessions,
     index: Index,
@@ -143,7 +145,7 @@ impl State {
             term_floor: Term::NONE,
             sessions: BTreeMap::new(),
             by_secret: BTreeMap::new(),
-            groups: BTreeMap::new(),
+            groups: Roll::default(),
             requests: Requests::without_session(),
             ended: EndedSessions::default(),
             index: Index::default(),

@@ -15,6 +15,7 @@ use super::repeat::Requests;
 use super::{Index, State};
 use crate::limits::TERM_MAX;
 use crate::mutant::{self, Mutant};
+use crate::name::Group;
 use crate::term::{Revision, Term};
 
 /// Terms jump by at least this much.
@@ -92,9 +93,12 @@ impl State {
 
     fn forget_sessions(&mut self) {
         // A group that was being deleted is gone in the next life; its terms are not (semantics 22).
-        let doomed = self.groups.values().filter(|group| group.doomed).map(|group| group.term);
-        self.term_floor = doomed.fold(self.term_floor, Term::max);
-        self.groups.retain(|_, group| !group.doomed);
+        let doomed = self.groups.iter().filter(|(_, group)| group.doomed);
+        let doomed: Vec<Group> = doomed.map(|(name, _)| name.clone()).collect();
+        for name in doomed {
+            let term = self.groups.remove(&name).map(|group| group.term).unwrap_or_default();
+            self.term_floor = self.term_floor.max(term);
+        }
         for group in self.groups.values_mut() {
             group.office = Office::Vacant;
             group.line = Vec::new();

@@ -43,7 +43,7 @@ impl State {
             put_session(session, &mut out);
         }
         (self.groups.len() as u64).put(&mut out);
-        for (name, group) in &self.groups {
+        for (name, group) in self.groups.iter() {
             name.put(&mut out);
             put_group(group, &mut out);
         }
@@ -67,13 +67,13 @@ impl State {
             let no = SessionNo::take(&mut input)?;
             let session = take_session(&mut input)?;
             state.by_secret.insert(session.id, no);
-            in_order("sessions", state.sessions.last_key_value(), &no)?;
+            in_order("sessions", state.sessions.keys().next_back(), &no)?;
             state.sessions.insert(no, session);
         }
         for _ in 0..u64::take(&mut input)? {
             let name = Group::take(&mut input)?;
             let group = take_group(&mut input)?;
-            in_order("groups", state.groups.last_key_value(), &name)?;
+            in_order("groups", state.groups.last_name(), &name)?;
             state.adopt(name, group)?;
         }
         state.requests = Requests::without_session().restored(Wire::take(&mut input)?)?;
@@ -88,7 +88,7 @@ impl State {
         for (no, session) in &state.sessions {
             state.check_session(*no, session).map_err(malformed("a session"))?;
         }
-        for (name, group) in &state.groups {
+        for (name, group) in state.groups.iter() {
             state.check_group(name, group).map_err(malformed("a group"))?;
         }
         Ok(state)
@@ -120,12 +120,8 @@ impl State {
 }
 
 /// Whether a key comes after all that were read before it.
-fn in_order<K: Ord, V>(
-    what: &'static str,
-    last: Option<(&K, &V)>,
-    next: &K,
-) -> Result<(), CodecError> {
-    if last.is_none_or(|(last, _)| last < next) {
+fn in_order<K: Ord>(what: &'static str, last: Option<&K>, next: &K) -> Result<(), CodecError> {
+    if last.is_none_or(|last| last < next) {
         return Ok(());
     }
     Err(malformed(what)("they are out of order, or one is named twice"))
@@ -191,7 +187,7 @@ impl Index {
     /// What this index would be if it were computed from scratch.
     pub(super) fn recomputed(state: &State) -> Self {
         let mut fresh = Self::default();
-        for (name, group) in &state.groups {
+        for (name, group) in state.groups.iter() {
             fresh.note(name, Marks::default(), group.marks);
         }
         fresh

@@ -262,11 +262,8 @@ impl State {
             Some(after) if after.as_str() >= prefix => Bound::Excluded(after.as_str()),
             Some(_) | None => Bound::Included(prefix),
         };
-        let mut names = self
-            .groups
-            .range::<str, _>((start, Bound::Unbounded))
-            .map(|(group, _)| group)
-            .take_while(|group| group.as_str().starts_with(prefix));
+        let mut names =
+            self.groups.names_from(start).take_while(|group| group.as_str().starts_with(prefix));
         let groups: Vec<LeaderView> =
             names.by_ref().take(count).map(|group| self.leader_view(group, incarnation)).collect();
         let next = names.next().and(groups.last()).map(|last| last.group.clone());
