@@ -26,6 +26,8 @@ pub const FORWARDED_MAX: usize = 200_000;
 /// Groups' worth of one entry that is applied before messages and heartbeats get their turn again:
 /// about 2 ms of work (semantics 24).
 pub const APPLY_GROUPS_PER_SLICE: usize = 512;
+/// Effects of one entry that are timed before messages and heartbeats get their turn again.
+pub const APPLY_EFFECTS_PER_SLICE: usize = 4096;
 /// Entries applied before messages and heartbeats get their turn again.
 pub const APPLY_ENTRIES_PER_TURN: usize = 1024;
 /// Queued checks looked at per turn for sessions that may be due.

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use raft::eraftpb::{Entry as LogEntry, SnapshotMetadata};
-use regent_election::Applied;
+use regent_election::{Answer, Applied, Effect, Event, Refusal, Revision};
 
 use super::{Core, Role, unavailable};
 use crate::io::{Response, SnapshotTask, Token};
 use crate::limits::{
-    APPLY_ENTRIES_PER_TURN, APPLY_GROUPS_PER_SLICE, LOG_BYTES_BETWEEN_SNAPSHOTS,
-    SNAPSHOT_WHEN_IDLE_FOR,
+    APPLY_EFFECTS_PER_SLICE, APPLY_ENTRIES_PER_TURN, APPLY_GROUPS_PER_SLICE,
+    LOG_BYTES_BETWEEN_SNAPSHOTS, SNAPSHOT_WHEN_IDLE_FOR,
 };
 use crate::member::{MemberChange, ReplicaId};
 use crate::replicated::{Origin, Payload, payload};
@@ -17,17 +17,33 @@ use crate::replicated::{Origin, Payload, payload};
 /// A disk that confirms nothing for this long is no disk to lead on.
 const DISK_STUCK_AFTER: Duration = Duration::from_secs(5);
 
+/// An entry that is being applied, over as many turns as its size asks for. Until it is done, nothing
+/// is read from the state.
+#[derive(Debug)]
+pub(super) struct Applying {
+    index: u64,
+    origin: Origin,
+    /// Once the state has changed: what is left to be told.
+    outcome: Option<Outcome>,
+}
+
+/// What an entry came to.
+#[derive(Debug)]
+struct Outcome {
+    revision: Revision,
+    answer: Result<Answer, Refusal>,
+    events: Vec<Event>,
+    /// Those that are not timed yet.
+    effects: std::vec::IntoIter<Effect>,
+}
+
 impl Core {
     pub(super) fn apply(&mut self) {
         for _ in 0..APPLY_ENTRIES_PER_TURN {
-            if let Some((index, origin)) = self.applying {
-                match self.whole.state.advance(APPLY_GROUPS_PER_SLICE) {
+            if self.applying.is_some() {
+                if !self.advance() {
                     // The rest of a large entry comes next turn, after the messages.
-                    None => return,
-                    Some(applied) => {
-                        self.applying = None;
-                        self.finish(index, origin, applied);
-                    }
+                    return;
                 }
                 continue;
             }
@@ -38,6 +54,29 @@ impl Core {
         self.offer_snapshot();
     }
 
+    /// Does a slice of the entry under way; whether it is done.
+    fn advance(&mut self) -> bool {
+        let Some(Applying { index, origin, mut outcome }) = self.applying.take() else {
+            return true;
+        };
+        if outcome.is_none() {
+            let Some(applied) = self.whole.state.advance(APPLY_GROUPS_PER_SLICE) else {
+                self.applying = Some(Applying { index, origin, outcome });
+                return false;
+            };
+            let Applied { revision, answer, events, effects } = applied;
+            outcome = Some(Outcome { revision, answer, events, effects: effects.into_iter() });
+        }
+        let Some(mut outcome) = outcome else { return true };
+        self.time(outcome.effects.by_ref().take(APPLY_EFFECTS_PER_SLICE));
+        if outcome.effects.len() > 0 {
+            self.applying = Some(Applying { index, origin, outcome: Some(outcome) });
+            return false;
+        }
+        self.finish(index, origin, outcome);
+        true
+    }
+
     fn begin_entry(&mut self, entry: &LogEntry) {
         let index = entry.index;
         let payload = payload(entry).expect("a committed entry was checked by whoever proposed it");
@@ -46,7 +85,7 @@ impl Core {
             Payload::Proposal(origin, proposal) => {
                 if self.whole.admit(origin) && !self.config.is_witness {
                     self.whole.state.begin(proposal);
-                    self.applying = Some((index, origin));
+                    self.applying = Some(Applying { index, origin, outcome: None });
                 } else {
                     self.applied_to(index);
                 }
@@ -76,11 +115,10 @@ impl Core {
         self.notice_role();
     }
 
-    /// Tells watchers, timers and, if it was ours, the client that asked.
-    fn finish(&mut self, index: u64, origin: Origin, applied: Applied) {
+    /// Tells watchers and, if it was ours, the client that asked. Everything is timed already.
+    fn finish(&mut self, index: u64, origin: Origin, outcome: Outcome) {
         self.applied_to(index);
-        let Applied { revision, answer, events, effects } = applied;
-        self.time(effects);
+        let Outcome { revision, answer, events, .. } = outcome;
         self.out.events.push((revision, events));
         let is_ours = origin.replica == self.config.id && origin.boot == self.config.boot;
         if is_ours && let Some(pending) = self.pending.remove(&origin.number) {

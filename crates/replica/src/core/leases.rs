@@ -32,7 +32,7 @@ impl Core {
     }
 
     /// Follows what an applied entry wants timed.
-    pub(super) fn time(&mut self, effects: Vec<Effect>) {
+    pub(super) fn time(&mut self, effects: impl Iterator<Item = Effect>) {
         for effect in effects {
             match effect {
                 Effect::SessionOpened { session, ttl_ms } => {

@@ -45,9 +45,10 @@ use crate::limits::{
 };
 use crate::log::Log;
 use crate::member::{MemberChange, ReplicaId};
-use crate::replicated::{Origin, Replicated};
+use crate::replicated::Replicated;
 use crate::timing::Timing;
 
+use apply::Applying;
 use proposals::{Pending, Submission};
 use requests::Waiter;
 use rounds::Rounds;
@@ -118,8 +119,8 @@ pub struct Core {
 
     applied: u64,
     committed: VecDeque<LogEntry>,
-    /// The entry that is being applied in slices: its index and origin.
-    applying: Option<(u64, Origin)>,
+    /// The entry that is being applied in slices.
+    applying: Option<Applying>,
 
     /// Leads, and has applied its first entry: it may judge sessions.
     is_serving: bool,
