@@ -2,7 +2,13 @@
 //!
 //! Each engine is a room of its own; a URL chooses one, and nothing outside needs to know which.
 
+#[cfg(feature = "redis")]
+pub mod engine;
 pub mod local;
+#[cfg(feature = "redis")]
+pub mod redis;
+#[cfg(feature = "redlock")]
+pub mod redlock;
 pub mod register;
 pub mod time;
 

@@ -1,0 +1,29 @@
+//! The bounds of engines that speak to a server, each with its reason.
+
+use std::time::Duration;
+
+/// How long a request may take unless told otherwise: a third of the shortest ttl worth having on a
+/// store across a network, so that two may fail before a lease does.
+pub const REQUEST_FOR: Duration = Duration::from_secs(2);
+
+/// How often an entry is looked at where nothing tells of its change.
+pub const POLL_EVERY: Duration = Duration::from_millis(250);
+
+/// How often it is looked at although something does: a notification is a hint and may be lost.
+pub const RECHECK_EVERY: Duration = Duration::from_secs(1);
+
+/// How long a lost listening connection rests before it is made again.
+pub const RECONNECT_AFTER: Duration = Duration::from_millis(200);
+
+/// How long a server remembers the name of an ended session, so that a late request to begin it is
+/// refused. A request that waited for a week in a network or in a stopped process is not ours to fear.
+pub const ENDED_REMEMBERED_FOR: Duration = Duration::from_hours(7 * 24);
+
+/// Rings that may wait to be heard by one listener; more, and it looks for itself.
+pub const RINGS_MAX: usize = 1024;
+
+/// Entries asked for at once when listing: a server is not to be blocked by one listing.
+pub const LISTED_AT_ONCE_MAX: usize = 256;
+
+/// Servers that one URL may name; nobody runs more voters than this.
+pub const SERVERS_MAX: usize = 31;

@@ -1,0 +1,83 @@
+//! What engines across a network share: bounds, the bell, URLs of several servers, and the one
+//! question after every failure: may it have happened?
+
+pub(crate) mod bell;
+pub mod limits;
+#[cfg(feature = "redlock")]
+pub(crate) mod place;
+
+use std::fmt;
+use std::future::Future;
+use std::time::Duration;
+
+use crate::register::RegisterError;
+
+/// Why a URL names no engine.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{why}")]
+pub struct UrlError {
+    /// What is wrong with it and how to write it; never the URL itself, which may hold a password.
+    why: String,
+}
+
+impl UrlError {
+    pub(crate) fn new(why: impl fmt::Display) -> Self {
+        Self { why: why.to_string() }
+    }
+}
+
+/// What a request leaves behind if it arrives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Effect {
+    /// Nothing: a lost answer means that nothing happened.
+    Reads,
+    /// Something: once it was sent, only an answer tells.
+    Writes,
+}
+
+impl Effect {
+    /// The error of a request that was sent and not answered.
+    pub(crate) fn unanswered(self, why: impl fmt::Display) -> RegisterError {
+        match self {
+            Self::Reads => RegisterError::unavailable(why),
+            Self::Writes => RegisterError::uncertain(why),
+        }
+    }
+}
+
+/// The answer, if it comes in time.
+pub(crate) async fn in_time<T>(
+    request_for: Duration,
+    answer: impl Future<Output = T>,
+) -> Option<T> {
+    tokio::time::timeout(request_for, answer).await.ok()
+}
+
+/// A number nobody else has drawn, for what must differ from everything before.
+pub(crate) fn fresh() -> u64 {
+    // Without random numbers nothing here is safe: a stopped process is a takeover.
+    getrandom::u64().expect("the system has random numbers")
+}
+
+/// Whole milliseconds of a ttl, rounded up: a server never counts less than it was asked for.
+pub(crate) fn whole_ms(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ttl_is_never_shortened_by_rounding() {
+        assert_eq!(whole_ms(Duration::from_micros(1500)), 2);
+        assert_eq!(whole_ms(Duration::from_secs(3)), 3000);
+        assert_eq!(whole_ms(Duration::ZERO), 1);
+    }
+
+    #[test]
+    fn a_lost_answer_leaves_a_doubt_only_about_what_writes() {
+        assert!(matches!(Effect::Reads.unanswered("x"), RegisterError::Unavailable { .. }));
+        assert!(matches!(Effect::Writes.unanswered("x"), RegisterError::Uncertain { .. }));
+    }
+}

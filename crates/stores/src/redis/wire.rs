@@ -1,0 +1,177 @@
+//! One connection to one Redis server, made again when it is lost.
+//!
+//! Every request shares it. A request is never repeated here: whether a lost one may be sent again is
+//! for the caller to say. The crate's own connection manager was not taken, because it cannot refuse a
+//! server by its role, and a replica would answer reads with what was.
+
+use std::fmt;
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Client, Cmd, FromRedisValue, RedisError, ScriptInvocation};
+use tokio::sync::Mutex;
+
+use crate::engine::{Effect, UrlError, in_time};
+use crate::register::{RegisterError, RegisterResult};
+
+/// A server and the connection to it.
+pub(crate) struct Wire {
+    client: Client,
+    request_for: Duration,
+    /// The connection, and how many there were: a failed request gives up its own, not a later one.
+    connection: Mutex<(u64, Option<MultiplexedConnection>)>,
+}
+
+impl fmt::Debug for Wire {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Wire({})", self.place())
+    }
+}
+
+impl Wire {
+    /// A wire to the server that `url` names. It connects when it is first used.
+    pub(crate) fn new(url: &str, request_for: Duration) -> Result<Self, UrlError> {
+        if url.starts_with("rediss:") {
+            return Err(UrlError::new(
+                "this build speaks no TLS to Redis; use redis:// through a tunnel, or another store",
+            ));
+        }
+        let client = Client::open(url).map_err(|error| {
+            UrlError::new(format_args!(
+                "not a URL of Redis ({}); write it like redis://user:password@host:6379/0",
+                error.detail().unwrap_or(error.category())
+            ))
+        })?;
+        Ok(Self { client, request_for, connection: Mutex::new((0, None)) })
+    }
+
+    /// Where the server is, without the login.
+    pub(crate) fn place(&self) -> String {
+        let info = self.client.get_connection_info();
+        match info.redis_settings().db() {
+            0 => info.addr().to_string(),
+            db => format!("{}/{db}", info.addr()),
+        }
+    }
+
+    /// Which of the server's databases is ours.
+    pub(crate) fn database(&self) -> i64 {
+        self.client.get_connection_info().redis_settings().db()
+    }
+
+    /// The client, for connections of another kind.
+    pub(crate) const fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// Runs a script: all of it or nothing of it.
+    pub(crate) async fn run<T: FromRedisValue>(
+        &self,
+        effect: Effect,
+        script: &ScriptInvocation<'_>,
+    ) -> RegisterResult<T> {
+        self.ask(effect, async |connection| script.invoke_async(connection).await).await
+    }
+
+    /// Sends one command.
+    pub(crate) async fn send<T: FromRedisValue>(
+        &self,
+        effect: Effect,
+        command: &Cmd,
+    ) -> RegisterResult<T> {
+        self.ask(effect, async |connection| command.query_async(connection).await).await
+    }
+
+    async fn ask<T>(
+        &self,
+        effect: Effect,
+        request: impl AsyncFnOnce(&mut MultiplexedConnection) -> Result<T, RedisError>,
+    ) -> RegisterResult<T> {
+        let (number, mut connection) = in_time(self.request_for, self.connection())
+            .await
+            .unwrap_or_else(|| Err(RegisterError::unavailable(self.late("no connection"))))?;
+        let answer = in_time(self.request_for, request(&mut connection)).await;
+        let error = match answer {
+            Some(Ok(answer)) => return Ok(answer),
+            Some(Err(error)) => self.meaning(effect, &error),
+            None => (effect.unanswered(self.late("no answer")), true),
+        };
+        if error.1 {
+            self.give_up(number).await;
+        }
+        Err(error.0)
+    }
+
+    /// What an error says about the request, and whether the connection is of no more use.
+    fn meaning(&self, effect: Effect, error: &RedisError) -> (RegisterError, bool) {
+        let why = format!("Redis at {}: {error}", self.place());
+        if why.contains("WRONGTYPE") {
+            return (RegisterError::corrupt(why), false);
+        }
+        // The server itself refused. Every script reads all it needs before it writes, and a server
+        // that may not write refuses the first write, so nothing happened. Its role or its password
+        // may have changed, which a connection made anew will see.
+        if error.code().is_some() {
+            return (RegisterError::unavailable(why), true);
+        }
+        (effect.unanswered(why), true)
+    }
+
+    fn late(&self, what: &str) -> String {
+        format!("{what} from Redis at {} within {:?}", self.place(), self.request_for)
+    }
+
+    async fn connection(&self) -> RegisterResult<(u64, MultiplexedConnection)> {
+        let mut held = self.connection.lock().await;
+        if let Some(connection) = &held.1 {
+            return Ok((held.0, connection.clone()));
+        }
+        let connection = self.connect().await?;
+        held.0 += 1;
+        held.1 = Some(connection.clone());
+        Ok((held.0, connection))
+    }
+
+    async fn connect(&self) -> RegisterResult<MultiplexedConnection> {
+        let refused = |error: RedisError| {
+            RegisterError::unavailable(format_args!("no Redis at {}: {error}", self.place()))
+        };
+        // Both limits are ours to keep: a request knows best how long it may take.
+        let config =
+            AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
+        let mut connection = self
+            .client
+            .get_multiplexed_async_connection_with_config(&config)
+            .await
+            .map_err(refused)?;
+        let role: redis::Value =
+            redis::cmd("ROLE").query_async(&mut connection).await.map_err(refused)?;
+        let role = match role {
+            redis::Value::Array(parts) => {
+                parts.into_iter().next().and_then(|role| String::from_redis_value(role).ok())
+            }
+            _ => None,
+        };
+        if role.as_deref() == Some("master") {
+            return Ok(connection);
+        }
+        Err(RegisterError::unavailable(format_args!(
+            "Redis at {} is a {}, which lags behind its master; give the URL of the master",
+            self.place(),
+            role.as_deref().unwrap_or("server of no known role")
+        )))
+    }
+
+    /// Drops this connection unless it was replaced already.
+    async fn give_up(&self, number: u64) {
+        let mut held = self.connection.lock().await;
+        if held.0 == number {
+            held.1 = None;
+        }
+    }
+
+    /// Drops whatever connection there is.
+    pub(crate) async fn hang_up(&self) {
+        self.connection.lock().await.1 = None;
+    }
+}

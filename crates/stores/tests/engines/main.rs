@@ -1,0 +1,14 @@
+//! Engines on real servers: the contract of registers, and what a killed server must not take back.
+//!
+//! One file for each engine, compiled with its feature. Servers come from `tests/servers`.
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
+#[cfg(feature = "redis")]
+mod judge;
+#[cfg(feature = "redis")]
+mod redis;
+#[cfg(feature = "redlock")]
+mod redlock;
+#[cfg(feature = "redis")]
+#[path = "../servers/mod.rs"]
+mod servers;
