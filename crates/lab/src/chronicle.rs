@@ -68,6 +68,8 @@ pub struct Session {
     pub ttl_ms: u64,
     /// When it was opened, in true time.
     pub opened: u64,
+    /// By which entry.
+    pub opened_index: u64,
     /// When it ended.
     pub ended: Option<u64>,
 }
@@ -171,7 +173,9 @@ impl Chronicle {
             match effect {
                 Effect::SessionOpened { session, ttl_ms } => {
                     if let Some(secret) = record.command.session() {
-                        let opened = Session { secret, ttl_ms: *ttl_ms, opened: at, ended: None };
+                        let (ttl_ms, opened_index) = (*ttl_ms, record.index);
+                        let opened =
+                            Session { secret, ttl_ms, opened: at, opened_index, ended: None };
                         self.sessions.insert(*session, opened);
                     }
                 }

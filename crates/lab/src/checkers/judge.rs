@@ -14,12 +14,30 @@ pub(super) struct Judge {
     serving: Vec<(u64, u64)>,
     /// What its clock showed when it returned from being away, and for how long it was.
     gaps: Vec<(u64, u64)>,
-    /// Arrivals that count, by session.
-    heard: BTreeMap<SessionId, Vec<u64>>,
-    /// Every sign of life, counted or not, by session.
-    signs: BTreeMap<SessionId, Vec<u64>>,
+    /// Signs of life that count, by session.
+    heard: BTreeMap<SessionId, Vec<Sign>>,
     /// The highest number heard of each session.
     numbers: BTreeMap<SessionId, u64>,
+    /// What its clock showed when it had applied everything up to an index.
+    applied: BTreeMap<u64, u64>,
+}
+
+/// A sign of life, by the judge's clock.
+#[derive(Clone, Copy, Debug)]
+struct Sign {
+    /// When it reached the judge's machine.
+    arrived: u64,
+    /// When its loop came round to it: a busy one is late, and cannot know how late.
+    taken: u64,
+}
+
+/// From which moment of a sign of life a judge counts.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Since {
+    /// Nobody may be judged earlier.
+    Arrival,
+    /// Nobody may be believed in for longer.
+    Taking,
 }
 
 /// All judges, and who appended which entry.
@@ -49,20 +67,22 @@ impl Judges {
                 What::Gap { clock, away } => {
                     judges.judges.entry(judge()).or_default().gaps.push((*clock, *away));
                 }
-                What::Hear { is_heartbeat, session, sequence, clock } => {
+                // Any other wish counts when it is appended.
+                What::Hear { is_heartbeat: false, .. } => {}
+                What::Hear { is_heartbeat: true, session, sequence, clock, taken } => {
                     let judge = judges.judges.entry(judge()).or_default();
-                    if *is_heartbeat {
-                        judge.hear(*session, *sequence, *clock);
-                    }
-                    judge.signs.entry(*session).or_default().push(*clock);
+                    judge.hear(*session, *sequence, Sign { arrived: *clock, taken: *taken });
                 }
                 What::Append { session, index, raft_term, clock } => {
                     judges.appended.insert((*index, *raft_term), (event.proc, *clock));
                     // Whoever asks for a change is alive, too.
                     if let Some(session) = session {
                         let judge = judges.judges.entry(event.proc).or_default();
-                        judge.hear(*session, None, *clock);
+                        judge.hear(*session, None, Sign { arrived: *clock, taken: *clock });
                     }
+                }
+                What::Apply { index, clock, .. } => {
+                    judges.judges.entry(judge()).or_default().applied.insert(*index, *clock);
                 }
                 What::Commit { index, raft_term, .. } => {
                     judges.terms.insert(*index, *raft_term);
@@ -82,7 +102,7 @@ impl Judges {
 }
 
 impl Judge {
-    fn hear(&mut self, session: SessionId, sequence: Option<u64>, clock: u64) {
+    fn hear(&mut self, session: SessionId, sequence: Option<u64>, sign: Sign) {
         if let Some(sequence) = sequence {
             let last = self.numbers.entry(session).or_default();
             // A late duplicate is no sign of life.
@@ -91,38 +111,43 @@ impl Judge {
             }
             *last = sequence;
         }
-        self.heard.entry(session).or_default().push(clock);
+        self.heard.entry(session).or_default().push(sign);
     }
 
     /// The last moment before `clock` from which this judge had to count, and why; none if it did not
     /// judge then, and so knew nothing of anybody.
     ///
-    /// Having been away for longer than `away_max` counts, and of signs of life only those that must.
+    /// Having been away for longer than `away_max` counts.
     pub(super) fn counts_from(
         &self,
         session: SessionId,
         clock: u64,
         away_max: u64,
+        since: Since,
     ) -> Option<(u64, &'static str)> {
         let is_then = |(from, until): &&(u64, u64)| *from <= clock && clock <= *until;
-        let (since, _) = self.serving.iter().find(is_then)?;
-        let last = |moments: &[u64]| moments.iter().copied().filter(|at| *at < clock).max();
+        let (began, _) = self.serving.iter().find(is_then)?;
         let is_gap = |(at, away): &&(u64, u64)| *at <= clock && *away > away_max;
         let gap = self.gaps.iter().filter(is_gap).map(|(at, _)| *at).max();
-        let heard = self.heard.get(&session).map_or(&[][..], Vec::as_slice);
+        let signs = self.heard.get(&session).into_iter().flatten();
+        // What was appended in the turn that expired a session came after; what was taken in the turn
+        // that made a promise to it came before.
+        let heard = signs.filter_map(|sign| match since {
+            Since::Arrival => Some(sign.arrived).filter(|at| *at < clock),
+            Since::Taking => Some(sign.taken).filter(|at| *at <= clock),
+        });
         [
-            (Some(*since), "it began to judge"),
+            (Some(*began), "it began to judge"),
             (gap, "it had been away"),
-            (last(heard), "it was heard"),
+            (heard.max(), "it was heard"),
         ]
         .into_iter()
         .filter_map(|(at, why)| Some((at?, why)))
         .max()
     }
 
-    /// The last sign of life before `clock`, even one that need not count.
-    pub(super) fn last_sign(&self, session: SessionId, clock: u64) -> u64 {
-        let signs = self.signs.get(&session).into_iter().flatten();
-        signs.copied().filter(|at| *at <= clock).max().unwrap_or(0)
+    /// What its clock showed when it had applied an entry; none if it never did.
+    pub(super) fn applied(&self, index: u64) -> Option<u64> {
+        self.applied.range(index..).next().map(|(_, clock)| *clock)
     }
 }

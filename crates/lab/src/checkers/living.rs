@@ -4,7 +4,7 @@
 
 use regent_election::Command;
 
-use super::judge::Judges;
+use super::judge::{Judges, Since};
 use super::{Case, Verdict, Violation};
 
 /// A loop that was away for longer cannot tell who was silent, whatever the ttls are.
@@ -18,7 +18,7 @@ pub(super) fn check(case: &Case<'_>) -> Verdict {
         for no in sessions {
             let Some(session) = case.chronicle.sessions.get(no) else { continue };
             let (since, why) = judge
-                .counts_from(session.secret, clock, AWAY_MAX_NS)
+                .counts_from(session.secret, clock, AWAY_MAX_NS, Since::Arrival)
                 .unwrap_or((clock, "somebody else had judged"));
             let waited = clock.saturating_sub(since);
             if waited < session.ttl_ms * 1_000_000 {

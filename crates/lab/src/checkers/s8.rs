@@ -13,7 +13,7 @@ pub(super) fn check(case: &Case<'_>) -> Verdict {
     let mut states: BTreeMap<u64, (u64, Proc)> = BTreeMap::new();
     for event in &case.history.events {
         let (index, found, known, what) = match &event.what {
-            What::Apply { index, chain } => (*index, *chain, &mut chains, "logs"),
+            What::Apply { index, chain, .. } => (*index, *chain, &mut chains, "logs"),
             What::StateHash { index, hash, .. } => (*index, *hash, &mut states, "states"),
             _ => continue,
         };

@@ -165,13 +165,14 @@ fn what(line: &mut Line<'_>, what: &What) -> fmt::Result {
             line.number("clock", *clock)?;
             line.number("away", *away)
         }
-        What::Hear { is_heartbeat, session, sequence, clock } => {
+        What::Hear { is_heartbeat, session, sequence, clock, taken } => {
             line.flag("heartbeat", *is_heartbeat)?;
             line.display("session", &format_args!("{:x}", session.get()))?;
             if let Some(sequence) = sequence {
                 line.number("seq", *sequence)?;
             }
-            line.number("clock", *clock)
+            line.number("clock", *clock)?;
+            line.number("taken", *taken)
         }
         What::Append { session, index, raft_term, clock } => {
             if let Some(session) = session {
@@ -188,9 +189,10 @@ fn what(line: &mut Line<'_>, what: &What) -> fmt::Result {
             line.display("data", &Hex(data))?;
             line.display("context", &Hex(context))
         }
-        What::Apply { index, chain } => {
+        What::Apply { index, chain, clock } => {
             line.number("log", *index)?;
-            line.display("chain", &format_args!("{chain:016x}"))
+            line.display("chain", &format_args!("{chain:016x}"))?;
+            line.number("clock", *clock)
         }
         What::StateHash { index, revision, hash } => {
             line.number("log", *index)?;

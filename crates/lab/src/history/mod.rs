@@ -241,6 +241,8 @@ pub enum What {
         sequence: Option<u64>,
         /// What the leader's clock showed when it arrived.
         clock: u64,
+        /// What it showed when the leader's loop came round to it.
+        taken: u64,
     },
     /// A Raft leader has put an entry into its log.
     Append {
@@ -272,6 +274,8 @@ pub enum What {
         index: u64,
         /// A print of all entries up to it.
         chain: u64,
+        /// What its clock shows.
+        clock: u64,
     },
     /// A print of a replica's whole state.
     StateHash {

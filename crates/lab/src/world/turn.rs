@@ -5,7 +5,7 @@ use std::task::{Context, Poll, Waker};
 
 use raft::eraftpb::{Entry, EntryType, MessageType};
 use regent_election::store::StoreError;
-use regent_election::{Command, SessionId};
+use regent_election::{Command, Moment, SessionId};
 use regent_replica::Role;
 use regent_replica::io::{Input, Outputs, PeerMessage, Request, Response};
 use regent_replica::replicated::{Payload, payload};
@@ -164,11 +164,11 @@ impl World {
         let input = match told {
             Told::Peer { from, bytes, snapshot } => {
                 let message = PeerMessage::decode(&bytes).expect("what was put can be taken");
-                self.note_heard(proc, running, sign_of_peer(&message), arrived);
+                self.note_heard(proc, running, sign_of_peer(&message), arrived, own_now);
                 from_peer(running, from, message, snapshot)
             }
             Told::Ask { client, call, ask } => {
-                self.note_heard(proc, running, sign_of(&ask), arrived);
+                self.note_heard(proc, running, sign_of(&ask), arrived, own_now);
                 ask_core(running, client, call, ask)
             }
             Told::Persisted { batch } => Input::Persisted { batch },
@@ -181,12 +181,21 @@ impl World {
         running.core.on(own_now, input);
     }
 
-    /// Tells the history that a session was heard by the Raft leader.
-    fn note_heard(&mut self, proc: Proc, running: &Running, sign: Option<Sign>, clock: u64) {
+    /// Tells the history that a session was heard by the Raft leader: when it arrived, and now that
+    /// the loop takes it.
+    fn note_heard(
+        &mut self,
+        proc: Proc,
+        running: &Running,
+        sign: Option<Sign>,
+        clock: u64,
+        own_now: Moment,
+    ) {
         if let Some(Sign { session, sequence, is_heartbeat }) = sign
             && running.core.role() == Role::Leader
         {
-            self.note(proc, What::Hear { is_heartbeat, session, sequence, clock });
+            let taken = own_now.as_nanos();
+            self.note(proc, What::Hear { is_heartbeat, session, sequence, clock, taken });
         }
     }
 
@@ -282,7 +291,8 @@ impl World {
         }
         running.noted = applied;
         let chain = running.log.chain_at(applied);
-        self.note(proc, What::Apply { index: applied, chain });
+        let clock = running.core.now().as_nanos();
+        self.note(proc, What::Apply { index: applied, chain, clock });
         if applied.is_multiple_of(HASH_EVERY) {
             self.note_state(proc, running);
         }
