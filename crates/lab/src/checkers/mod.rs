@@ -133,10 +133,10 @@ impl<'a> Case<'a> {
         Self { history, chronicle, calls }
     }
 
-    /// When a stage began, if it did.
+    /// When a stage began, if it did; the last time, should its core have been widened.
     #[must_use]
     pub fn stage(&self, stage: Stage) -> Option<(u64, &'a [u64])> {
-        self.history.events.iter().find_map(|event| match &event.what {
+        self.history.events.iter().rev().find_map(|event| match &event.what {
             What::Stage { stage: entered, core } if *entered == stage => {
                 Some((event.at, core.as_slice()))
             }

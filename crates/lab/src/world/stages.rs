@@ -32,15 +32,18 @@ const TURN_MS_MAX: u64 = 5_000;
 pub(super) struct Voters {
     pub(super) now: BTreeSet<u64>,
     outgoing: BTreeSet<u64>,
+    /// What they were, both halves, until the entry at an index.
+    until: Vec<(u64, BTreeSet<u64>, BTreeSet<u64>)>,
 }
 
 impl Voters {
     pub(super) fn new(voters: impl Iterator<Item = u64>) -> Self {
-        Self { now: voters.collect(), outgoing: BTreeSet::new() }
+        Self { now: voters.collect(), outgoing: BTreeSet::new(), until: Vec::new() }
     }
 
     /// Follows a committed change.
-    pub(super) fn change(&mut self, change: &MemberChange) {
+    pub(super) fn change(&mut self, index: u64, change: &MemberChange) {
+        self.until.push((index, self.now.clone(), self.outgoing.clone()));
         let before = self.now.clone();
         match change {
             MemberChange::Add { .. } => {}
@@ -59,9 +62,21 @@ impl Voters {
 
     /// Whether these can decide.
     fn is_majority(&self, some: &BTreeSet<u64>) -> bool {
-        let of = |voters: &BTreeSet<u64>| voters.intersection(some).count() * 2 > voters.len();
-        of(&self.now) && (self.outgoing.is_empty() || of(&self.outgoing))
+        decides(some, &self.now, &self.outgoing)
     }
+
+    /// Whether these can decide in the eyes of one who has applied so much.
+    fn was_majority(&self, some: &BTreeSet<u64>, applied: u64) -> bool {
+        match self.until.iter().find(|(index, ..)| applied < *index) {
+            Some((_, voters, outgoing)) => decides(some, voters, outgoing),
+            None => self.is_majority(some),
+        }
+    }
+}
+
+fn decides(some: &BTreeSet<u64>, voters: &BTreeSet<u64>, outgoing: &BTreeSet<u64>) -> bool {
+    let of = |voters: &BTreeSet<u64>| voters.intersection(some).count() * 2 > voters.len();
+    of(voters) && (outgoing.is_empty() || of(outgoing))
 }
 
 /// Runs a whole life.
@@ -139,6 +154,28 @@ impl World {
         self.calm_clocks();
         self.revive_clients();
         self.await_calm();
+        if !self.is_led() && !self.decides_in_its_own_eyes(&core) {
+            self.undo_strikes(None);
+            self.heal_links();
+            for id in self.askable() {
+                self.restore(id);
+            }
+            self.enter(Stage::Core, self.askable());
+            self.await_calm();
+        }
+    }
+
+    /// Whether each of these, by what it has applied itself, needs nobody else to elect.
+    ///
+    /// A replica goes by the members that it has applied, not by those in its log. If a change was
+    /// known to be complete by nobody but a replica outside the core, the core waits for that one with
+    /// reason, however many it is by the members that are in force.
+    fn decides_in_its_own_eyes(&self, core: &[u64]) -> bool {
+        let some: BTreeSet<u64> = core.iter().copied().collect();
+        core.iter().all(|id| {
+            let running = self.replicas.get(id).and_then(|replica| replica.running.as_ref());
+            running.is_some_and(|it| self.voters.was_majority(&some, it.core.applied()))
+        })
     }
 
     /// Lets time pass until every group has a leader that has stayed for a while, bounded.
@@ -147,13 +184,42 @@ impl World {
         let over = self.now + (CORE_MS_MAX + 3 * ttl_ms) * 1_000_000;
         while self.now < over {
             let left_ms = (over - self.now) / 1_000_000;
+            // What callers began in the chaos comes first: it may be another policy.
+            self.await_until(left_ms, Self::is_idle);
+            self.order_default_policies();
+            let left_ms = over.saturating_sub(self.now) / 1_000_000;
             self.await_until(left_ms, |world| world.is_led() && world.is_idle());
             let before = self.acting();
             self.run_for_ms(ttl_ms.min(left_ms + 1));
-            if before == self.acting() && self.is_led() {
+            if before == self.acting()
+                && self.is_led()
+                && self.groups_of_another_policy().is_empty()
+            {
                 return;
             }
         }
+    }
+
+    /// Every group gets its default policy, or somebody who stands might not be allowed to.
+    fn order_default_policies(&mut self) {
+        let Some(caller) = self.first_caller() else { return };
+        for group in self.groups_of_another_policy() {
+            let command = Command::PutPolicy { group, policy: None };
+            self.order(caller, Ask::Submit { command, request: None, query: None });
+        }
+    }
+
+    /// Groups that have another policy than the default, by the replica that has applied most.
+    fn groups_of_another_policy(&self) -> Vec<Group> {
+        let full = self.replicas.values().filter(|replica| !self.is_witness(replica.id));
+        let running = full.filter_map(|replica| replica.running.as_ref());
+        let Some(first) = running.max_by_key(|running| running.core.applied()) else {
+            return self.groups();
+        };
+        let state = &first.core.whole().state;
+        let default = &state.settings().default_policy;
+        let is_other = |group: &Group| state.policy(group) != default;
+        self.groups().into_iter().filter(is_other).collect()
     }
 
     /// Every link that is cut.
@@ -225,7 +291,7 @@ impl World {
         }
     }
 
-    /// Every participant lives, is well and stands; every group has its default policy.
+    /// Every participant lives, is well and stands.
     fn revive_clients(&mut self) {
         for number in self.member_numbers() {
             if let Some(Client::Member(member)) = self.clients.get_mut(&number)
@@ -240,11 +306,6 @@ impl World {
             for group in member.groups.clone() {
                 self.stand(number, group);
             }
-        }
-        let Some(caller) = self.first_caller() else { return };
-        for group in self.groups() {
-            let command = Command::PutPolicy { group, policy: None };
-            self.order(caller, Ask::Submit { command, request: None, query: None });
         }
     }
 
@@ -365,10 +426,29 @@ impl World {
     }
 
     /// Takes notice of a committed change of members.
-    pub(super) fn note_members(&mut self, data: &[u8]) {
+    pub(super) fn note_members(&mut self, index: u64, data: &[u8]) {
         let mut input = regent_election::codec::Input::new(data);
         if let Ok(change) = MemberChange::take(&mut input) {
-            self.voters.change(&change);
+            self.voters.change(index, &change);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::world::replica_id;
+
+    #[test]
+    fn who_decides_depends_on_what_one_has_applied() {
+        let mut voters = Voters::new(2..=3);
+        voters.change(60, &MemberChange::Promote { id: replica_id(4) });
+        voters.change(63, &MemberChange::LeaveJoint);
+        let core = BTreeSet::from([3, 4]);
+        assert!(voters.is_majority(&core), "two of the three that vote");
+        assert!(!voters.was_majority(&core, 59), "one of the two that voted");
+        assert!(!voters.was_majority(&core, 62), "and one of the two that go");
+        assert!(voters.was_majority(&core, 63));
+        assert!(voters.was_majority(&BTreeSet::from([2, 3]), 62));
     }
 }

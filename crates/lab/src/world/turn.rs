@@ -283,7 +283,7 @@ impl World {
             let is_conf = entry.entry_type != EntryType::EntryNormal;
             let (data, context) = (entry.data.to_vec(), entry.context.to_vec());
             if is_conf {
-                self.note_members(&context);
+                self.note_members(index, &context);
             }
             let what = What::Commit { index, raft_term: entry.term, is_conf, data, context };
             self.committed = index;
