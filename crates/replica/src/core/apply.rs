@@ -201,6 +201,10 @@ impl Core {
 
     fn members_changed(&mut self, change: &MemberChange) {
         self.out.members_changed = true;
+        if let MemberChange::Remove { id } = change {
+            // Should it come back, it comes with an empty disk and counts its runs from the first.
+            self.taken.remove(id);
+        }
         let is_joint = !self.node.store().members().voters_outgoing.is_empty();
         let id = self.config.id.get();
         let members = self.node.store().members();

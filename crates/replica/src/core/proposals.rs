@@ -2,7 +2,8 @@
 //!
 //! A replica that leads appends its own and its followers' proposals in one batch; one that follows
 //! sends its own to the leader, once. A proposal is never sent twice: whoever does not see it applied
-//! within the deadline answers `uncertain`, and the request id makes the client's retry safe.
+//! within the deadline answers `uncertain`, and the request id makes the client's retry safe. The network
+//! may deliver one twice, or after a later one: that would be applied by nobody, and is no sign of life.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
@@ -81,6 +82,9 @@ impl Core {
                     let origin = Origin { replica: self.config.id, boot: self.config.boot, number };
                     entries.push(self.log_entry(origin, *command, request));
                 }
+                Submission::Remote { replica, boot, number, .. }
+                    if self.is_taken(replica, boot, number)
+                        && !mutant::is(Mutant::DuplicatesApplied) => {}
                 Submission::Remote { replica, boot, number, command, request } => {
                     let is_for_drivers = matches!(
                         command,
@@ -255,10 +259,14 @@ impl Core {
     /// Says that a proposal was not appended and never will be. Of one that was appended before, and
     /// came a second time, nothing is said: its origin sees it applied, or stays uncertain.
     fn decline(&mut self, replica: ReplicaId, boot: u64, number: u64) {
-        if self.taken.get(&replica).is_some_and(|taken| (boot, number) <= *taken) {
-            return;
+        if !self.is_taken(replica, boot, number) {
+            self.out.sends.push((replica, PeerMessage::Declined { boot, number }));
         }
-        self.out.sends.push((replica, PeerMessage::Declined { boot, number }));
+    }
+
+    /// Whether this proposal of another replica, or a later one, was appended here before.
+    fn is_taken(&self, replica: ReplicaId, boot: u64, number: u64) -> bool {
+        self.taken.get(&replica).is_some_and(|taken| (boot, number) <= *taken)
     }
 
     /// Without room only what frees an office or a session is taken; after a restore nobody stands

@@ -322,3 +322,54 @@ fn a_leader_whose_disk_stands_still_hands_over() {
     assert!(cluster.submit(next, open(2, 60_000)).is_ok());
     assert_eq!(cluster.leader_of(next, "billing").1, 1);
 }
+
+/// What a network delivers late or twice says nothing about who is alive when it arrives: only the first
+/// arrival of a forwarded change counts.
+#[test]
+fn a_change_that_is_delivered_again_and_again_keeps_nobody_alive() {
+    let mut cluster = Cluster::new(3);
+    let leader = cluster.await_leader();
+    let follower = (1..=3).map(id).find(|other| *other != leader).unwrap();
+    cluster.submit(leader, open(1, 1000)).unwrap();
+    cluster.submit(leader, open(2, 60_000)).unwrap();
+    let command = campaign(1, "billing");
+    cluster.ask(follower, Request::Submit { command, request: None, query: None });
+    cluster.turn(follower);
+    let is_forwarded = |message: &PeerMessage| matches!(message, PeerMessage::Propose { .. });
+    let sent = cluster.mail.iter().find(|(.., message)| is_forwarded(message)).unwrap();
+    let forwarded = sent.3.clone();
+    cluster.run(10);
+    assert_eq!(cluster.leader_of(leader, "billing").0.as_deref(), Some("node-1"));
+    cluster.submit(leader, campaign(2, "billing")).unwrap();
+    for _ in 0..6 {
+        cluster.run(200);
+        cluster.deliver(follower, leader, forwarded.clone());
+    }
+    assert_eq!(cluster.leader_of(leader, "billing").0.as_deref(), Some("node-2"));
+}
+
+/// A replica that was removed and comes back with an empty disk counts its runs from the first again:
+/// what it forwards then is new, whatever was taken from its earlier life.
+#[test]
+fn what_a_replica_forwards_in_its_next_life_is_taken() {
+    let mut cluster = Cluster::new(3);
+    let leader = cluster.await_leader();
+    let again = (1..=3).map(id).find(|other| *other != leader).unwrap();
+    for _ in 0..3 {
+        cluster.stop(again);
+        cluster.start(again);
+        cluster.run(100);
+    }
+    cluster.submit(again, open(1, 60_000)).unwrap();
+    assert_eq!(cluster.leader(), Some(leader));
+    let remove = MemberChange::Remove { id: again };
+    assert_eq!(cluster.answer(leader, Request::Members(remove)), Response::Done);
+    cluster.stop(again);
+    let add = MemberChange::Add { id: again, member: member(again.get()) };
+    assert_eq!(cluster.answer(leader, Request::Members(add)), Response::Done);
+    cluster.disks.insert(again, joining_disk());
+    cluster.start(again);
+    cluster.run(500);
+    cluster.submit(again, open(2, 60_000)).unwrap();
+    assert_eq!(cluster.leader(), Some(leader), "the one that remembers its earlier life");
+}
