@@ -63,7 +63,7 @@ pub use resign::{Done, ResignRequest};
 pub use route::{Method, Operation, Reply, Route, SchemaOf};
 pub use routes::ROUTES;
 pub use sessions::{
-    CloseSessionRequest, Disowned, OpenSessionRequest, RenewSessionRequest, SessionResponse,
+    CloseSessionRequest, Disowned, Offer, OpenSessionRequest, RenewSessionRequest, SessionResponse,
     ShowSessionRequest, Tenure,
 };
 pub use step_down::{StepDownRequest, SteppedDown};

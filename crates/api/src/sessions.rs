@@ -3,7 +3,7 @@
 //! The secret always travels in a body: addresses end up in logs of every proxy on the way.
 
 use regent_election::limits::TTL_MS_DEFAULT;
-use regent_election::store::{Heartbeat, OfficeState, Open, SessionView, TenureView};
+use regent_election::store::{Heartbeat, OfferView, OfficeState, Open, SessionView, TenureView};
 use regent_election::{Group, Node, Revision, SessionId, Term};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -143,6 +143,9 @@ pub struct SessionResponse {
     #[serde(with = "wire::text_list")]
     #[schemars(with = "Vec<schema::GroupName>")]
     pub standing: Vec<Group>,
+    /// The offices that their leaders have offered to it: it gets ready, and says `warm`.
+    #[serde(default)]
+    pub offers: Vec<Offer>,
     /// The revision at which this was true.
     #[serde(with = "wire::revision")]
     #[schemars(with = "schema::Revision")]
@@ -168,6 +171,28 @@ pub struct Tenure {
     #[serde(with = "wire::text_option")]
     #[schemars(with = "Option<schema::NodeId>")]
     pub offered_to: Option<Node>,
+    /// Whether that standby has said that it is warm.
+    #[serde(default)]
+    pub is_warm: bool,
+}
+
+/// An office that was offered to a standby, as that standby sees it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Offer {
+    /// Where.
+    #[serde(with = "wire::text")]
+    #[schemars(with = "schema::GroupName")]
+    pub group: Group,
+    /// The term of the leader that offers.
+    #[serde(with = "wire::term")]
+    #[schemars(with = "schema::Term")]
+    pub term: Term,
+    /// That leader.
+    #[serde(with = "wire::text")]
+    #[schemars(with = "schema::NodeId")]
+    pub by: Node,
+    /// Whether the standby has said that it is warm.
+    pub is_warm: bool,
 }
 
 impl SessionResponse {
@@ -181,6 +206,7 @@ impl SessionResponse {
             epoch: view.epoch,
             tenures: view.tenures.into_iter().map(Tenure::from).collect(),
             standing: view.standing,
+            offers: view.offers.into_iter().map(Offer::from).collect(),
             revision: view.revision,
         }
     }
@@ -194,6 +220,7 @@ impl From<SessionResponse> for SessionView {
             epoch: response.epoch,
             tenures: response.tenures.into_iter().map(TenureView::from).collect(),
             standing: response.standing,
+            offers: response.offers.into_iter().map(OfferView::from).collect(),
             revision: response.revision,
         }
     }
@@ -201,17 +228,28 @@ impl From<SessionResponse> for SessionView {
 
 impl From<TenureView> for Tenure {
     fn from(view: TenureView) -> Self {
-        Self { group: view.group, term: view.term, state: view.state, offered_to: view.offered_to }
+        let TenureView { group, term, state, offered_to, is_warm } = view;
+        Self { group, term, state, offered_to, is_warm }
     }
 }
 
 impl From<Tenure> for TenureView {
     fn from(tenure: Tenure) -> Self {
-        Self {
-            group: tenure.group,
-            term: tenure.term,
-            state: tenure.state,
-            offered_to: tenure.offered_to,
-        }
+        let Tenure { group, term, state, offered_to, is_warm } = tenure;
+        Self { group, term, state, offered_to, is_warm }
+    }
+}
+
+impl From<OfferView> for Offer {
+    fn from(view: OfferView) -> Self {
+        let OfferView { group, term, by, is_warm } = view;
+        Self { group, term, by, is_warm }
+    }
+}
+
+impl From<Offer> for OfferView {
+    fn from(offer: Offer) -> Self {
+        let Offer { group, term, by, is_warm } = offer;
+        Self { group, term, by, is_warm }
     }
 }

@@ -177,6 +177,11 @@ impl Keeper {
             }
             // There is no work here that could be ended by force; the lease is over, and said so.
             Action::LastResort { .. } => self.stopped_at = Some(now),
+            // Nothing is to be warmed up here: whoever runs the command acts when it says "elected".
+            Action::Offered { group, term, .. } => {
+                self.events.push_back(Event::Warm { group, term });
+            }
+            Action::OfferOver { .. } => {}
             Action::NeedSession => self.events.push_back(Event::Session(fresh::session_id()?)),
             Action::Trouble { trouble, .. } => self.trouble(&trouble),
             Action::WakeAt(at) => self.wake_at = Some(at),

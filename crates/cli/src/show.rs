@@ -97,22 +97,35 @@ pub(crate) fn session(session: &SessionResponse, secret: Option<String>) -> Stri
             tenure.group.to_string(),
             tenure.term.to_string(),
             tenure.state.word().to_owned(),
-            or_dash(tenure.offered_to.as_ref()),
+            match &tenure.offered_to {
+                Some(to) => format!("to {to}{}", warmth(tenure.is_warm)),
+                None => "-".into(),
+            },
         ]
     });
-    let standing = session
-        .standing
-        .iter()
-        .map(|group| vec![group.to_string(), "-".into(), "standby".into(), "-".into()]);
+    let standing = session.standing.iter().map(|group| {
+        let offer = session.offers.iter().find(|offer| offer.group == *group);
+        let (term, offered) = match offer {
+            Some(offer) => {
+                (offer.term.to_string(), format!("by {}{}", offer.by, warmth(offer.is_warm)))
+            }
+            None => ("-".into(), "-".into()),
+        };
+        vec![group.to_string(), term, "standby".into(), offered]
+    });
     let head = [
         ("group", Side::Left),
         ("term", Side::Right),
         ("state", Side::Left),
-        ("offered to", Side::Left),
+        ("offered", Side::Left),
     ];
     shown.push_str("\n\n");
     shown.push_str(&table(&head, tenures.chain(standing).collect()));
     shown
+}
+
+const fn warmth(is_warm: bool) -> &'static str {
+    if is_warm { ", warm" } else { "" }
 }
 
 /// What became of a tenure that was told to end.

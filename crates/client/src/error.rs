@@ -138,6 +138,17 @@ pub enum TransferError {
         /// Why not.
         why: StoreError,
     },
+    /// Nothing happened: the one named did not get warm in time, and the caller leads on, under the
+    /// same term. The offer stands, so that it comes first when this term ends.
+    #[error("{to} was not warm within {} ms; this process leads on", .within.as_millis())]
+    NotWarm {
+        /// The leadership, given back.
+        leadership: Box<Leadership>,
+        /// Who was to lead.
+        to: Node,
+        /// How long it was waited for.
+        within: Duration,
+    },
     /// The work had stopped when the one named could not take over: whoever was next leads.
     #[error("{to} could not take over ({why}); the office was resigned to whoever is next")]
     Resigned {

@@ -26,6 +26,7 @@ use crate::office::Office;
 use crate::options::LastResort;
 use crate::session::{Clock, Command, Session, Waiter};
 use crate::tenure::{Hold, Tenure};
+use crate::warming::{Offer, Warming};
 use crate::watcher::watch_all;
 
 /// What a session is started with.
@@ -82,6 +83,7 @@ struct Keeper {
     inputs: VecDeque<Input>,
     waiters: BTreeMap<ClaimId, Waiter>,
     tenures: BTreeMap<Group, Arc<Tenure>>,
+    warming: Warming,
     lease_until: Arc<AtomicU64>,
     known: Arc<Known>,
     watched: watch::Sender<BTreeMap<Group, usize>>,
@@ -117,6 +119,7 @@ impl Keeper {
             inputs: VecDeque::new(),
             waiters: BTreeMap::new(),
             tenures: BTreeMap::new(),
+            warming: Warming::default(),
             lease_until: Arc::default(),
             known,
             watched: watch::Sender::new(BTreeMap::new()),
@@ -181,6 +184,7 @@ impl Keeper {
                 self.inputs.push_back(Input::Sighted { group, term, leader });
             }
             Command::Subscribe(listener) => self.listeners.push(listener),
+            Command::WarmUp(group, warm_up) => self.warming.set(group, warm_up),
             Command::Leave(leaver) => {
                 self.leavers.extend(leaver);
                 if self.give_up_at.is_none() {
@@ -231,6 +235,8 @@ impl Keeper {
             | Output::Elected { .. }
             | Output::Failed { .. }
             | Output::LastResort { .. }
+            | Output::Offered { .. }
+            | Output::OfferOver { .. }
             | Output::HandOverRefused { .. }
             | Output::Over { .. }
             | Output::Watch(_)
@@ -266,6 +272,11 @@ impl Keeper {
                 self.metrics.overran(&group, term);
                 self.last_resort.call(&group, term);
             }
+            Output::Offered { group, term, by } => {
+                tracing::info!(%group, %term, %by, node = %self.node, "offered the office");
+                self.warming.begin(Offer { group, term, by }, self.commands.clone());
+            }
+            Output::OfferOver { group, term } => self.warming.over(&group, term),
             Output::HandOverRefused { group, term, why } => {
                 self.with_tenure(&group, term, |it| {
                     it.tell(|it| it.hand_over_refused = Some(why));

@@ -10,10 +10,10 @@ use regent_election::participant::{Phase, Why};
 use regent_election::{Group, Node, Term};
 use tokio::task::JoinHandle;
 
-use crate::driver::Input;
+use crate::driver::{HandOverFault, Input};
 use crate::error::{Lost, TransferError, Untold};
 use crate::fenced::Permit;
-use crate::limits::CLOCK_LOOK_EVERY;
+use crate::limits::{CLOCK_LOOK_EVERY, WARM_WITHIN};
 use crate::tenure::{Hold, Tenure};
 
 /// One term of one group, held by this process.
@@ -157,15 +157,21 @@ impl Leadership {
     }
 
     /// Hands the office to a standby of this name, and waits until it is done: the standby is
-    /// offered the office, the work of this term is told to stop and awaited, then the standby is
-    /// promoted in one step. If it cannot take over, the leadership is given back.
+    /// offered the office and gets warm while this process leads on; then the work of this term is
+    /// told to stop and awaited, and the standby is promoted in one step. If it cannot take over, or
+    /// takes longer than 30 s to get warm, the leadership is given back.
     pub async fn transfer(self, to: Node) -> Result<(), TransferError> {
+        self.transfer_within(to, WARM_WITHIN).await
+    }
+
+    /// The same with another patience for the standby to get warm.
+    pub async fn transfer_within(self, to: Node, within: Duration) -> Result<(), TransferError> {
         let (tenure, session) = (Arc::clone(self.tenure()), Arc::clone(self.hold.session()));
         let (group, term) = (tenure.group.clone(), tenure.term);
         let mut standing = tenure.watch();
         tenure.tell(|standing| standing.hand_over_refused = None);
         tenure.give_up(true);
-        session.tell(Input::HandOver { group, term, to: to.clone() });
+        session.tell(Input::HandOver { group, term, to: to.clone(), within });
         let (refused, why) =
             match standing.wait_for(|it| it.is_to_stop() || it.hand_over_refused.is_some()).await {
                 Ok(standing) => (standing.hand_over_refused.clone(), standing.why),
@@ -173,7 +179,11 @@ impl Leadership {
             };
         if let Some(why) = refused.filter(|_| self.hold.remaining().is_some()) {
             tenure.give_up(false);
-            return Err(TransferError::Refused { leadership: Box::new(self), to, why });
+            let leadership = Box::new(self);
+            return Err(match why {
+                HandOverFault::Refused(why) => TransferError::Refused { leadership, to, why },
+                HandOverFault::NotWarm => TransferError::NotWarm { leadership, to, within },
+            });
         }
         if why != Why::HandOver {
             return Err(TransferError::Lost(lost(&tenure)));
@@ -181,8 +191,9 @@ impl Leadership {
         drop(self);
         over(&tenure, &session).await?;
         match tenure.standing().hand_over_refused {
-            Some(why) => Err(TransferError::Resigned { to, why }),
-            None => Ok(()),
+            Some(HandOverFault::Refused(why)) => Err(TransferError::Resigned { to, why }),
+            // Nobody waits for warmth once the work has been told to stop.
+            Some(HandOverFault::NotWarm) | None => Ok(()),
         }
     }
 

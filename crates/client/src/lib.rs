@@ -94,6 +94,7 @@ pub mod remote;
 mod semaphore;
 mod session;
 mod tenure;
+mod warming;
 mod watcher;
 
 pub use connect::{Connect, connect};
@@ -110,3 +111,4 @@ pub use regent_api as api;
 pub use regent_election as election;
 pub use regent_election::participant::{Phase, Transition, Why};
 pub use semaphore::{Semaphore, SemaphoreError, SemaphoreGuard};
+pub use warming::{Offer, OfferError};

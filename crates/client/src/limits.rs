@@ -37,6 +37,9 @@ pub const RECONNECT_MAX: Duration = Duration::from_secs(10);
 pub const CLOCK_LOOK_EVERY: Duration = Duration::from_millis(100);
 /// How long the store may take to be told that a session is left.
 pub const FAREWELL: Duration = Duration::from_secs(5);
+/// How long a standby may take to get warm for an office that is handed to it, if nothing else is
+/// said. The leader leads on meanwhile.
+pub const WARM_WITHIN: Duration = Duration::from_secs(30);
 /// Random hexadecimal digits behind the host name of a node that was given no name.
 pub const NODE_SUFFIX_DIGITS: usize = 8;
 

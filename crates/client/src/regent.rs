@@ -18,6 +18,7 @@ use crate::leadership::Leadership;
 use crate::lock::Locks;
 use crate::office::Office;
 use crate::session::{Command, Session, Waiter};
+use crate::warming::{Offer, OfferError, WarmUp};
 
 /// One session of this process, for all the groups it stands in. Cheap to clone.
 ///
@@ -74,6 +75,20 @@ impl Regent {
             priority: 0,
             metadata: Metadata::NONE,
         }
+    }
+
+    /// What this process does when the leader of `group` offers it the office: the leader drains and
+    /// hands over once the work of `warm_up` has ended, and leads on meanwhile. Without a warm-up,
+    /// this process is warm at once.
+    ///
+    /// It is dropped if the offer lapses, or if this process leads before it has ended.
+    pub fn on_offer<F, Work>(&self, group: impl ToGroup, warm_up: F) -> Result<(), OfferError>
+    where
+        F: Fn(Offer) -> Work + Send + Sync + 'static,
+        Work: Future<Output = ()> + Send + 'static,
+    {
+        self.session.command(Command::WarmUp(group.to_group()?, WarmUp::new(warm_up)?));
+        Ok(())
     }
 
     /// Every change of phase in every group of this process from now on, in order, none missing.

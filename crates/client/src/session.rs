@@ -12,6 +12,7 @@ use crate::driver::{ClaimId, Hopeless, Input};
 use crate::known::Known;
 use crate::office::{Office, Sight};
 use crate::tenure::Hold;
+use crate::warming::WarmUp;
 
 /// Reads the lease clock, or a simulated one.
 #[derive(Clone)]
@@ -53,6 +54,8 @@ pub(crate) enum Command {
     Sighted(Sight),
     /// Somebody wants to hear every change of phase.
     Subscribe(mpsc::UnboundedSender<Transition>),
+    /// What to do when the office of this group is offered.
+    WarmUp(Group, WarmUp),
     /// Leave everything; the answer says whether the store knows.
     Leave(Option<oneshot::Sender<bool>>),
 }

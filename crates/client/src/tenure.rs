@@ -13,11 +13,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use regent_election::participant::{Phase, Why};
-use regent_election::store::StoreError;
 use regent_election::{Group, Moment, Node, Term};
 use tokio::sync::watch;
 
-use crate::driver::Input;
+use crate::driver::{HandOverFault, Input};
 use crate::session::Session;
 
 /// What is known of a term.
@@ -27,8 +26,8 @@ pub(crate) struct Standing {
     pub(crate) why: Why,
     /// When the work must have ended, once it has been told to.
     pub(crate) stop_by: Option<Moment>,
-    /// Why a hand-over was refused, if one was.
-    pub(crate) hand_over_refused: Option<StoreError>,
+    /// Why a hand-over did not come about, if one did not.
+    pub(crate) hand_over_refused: Option<HandOverFault>,
     /// Whether the store knows of the end.
     pub(crate) is_over: bool,
 }

@@ -110,6 +110,8 @@ pub struct SessionView {
     pub tenures: Vec<TenureView>,
     /// The groups in whose line it stands.
     pub standing: Vec<Group>,
+    /// The offices that their leaders have offered to it.
+    pub offers: Vec<OfferView>,
     /// The revision at which this was true.
     pub revision: Revision,
 }
@@ -125,6 +127,21 @@ pub struct TenureView {
     pub state: OfficeState,
     /// The standby that was offered this office, if any.
     pub offered_to: Option<Node>,
+    /// Whether that standby has said that it is warm.
+    pub is_warm: bool,
+}
+
+/// An office that was offered to a standby, as that standby sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OfferView {
+    /// Where.
+    pub group: Group,
+    /// The term of the leader that offers.
+    pub term: Term,
+    /// That leader.
+    pub by: Node,
+    /// Whether the standby has said that it is warm.
+    pub is_warm: bool,
 }
 
 /// How an office stands.

@@ -732,6 +732,9 @@ pub struct SessionResponse {
     /// The revision at which this was true.
     #[prost(uint64, tag = "7")]
     pub revision: u64,
+    /// The offices that their leaders have offered to it: it gets ready, and says `Warm`.
+    #[prost(message, repeated, tag = "8")]
+    pub offers: ::prost::alloc::vec::Vec<Offer>,
 }
 /// One tenure of a session, as its owner sees it.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -748,6 +751,25 @@ pub struct Tenure {
     /// The standby that was offered this office, if any.
     #[prost(string, optional, tag = "4")]
     pub offered_to: ::core::option::Option<::prost::alloc::string::String>,
+    /// Whether that standby has said that it is warm.
+    #[prost(bool, tag = "5")]
+    pub is_warm: bool,
+}
+/// An office that was offered to a standby, as that standby sees it.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Offer {
+    /// Where.
+    #[prost(string, tag = "1")]
+    pub group: ::prost::alloc::string::String,
+    /// The term of the leader that offers.
+    #[prost(uint64, tag = "2")]
+    pub term: u64,
+    /// That leader.
+    #[prost(string, tag = "3")]
+    pub by: ::prost::alloc::string::String,
+    /// Whether the standby has said that it is warm.
+    #[prost(bool, tag = "4")]
+    pub is_warm: bool,
 }
 /// A wish to see the replicas.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]

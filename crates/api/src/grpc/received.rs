@@ -9,7 +9,7 @@ use super::generated as pb;
 use super::generated::watch_event;
 use super::words;
 use crate::{
-    Bookmark, CampaignResponse, Closing, Gap, Heard, LeaderChanged, LeaderResponse, Office,
+    Bookmark, CampaignResponse, Closing, Gap, Heard, LeaderChanged, LeaderResponse, Offer, Office,
     Present, SessionResponse, Tenure, WatchEvent,
 };
 
@@ -66,6 +66,7 @@ impl pb::SessionResponse {
     pub fn received(self) -> Option<SessionResponse> {
         let tenures = self.tenures.into_iter().map(pb::Tenure::received);
         let standing = self.standing.iter().map(|group| group.parse().ok());
+        let offers = self.offers.into_iter().map(pb::Offer::received);
         Some(SessionResponse {
             session_id: self.session_id.parse().ok()?,
             node_id: self.node_id.parse().ok()?,
@@ -73,6 +74,7 @@ impl pb::SessionResponse {
             epoch: self.epoch,
             tenures: tenures.collect::<Option<_>>()?,
             standing: standing.collect::<Option<_>>()?,
+            offers: offers.collect::<Option<_>>()?,
             revision: Revision(self.revision),
         })
     }
@@ -85,6 +87,18 @@ impl pb::Tenure {
             term: Term::new(self.term)?,
             state: words::state(self.state)?,
             offered_to: option(self.offered_to)?,
+            is_warm: self.is_warm,
+        })
+    }
+}
+
+impl pb::Offer {
+    fn received(self) -> Option<Offer> {
+        Some(Offer {
+            group: self.group.parse().ok()?,
+            term: Term::new(self.term)?,
+            by: self.by.parse().ok()?,
+            is_warm: self.is_warm,
         })
     }
 }

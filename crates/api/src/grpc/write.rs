@@ -7,8 +7,9 @@ use super::generated::{stepped_down, watch_event};
 use super::words::cause_number;
 use crate::{
     Bookmark, CampaignResponse, Change, Closing, ClusterMember, ClusterResponse, Done, Gap,
-    GroupResponse, GroupsResponse, Heard, HistoryResponse, LeaderChanged, LeaderResponse, Office,
-    PolicyBody, Present, PriorityRule, SessionResponse, Standby, SteppedDown, Tenure, WatchEvent,
+    GroupResponse, GroupsResponse, Heard, HistoryResponse, LeaderChanged, LeaderResponse, Offer,
+    Office, PolicyBody, Present, PriorityRule, SessionResponse, Standby, SteppedDown, Tenure,
+    WatchEvent,
 };
 
 fn metadata(metadata: &Metadata) -> std::collections::BTreeMap<String, String> {
@@ -226,6 +227,18 @@ impl From<SessionResponse> for pb::SessionResponse {
             tenures: response.tenures.into_iter().map(pb::Tenure::from).collect(),
             standing: response.standing.iter().map(ToString::to_string).collect(),
             revision: response.revision.0,
+            offers: response.offers.into_iter().map(pb::Offer::from).collect(),
+        }
+    }
+}
+
+impl From<Offer> for pb::Offer {
+    fn from(offer: Offer) -> Self {
+        Self {
+            group: offer.group.to_string(),
+            term: offer.term.get(),
+            by: offer.by.to_string(),
+            is_warm: offer.is_warm,
         }
     }
 }
@@ -237,6 +250,7 @@ impl From<Tenure> for pb::Tenure {
             term: tenure.term.get(),
             state: pb::OfficeState::from(tenure.state) as i32,
             offered_to: tenure.offered_to.map(|node| node.to_string()),
+            is_warm: tenure.is_warm,
         }
     }
 }

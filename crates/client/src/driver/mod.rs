@@ -20,6 +20,7 @@ mod tests;
 mod words;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
 
 use regent_election::participant::{Action, Event, Phase, Request, Transition, Trouble};
 use regent_election::store::StoreError;
@@ -28,7 +29,7 @@ use regent_election::{
 };
 
 pub use probe::Probe;
-pub use words::{ClaimId, Hopeless, Input, Output};
+pub use words::{ClaimId, HandOverFault, Hopeless, Input, Output};
 
 /// One session of one process, and everything that works under it.
 #[derive(Clone, Debug)]
@@ -137,7 +138,10 @@ impl Driver {
             }
             Input::Unclaim { claim } => self.unclaim(claim),
             Input::GiveUp { group, term } => self.give_up(group, term),
-            Input::HandOver { group, term, to } => self.hand_over(group, term, to),
+            Input::HandOver { group, term, to, within } => {
+                self.hand_over(group, term, to, within);
+            }
+            Input::Warm { group, term } => self.events.push_back(Event::Warm { group, term }),
             Input::Idle { group, term } => self.idle(group, term),
             Input::FenceRefused { group, term } => {
                 self.events.push_back(Event::FenceRefused { group, term });
@@ -221,17 +225,17 @@ impl Driver {
         });
     }
 
-    fn hand_over(&mut self, group: Group, term: Term, to: Node) {
+    fn hand_over(&mut self, group: Group, term: Term, to: Node, within: Duration) {
         let leads = self.leads(&group);
         match self.posts.get_mut(&group).filter(|post| post.tenure == Some(term) && leads) {
             Some(post) => {
                 post.is_handing_over = true;
-                self.events.push_back(Event::Transfer { group, to });
+                self.events.push_back(Event::Transfer { group, to, within });
             }
             None => {
                 let (given, leader) = (term, None);
                 let refusal = Refusal::NotLeader { group: group.clone(), given, term, leader };
-                let why = StoreError::Refused(refusal);
+                let why = HandOverFault::Refused(StoreError::Refused(refusal));
                 self.outputs.push(Output::HandOverRefused { group, term, why });
             }
         }
@@ -299,6 +303,12 @@ impl Driver {
             Action::LastResort { group, term } => {
                 self.outputs.push(Output::LastResort { group, term });
             }
+            Action::Offered { group, term, by } => {
+                self.outputs.push(Output::Offered { group, term, by });
+            }
+            Action::OfferOver { group, term } => {
+                self.outputs.push(Output::OfferOver { group, term });
+            }
             Action::NeedSession => self.outputs.push(Output::NeedSession),
             Action::Trouble { group, trouble } => self.trouble(group, trouble),
             Action::WakeAt(at) => self.wake_at = Some(at),
@@ -331,16 +341,13 @@ impl Driver {
     fn trouble(&mut self, group: Option<Group>, trouble: Trouble) {
         match (&group, &trouble) {
             (Some(group), Trouble::Store(StoreError::Refused(refusal))) => {
-                let post = self.posts.get_mut(group);
-                let is_handing_over =
-                    post.is_some_and(|post| std::mem::take(&mut post.is_handing_over));
-                if is_handing_over {
-                    let term = self.term_of(group);
-                    let why = StoreError::Refused(refusal.clone());
-                    self.outputs.push(Output::HandOverRefused { group: group.clone(), term, why });
-                } else if is_hopeless(refusal) {
+                let why = HandOverFault::Refused(StoreError::Refused(refusal.clone()));
+                if !self.hand_over_failed(group, why) && is_hopeless(refusal) {
                     self.despair(&group.clone(), &Hopeless::Refused(refusal.clone()));
                 }
+            }
+            (Some(group), Trouble::NotWarm { .. }) => {
+                self.hand_over_failed(group, HandOverFault::NotWarm);
             }
             (Some(group), Trouble::TooManyGroups) => {
                 self.despair(&group.clone(), &Hopeless::TooManyGroups);
@@ -354,11 +361,23 @@ impl Driver {
                 Some(_) | None,
                 Trouble::NotLeading
                 | Trouble::TooManyGroups
+                | Trouble::NotWarm { .. }
                 | Trouble::SessionShared { .. }
                 | Trouble::Store(_),
             ) => {}
         }
         self.outputs.push(Output::Trouble { group, trouble });
+    }
+
+    /// Tells that a hand-over failed; says whether one was under way.
+    fn hand_over_failed(&mut self, group: &Group, why: HandOverFault) -> bool {
+        let Some(post) = self.posts.get_mut(group) else { return false };
+        if !std::mem::take(&mut post.is_handing_over) {
+            return false;
+        }
+        let term = self.term_of(group);
+        self.outputs.push(Output::HandOverRefused { group: group.clone(), term, why });
+        true
     }
 
     /// The term that ends or is held in a group.
@@ -390,6 +409,9 @@ impl Driver {
             let term = std::mem::replace(owed, Term::NONE);
             if term != Term::NONE {
                 self.outputs.push(Output::Over { group: group.clone(), term });
+                if let Some(post) = self.posts.get_mut(&group).filter(|it| it.tenure.is_none()) {
+                    post.is_handing_over = false;
+                }
             }
             let is_empty = self
                 .posts

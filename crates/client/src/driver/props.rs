@@ -97,6 +97,7 @@ impl Model {
             term: Term::new(self.term).unwrap_or(Term::NONE),
             state: OfficeState::Leading,
             offered_to: None,
+            is_warm: false,
         };
         SessionView {
             node,
@@ -104,6 +105,7 @@ impl Model {
             epoch: 0,
             tenures: if self.is_ours { vec![tenure] } else { Vec::new() },
             standing: Vec::new(),
+            offers: Vec::new(),
             revision: Revision(self.revision),
         }
     }
@@ -275,6 +277,8 @@ impl World {
                 return SessionId::new(self.sessions).ok().map(Input::Session);
             }
             Output::LastResort { .. }
+            | Output::Offered { .. }
+            | Output::OfferOver { .. }
             | Output::HandOverRefused { .. }
             | Output::Over { .. }
             | Output::Watch(_)

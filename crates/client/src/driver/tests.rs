@@ -2,7 +2,7 @@
 
 use regent_election::participant::{Attempt, Reply, Verb};
 use regent_election::store::{
-    Campaigned, Heard, LeaderView, OfficeState, SessionView, StoreResult,
+    Campaigned, Heard, LeaderView, OfficeState, SessionView, StoreResult, TenureView,
 };
 use regent_election::{Cursor, Incarnation, Revision, SessionId};
 
@@ -74,6 +74,7 @@ impl Stage {
                     epoch: 0,
                     tenures: Vec::new(),
                     standing: Vec::new(),
+                    offers: Vec::new(),
                     revision: Revision(1),
                 }),
                 Request::Heartbeat(_) => {
@@ -191,30 +192,85 @@ fn a_resignation_is_sent_when_nothing_works_and_not_before() {
     assert!(stage.said.iter().any(|it| matches!(it, Output::Unwatch(_))));
 }
 
+const WITHIN: Duration = Duration::from_secs(5);
+
+impl Stage {
+    /// Begins to hand the office to b; the store has acknowledged the offer.
+    fn offering() -> Self {
+        let mut stage = Self::leading(false);
+        let (to, within) = (Node::new("b").unwrap(), WITHIN);
+        stage.on(10, Input::HandOver { group: group(), term: term(1), to: to.clone(), within });
+        let asked = stage.asked();
+        let [(attempt, Request::Group(offer))] = asked.as_slice() else { panic!("{asked:?}") };
+        assert_eq!(offer.verb, Verb::Offer(term(1), to));
+        stage.answer(20, *attempt, Ok(Reply::Done));
+        assert_eq!(stage.driver.phase(&group()), Some(Phase::Leading), "nobody is warm yet");
+        stage
+    }
+
+    /// The next heartbeat brings news: b is warm.
+    fn is_warm(&mut self, ms: u64) {
+        let (beat, _) = self.asked()[0].clone();
+        let heard = Heard { ttl_ms: 10_000, epoch: 1, revision: Revision(5) };
+        self.answer(ms, beat, Ok(Reply::Heard(heard)));
+        let (list, request) = self.asked()[0].clone();
+        assert!(matches!(request, Request::List(_)), "{request:?}");
+        let tenure = TenureView {
+            group: group(),
+            term: term(1),
+            state: OfficeState::Leading,
+            offered_to: Some(Node::new("b").unwrap()),
+            is_warm: true,
+        };
+        let view = SessionView {
+            node: Node::new("a").unwrap(),
+            ttl_ms: 10_000,
+            epoch: 1,
+            tenures: vec![tenure],
+            standing: Vec::new(),
+            offers: Vec::new(),
+            revision: Revision(5),
+        };
+        self.answer(ms, list, Ok(Reply::Session(view)));
+    }
+
+    fn faults(&self) -> Vec<HandOverFault> {
+        let fault = |output: &Output| match output {
+            Output::HandOverRefused { why, .. } => Some(why.clone()),
+            _ => None,
+        };
+        self.said.iter().filter_map(fault).collect()
+    }
+}
+
 #[test]
 fn a_hand_over_ends_in_a_transfer_though_nobody_here_stands_any_more() {
-    let mut stage = Stage::leading(false);
-    let to = Node::new("b").unwrap();
-    stage.on(10, Input::HandOver { group: group(), term: term(1), to: to.clone() });
-    let asked = stage.asked();
-    let [(attempt, Request::Group(offer))] = asked.as_slice() else { panic!("{asked:?}") };
-    assert_eq!(offer.verb, Verb::Offer(term(1), to.clone()));
-    stage.answer(20, *attempt, Ok(Reply::Done));
+    let mut stage = Stage::offering();
+    stage.is_warm(30);
+    assert_eq!(stage.driver.phase(&group()), Some(Phase::Stopping));
     stage.on(30, Input::Idle { group: group(), term: term(1) });
     let asked = stage.asked();
     let [(_, Request::Group(transfer))] = asked.as_slice() else { panic!("{asked:?}") };
-    assert_eq!(transfer.verb, Verb::Transfer(term(1), to));
+    assert_eq!(transfer.verb, Verb::Transfer(term(1), Node::new("b").unwrap()));
+}
+
+#[test]
+fn a_standby_that_does_not_get_warm_in_time_is_told_and_the_term_goes_on() {
+    let mut stage = Stage::offering();
+    stage.on(10 + 5_000, Input::Tick);
+    assert_eq!(stage.faults(), [HandOverFault::NotWarm]);
+    assert_eq!(stage.driver.phase(&group()), Some(Phase::Leading));
 }
 
 #[test]
 fn a_refused_offer_is_told_and_the_term_goes_on() {
     let mut stage = Stage::leading(false);
-    let to = Node::new("b").unwrap();
-    stage.on(10, Input::HandOver { group: group(), term: term(1), to: to.clone() });
+    let (to, within) = (Node::new("b").unwrap(), WITHIN);
+    stage.on(10, Input::HandOver { group: group(), term: term(1), to: to.clone(), within });
     let (attempt, _) = stage.asked()[0].clone();
-    let refusal = Refusal::SuccessorUnknown { group: group(), to };
-    stage.answer(20, attempt, Err(StoreError::Refused(refusal)));
-    assert!(stage.said.iter().any(|it| matches!(it, Output::HandOverRefused { .. })));
+    let refusal = StoreError::Refused(Refusal::SuccessorUnknown { group: group(), to });
+    stage.answer(20, attempt, Err(refusal.clone()));
+    assert_eq!(stage.faults(), [HandOverFault::Refused(refusal)]);
     assert_eq!(stage.driver.phase(&group()), Some(Phase::Leading));
 }
 

@@ -1,5 +1,7 @@
 //! What a driver is told, and what it says.
 
+use std::time::Duration;
+
 use regent_election::participant::{Attempt, Reply, Request, Transition, Trouble};
 use regent_election::store::{StoreError, StoreResult};
 use regent_election::{Group, Metadata, Moment, Node, Priority, Refusal, SessionId, Term};
@@ -36,7 +38,8 @@ pub enum Input {
         /// Which term.
         term: Term,
     },
-    /// Hand this term to a named standby: offer, drain, transfer (semantics 15).
+    /// Hand this term to a named standby: offer, wait until it is warm, drain, transfer
+    /// (semantics 15).
     HandOver {
         /// Where.
         group: Group,
@@ -44,6 +47,15 @@ pub enum Input {
         term: Term,
         /// To whom.
         to: Node,
+        /// How long it may take to get warm.
+        within: Duration,
+    },
+    /// The application is warm for an office of [`Output::Offered`].
+    Warm {
+        /// Where.
+        group: Group,
+        /// The term of the leader that offers.
+        term: Term,
     },
     /// Nothing of the work of this term is alive: no handle, no permit, no guarded task.
     Idle {
@@ -139,7 +151,24 @@ pub enum Output {
         /// Which term.
         term: Term,
     },
-    /// A hand-over was refused. Before the work was told to stop, the term goes on; after, it is
+    /// The leader of a group offers its office to a claim of this process. Whoever is ready for it says
+    /// [`Input::Warm`].
+    Offered {
+        /// Where.
+        group: Group,
+        /// The term of the leader that offers.
+        term: Term,
+        /// That leader.
+        by: Node,
+    },
+    /// That offer is no more: withdrawn, lapsed, or carried out.
+    OfferOver {
+        /// Where.
+        group: Group,
+        /// The term of the leader that offered.
+        term: Term,
+    },
+    /// A hand-over did not come about. Before the work was told to stop, the term goes on; after, it is
     /// resigned to whoever is next.
     HandOverRefused {
         /// Where.
@@ -147,7 +176,7 @@ pub enum Output {
         /// Which term.
         term: Term,
         /// Why.
-        why: StoreError,
+        why: HandOverFault,
     },
     /// This term is over and the store knows.
     Over {
@@ -175,6 +204,15 @@ pub enum Output {
     Done,
     /// Call again at this moment, or earlier.
     WakeAt(Moment),
+}
+
+/// Why a hand-over did not come about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HandOverFault {
+    /// The store said no.
+    Refused(StoreError),
+    /// The standby did not say in time that it is warm.
+    NotWarm,
 }
 
 /// Why a claim will never win.

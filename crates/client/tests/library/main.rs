@@ -8,6 +8,7 @@
 mod bench;
 mod campaign;
 mod elector;
+mod hand_over;
 mod health;
 mod lead;
 mod locks;

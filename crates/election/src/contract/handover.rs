@@ -3,7 +3,7 @@
 use super::bench::{Bench, LONG_MS, node, refused};
 use super::{Fault, ensure};
 use crate::outcome::{Cause, Refusal};
-use crate::store::{OfficeState, Scope};
+use crate::store::{OfferView, OfficeState, Scope};
 
 pub(super) async fn resigning_hands_over_at_once(bench: Bench) -> Result<(), Fault> {
     let group = bench.group();
@@ -111,17 +111,34 @@ pub(super) async fn an_offer_warms_a_standby_while_the_leader_leads_on(
     alice.renew(&group, term).await?;
     alice.leads(&bench, &group, term).await?;
     let tenures = alice.session().await?.tenures;
-    let is_listed = tenures.iter().any(|tenure| tenure.offered_to == Some(node("carol")));
+    let is_listed =
+        tenures.iter().any(|tenure| tenure.offered_to == Some(node("carol")) && !tenure.is_warm);
     ensure!(is_listed, "the leader's list does not show its offer: {tenures:?}");
+    let asked = carol.session().await?;
+    let offer = OfferView { group: group.clone(), term, by: node("alice"), is_warm: false };
+    ensure!(asked.offers == [offer.clone()], "carol's list does not show the offer: {asked:?}");
+    ensure!(asked.epoch > 0, "carol is given no reason to read her list: {asked:?}");
+    let heard = carol.heartbeat().await?;
+    ensure!(heard.epoch == asked.epoch, "her heartbeat tells another epoch: {heard:?}");
+    let other = bob.session().await?;
+    ensure!(other.offers.is_empty(), "bob was offered what is carol's: {other:?}");
+    let epoch = alice.session().await?.epoch;
     refused(
         "warmth of one that was not asked",
         store.warm(&group, bob.session, term, None).await,
         |refusal| matches!(refusal, Refusal::NoOffer { .. }),
     )?;
     store.warm(&group, carol.session, term, None).await?;
+    let told = alice.session().await?;
+    let is_warm = told.tenures.iter().any(|tenure| tenure.is_warm);
+    ensure!(is_warm && told.epoch > epoch, "alice is not told that carol is warm: {told:?}");
+    let offers = carol.session().await?.offers;
+    ensure!(offers == [OfferView { is_warm: true, ..offer }], "carol's list shows {offers:?}");
     alice.transfer(&group, term, &carol.node).await?;
     let next = carol.take_over(&bench, &group).await?;
     ensure!(Some(next) == term.next(), "term {next} follows term {term}");
+    let offers = carol.session().await?.offers;
+    ensure!(offers.is_empty(), "an office in hand is still on offer: {offers:?}");
     Ok(())
 }
 

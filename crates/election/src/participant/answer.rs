@@ -69,10 +69,8 @@ impl Participant {
                 self.settled(group, term);
             }
             (What::Verb(Verb::Withdraw), _) => self.withdrawn(group),
-            (What::Verb(Verb::Offer(_, to)), _) => {
-                self.begin_stop(group, Why::HandOver, Then::Transfer(to));
-            }
-            (What::Verb(Verb::Warm(_)), _) => {}
+            (What::Verb(Verb::Offer(_, to)), _) => self.offer_made(group, &to),
+            (What::Verb(Verb::Warm(term)), _) => self.warmth_told(group, term),
             // An answer to another question: act on nothing, ask again.
             (
                 What::Campaign { .. } | What::Verb(Verb::Accept(_)),
@@ -184,12 +182,9 @@ impl Participant {
             What::Verb(Verb::Resign(term)) => self.settled(group, term),
             What::Verb(Verb::Transfer(term, _)) => self.transfer_refused(group, term, refusal),
             What::Verb(Verb::Withdraw) => self.withdrawn(group),
-            What::Verb(Verb::Offer(..) | Verb::Warm(_)) => {
-                if let Some(candidacy) = self.groups.get_mut(group) {
-                    candidacy.offer_to = None;
-                }
-                self.trouble(Some(group), StoreError::Refused(refusal).into());
-            }
+            What::Verb(Verb::Offer(_, to)) => self.offer_refused(group, &to, refusal),
+            // Nobody offers it any more, which is nothing that a person could change.
+            What::Verb(Verb::Warm(_)) => self.offer_is_over(group),
         }
         self.plan(group);
     }

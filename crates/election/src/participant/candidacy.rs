@@ -1,5 +1,6 @@
 //! What a participant remembers of one group.
 
+use super::hand_over::{HandOver, Offered};
 use super::request::Verb;
 use super::words::{Attempt, Phase};
 use crate::moment::Moment;
@@ -29,8 +30,10 @@ pub(super) struct Candidacy {
     /// The one request about this group that is under way. Its outcome is always learnt before the
     /// next one begins, so that two never race.
     pub(super) errand: Option<Errand>,
-    /// A hand-over that was asked for and not yet offered.
-    pub(super) offer_to: Option<Node>,
+    /// A hand-over of the term it leads under that the application asked for.
+    pub(super) hand_over: Option<HandOver>,
+    /// The office that was offered to it while it stands by.
+    pub(super) offered: Option<Offered>,
     /// Campaigns lost in a row.
     pub(super) tries: u32,
     /// Its place in the agenda.
@@ -86,6 +89,8 @@ pub(super) struct Listed {
     pub(super) revision: Revision,
     pub(super) tenure: Option<TenureView>,
     pub(super) stands: bool,
+    /// The attempt that asked for it; none if it came with the opening.
+    pub(super) asked: Option<Attempt>,
 }
 
 /// The application's work under one term.
@@ -190,7 +195,8 @@ impl Candidacy {
             listed: None,
             work: None,
             errand: None,
-            offer_to: None,
+            hand_over: None,
+            offered: None,
             tries: 0,
             due_at: None,
         }
@@ -207,6 +213,12 @@ impl Candidacy {
             | Seat::Stopped { .. }
             | Seat::Lost { .. } => panic!("{:?} is no standby, yet got {line:?}", self.seat),
         }
+    }
+
+    /// Whether a request is under way whose outcome may change what the store knows of this
+    /// candidate. That it is warm changes nothing about its place.
+    pub(super) fn is_deciding(&self) -> bool {
+        self.errand.as_ref().is_some_and(|errand| !matches!(errand.what, What::Verb(Verb::Warm(_))))
     }
 
     /// What a list said that overrules an answer made at `answered` that this session holds `term`,
@@ -236,6 +248,7 @@ impl Candidacy {
             }
             (None, _) => None,
         };
-        [stop_at, errand_at].into_iter().flatten().min()
+        let hand_over_at = self.hand_over.as_ref().and_then(HandOver::next_at);
+        [stop_at, errand_at, hand_over_at].into_iter().flatten().min()
     }
 }

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use super::candidacy::{Candidacy, Errand, Line, Seat, Status, Then, What};
+use super::candidacy::{Errand, Line, Seat, Status, Then, What};
+use super::hand_over::{HandOver, Offered};
 use super::request::{GroupRequest, Request, Verb};
 use super::words::{Attempt, Why};
 use super::{Participant, Pending};
@@ -16,11 +17,11 @@ impl Participant {
     /// ends here.
     pub(super) fn plan(&mut self, group: &Group) {
         let Some(candidacy) = self.groups.get(group) else { return };
-        if candidacy.errand.is_some() {
+        let stands = candidacy.wants && self.healthy;
+        if candidacy.errand.is_some() && (stands || candidacy.is_deciding()) {
             self.reschedule(group);
             return;
         }
-        let stands = candidacy.wants && self.healthy;
         let is_open = self.session.open().is_some();
         match candidacy.seat.clone() {
             Seat::Standby(Line::Out { .. }) if !candidacy.wants => self.forget(group),
@@ -33,11 +34,17 @@ impl Participant {
             Seat::Standby(Line::Standing) if !stands => {
                 self.begin_errand(group, What::Verb(Verb::Withdraw));
             }
+            Seat::Standby(Line::Standing) => {
+                if let Some(term) = candidacy.offered.as_ref().and_then(Offered::to_tell) {
+                    self.begin_errand(group, What::Verb(Verb::Warm(term)));
+                }
+            }
             Seat::Standby(Line::Won { term }) if !self.is_welcome(group, term) => {
                 self.decline(group, term);
             }
             Seat::Leading { term } | Seat::Jeopardy { term } => {
-                if let Some(to) = candidacy.offer_to.clone() {
+                if let Some(to) = candidacy.hand_over.as_ref().and_then(HandOver::to_offer) {
+                    let to = to.clone();
                     self.begin_errand(group, What::Verb(Verb::Offer(term, to)));
                 }
             }
@@ -50,7 +57,7 @@ impl Participant {
             }
             Seat::Stopped { .. } => self.stand_by_again(group),
             Seat::Lost { term } => self.plan_after_loss(group, term),
-            Seat::Standby(Line::Standing | Line::Won { .. }) | Seat::Stopping { .. } => {}
+            Seat::Standby(Line::Won { .. }) | Seat::Stopping { .. } => {}
         }
         self.reschedule(group);
     }
@@ -65,14 +72,6 @@ impl Participant {
             self.begin_errand(group, What::Verb(Verb::Resign(term)));
         } else if !is_working {
             self.stand_by_again(group);
-        }
-    }
-
-    /// The application is warm for an office offered to it.
-    pub(super) fn warm(&mut self, group: &Group, term: Term) {
-        let stands = |c: &Candidacy| c.seat == Seat::Standby(Line::Standing) && c.errand.is_none();
-        if self.groups.get(group).is_some_and(stands) {
-            self.begin_errand(group, What::Verb(Verb::Warm(term)));
         }
     }
 
@@ -123,6 +122,7 @@ impl Participant {
             self.lose(group, Why::StopOverrun);
         }
         self.last_resort(group);
+        self.hand_over_due(group);
         let status = self.groups.get(group).and_then(|c| c.errand.as_ref()).map(|e| e.status);
         match status {
             Some(Status::InFlight { until }) if until <= now => self.try_again(group, None),

@@ -12,7 +12,7 @@ use crate::moment::Moment;
 use crate::mutant::{self, Mutant};
 use crate::name::Group;
 use crate::outcome::Refusal;
-use crate::store::{OfficeState, SessionView, StoreError, StoreResult, TenureView};
+use crate::store::{OfferView, OfficeState, SessionView, StoreError, StoreResult, TenureView};
 use crate::term::{Revision, Term};
 
 /// What is known of the list, and when it is read next.
@@ -94,7 +94,7 @@ impl Participant {
         }
         match answer {
             Ok(Reply::Session(view)) => {
-                self.process_list(view);
+                self.process_list(Some(attempt), view);
                 // A list that was made before the news it was to explain.
                 if let Some(open) = self.session.open_mut()
                     && open.listing.held_back.is_some()
@@ -117,8 +117,8 @@ impl Participant {
 
     /// Brings every group in line with the list, then lets the validity go that waited for it. In
     /// this order: what is ending must not be extended.
-    pub(super) fn process_list(&mut self, view: SessionView) {
-        let SessionView { epoch, tenures, standing, revision, .. } = view;
+    pub(super) fn process_list(&mut self, asked: Option<Attempt>, view: SessionView) {
+        let SessionView { epoch, tenures, standing, offers, revision, .. } = view;
         self.saw(revision);
         let Some(open) = self.session.open_mut() else { return };
         if revision < open.listing.revision || epoch < open.listing.epoch {
@@ -129,10 +129,13 @@ impl Participant {
         let tenures: BTreeMap<&Group, &TenureView> =
             tenures.iter().map(|tenure| (&tenure.group, tenure)).collect();
         let standing: BTreeSet<&Group> = standing.iter().collect();
+        let offers: BTreeMap<&Group, &OfferView> =
+            offers.iter().map(|offer| (&offer.group, offer)).collect();
         for group in self.groups.keys().cloned().collect::<Vec<_>>() {
             let stands = standing.contains(&group);
             let tenure = tenures.get(&group).map(|tenure| (*tenure).clone());
-            self.compare(&group, Listed { revision, tenure, stands });
+            self.compare(&group, Listed { revision, tenure, stands, asked });
+            self.offer_seen(&group, offers.get(&group).copied());
         }
         for tenure in tenures.values() {
             if !self.groups.contains_key(&tenure.group) {
@@ -153,23 +156,23 @@ impl Participant {
         let Some(candidacy) = self.groups.get_mut(group) else { return };
         // The errand under way may have been answered before the list was made, or after: what the
         // list says is kept until its answer is here.
-        if candidacy.errand.is_some() && candidacy.seat.phase() == Phase::Standby {
+        if candidacy.is_deciding() && candidacy.seat.phase() == Phase::Standby {
             candidacy.listed = Some(list);
             return;
         }
-        let Listed { revision, tenure: listed, stands } = list;
+        let Listed { revision, tenure: listed, stands, asked } = list;
         let listed = listed.as_ref();
         let own = candidacy.seat.term();
         // What was learnt after the list was made is not contradicted by it.
         let is_proof = candidacy.known_at <= revision;
         match (&candidacy.seat, listed) {
             (Seat::Leading { .. } | Seat::Jeopardy { .. }, Some(tenure)) if tenure.term == own => {
-                match (tenure.state, &tenure.offered_to) {
-                    (OfficeState::Ending, _) => self.begin_stop(group, Why::Ending, Then::Resign),
-                    (_, Some(to)) => {
-                        self.begin_stop(group, Why::HandOver, Then::Transfer(to.clone()));
-                    }
-                    (_, None) => {}
+                match tenure.state {
+                    OfficeState::Ending => self.begin_stop(group, Why::Ending, Then::Resign),
+                    OfficeState::Vacant
+                    | OfficeState::Delayed
+                    | OfficeState::Elected
+                    | OfficeState::Leading => self.offer_listed(group, tenure, asked),
                 }
             }
             (Seat::Leading { .. } | Seat::Jeopardy { .. } | Seat::Stopping { .. }, _) => {

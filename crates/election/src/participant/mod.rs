@@ -42,13 +42,14 @@
 //! group, and 100,000 leaderships could not be renewed by one message.
 //!
 //! The rooms: `words` (events and actions), `request` (what is asked of a store), `session` (open,
-//! abandon, close), `heartbeat` (validity), `list` (news), `office` (phases of a group), `errand` and
-//! `answer` (requests about a group), `dice` (jitter).
+//! abandon, close), `heartbeat` (validity), `list` (news), `office` (phases of a group), `hand_over`
+//! (offers made and received), `errand` and `answer` (requests about a group), `dice` (jitter).
 
 mod answer;
 mod candidacy;
 mod dice;
 mod errand;
+mod hand_over;
 mod heartbeat;
 mod list;
 mod office;
@@ -226,7 +227,7 @@ impl Participant {
                 }
             }
             Event::Resign { group } => self.resign(&group),
-            Event::Transfer { group, to } => self.hand_over(&group, to),
+            Event::Transfer { group, to, within } => self.hand_over(&group, to, within),
             Event::Warm { group, term } => self.warm(&group, term),
             Event::Stopped { group } => self.work_ended(&group),
             Event::FenceRefused { group, term } => {

@@ -51,6 +51,7 @@ impl Participant {
         }
         self.won.remove(group);
         self.leading.insert(group.clone());
+        self.offer_is_over(group);
         if let Some(candidacy) = self.groups.get_mut(group) {
             candidacy.work = Some(Work { term, stop_by: None, overran: false });
         }
@@ -92,7 +93,7 @@ impl Participant {
         if candidacy.seat.led().is_none() {
             return;
         }
-        candidacy.offer_to = None;
+        candidacy.hand_over = None;
         self.leading.remove(group);
         self.drop_errand(group);
         self.move_to(group, Seat::Stopping { term, by, then }, why);
@@ -114,6 +115,7 @@ impl Participant {
         };
         let term = candidacy.seat.term();
         candidacy.over = candidacy.over.max(term);
+        candidacy.hand_over = None;
         self.leading.remove(group);
         self.drop_errand(group);
         // Validity ends here, before anything is sent and whatever is answered (semantics 14).
@@ -134,7 +136,7 @@ impl Participant {
         let by = until.min(self.now + self.budget.stop_grace());
         let Some(candidacy) = self.groups.get_mut(group) else { return };
         candidacy.over = candidacy.over.max(term);
-        candidacy.offer_to = None;
+        candidacy.hand_over = None;
         self.leading.remove(group);
         self.drop_errand(group);
         self.move_to(group, Seat::Lost { term }, why);
@@ -224,6 +226,7 @@ impl Participant {
     /// Removes a group that nobody wants and the store knows nothing of.
     pub(super) fn forget(&mut self, group: &Group) {
         self.drop_errand(group);
+        self.offer_is_over(group);
         let Some(candidacy) = self.groups.remove(group) else { return };
         self.won.remove(group);
         if let Some(due_at) = candidacy.due_at {
@@ -242,7 +245,8 @@ impl Participant {
     pub(super) fn watched(&mut self, group: &Group, term: Term, leader: Option<&Node>) {
         let Some(candidacy) = self.groups.get(group) else { return };
         let is_me = leader == Some(&self.node);
-        let is_busy = candidacy.errand.as_ref().is_some_and(|errand| errand.tries > 0);
+        let is_sent = candidacy.errand.as_ref().is_some_and(|errand| errand.tries > 0);
+        let is_busy = is_sent && candidacy.is_deciding();
         match (&candidacy.seat, candidacy.seat.held()) {
             (_, Some(own)) if term > own => self.lose(group, Why::Superseded),
             (_, Some(own)) if term == own && !is_me => self.lose(group, Why::TenureGone),
@@ -291,16 +295,6 @@ impl Participant {
             self.trouble(Some(group), Trouble::NotLeading);
         }
         self.begin_stop(group, Why::Asked, Then::Resign);
-    }
-
-    pub(super) fn hand_over(&mut self, group: &Group, to: Node) {
-        match self.groups.get_mut(group) {
-            Some(candidacy) if candidacy.seat.led().is_some() => {
-                candidacy.offer_to = Some(to);
-                self.plan(group);
-            }
-            Some(_) | None => self.trouble(Some(group), Trouble::NotLeading),
-        }
     }
 
     pub(super) fn set_health(&mut self, healthy: bool) {

@@ -213,7 +213,7 @@ impl Participant {
             disowned: BTreeSet::new(),
         }));
         self.judge();
-        self.process_list(view);
+        self.process_list(None, view);
         for group in self.groups.keys().cloned().collect::<Vec<_>>() {
             self.plan(&group);
         }

@@ -172,14 +172,19 @@ pub enum Event {
         /// Where.
         group: Group,
     },
-    /// The application hands the office to a named standby: offer, drain, transfer.
+    /// The application hands the office to a named standby: offer, wait until it is warm, drain,
+    /// transfer.
     Transfer {
         /// Where.
         group: Group,
         /// To whom.
         to: Node,
+        /// How long the standby may take to say that it is warm. Meanwhile, and after it, the work
+        /// goes on.
+        within: Duration,
     },
-    /// The application is warm for an office that was offered to it.
+    /// The application is warm for an office that was offered to it, as told by
+    /// [`Action::Offered`].
     Warm {
         /// Where.
         group: Group,
@@ -255,6 +260,22 @@ pub enum Action {
         /// The term it worked under.
         term: Term,
     },
+    /// The leader of a group offers its office to this standby: get ready, and say [`Event::Warm`].
+    Offered {
+        /// Where.
+        group: Group,
+        /// The term of the leader that offers.
+        term: Term,
+        /// That leader.
+        by: Node,
+    },
+    /// That offer is no more: withdrawn, lapsed, or carried out.
+    OfferOver {
+        /// Where.
+        group: Group,
+        /// The term of the leader that offered.
+        term: Term,
+    },
     /// Draw 128 random bits and tell them as [`Event::Session`].
     NeedSession,
     /// Tell a person. The participant goes on by itself.
@@ -286,6 +307,12 @@ pub enum Trouble {
         given: u64,
         /// The number the store had seen.
         last: u64,
+    },
+    /// A hand-over was given up because the standby did not get ready.
+    #[error("{to} did not say in time that it is warm; this process leads on")]
+    NotWarm {
+        /// Who was to take over.
+        to: Node,
     },
     /// The store said no, or something worse.
     #[error(transparent)]

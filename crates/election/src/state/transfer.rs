@@ -126,11 +126,16 @@ impl State {
         self.reindex(group);
     }
 
+    /// Offered again, a standby that is warm stays so. Everybody whose list this changes is told: the
+    /// leader, who is asked, and who is not asked any more.
     fn make_offer(&mut self, group: &Group, to: SessionNo) {
         let Some(state) = self.groups.get_mut(group) else { return };
         let Office::Held { tenure } = &mut state.office else { return };
-        tenure.offer = Some(Offer { to, warm: false });
-        for session in [tenure.session, to] {
+        let before = tenure.offer;
+        let warm = before.is_some_and(|offer| offer.to == to && offer.warm);
+        tenure.offer = Some(Offer { to, warm });
+        let other = before.map(|offer| offer.to).filter(|before| *before != to);
+        for session in [Some(tenure.session), Some(to), other].into_iter().flatten() {
             if let Some(session) = self.sessions.get_mut(&session) {
                 session.epoch += 1;
             }

@@ -8,7 +8,8 @@ use crate::name::{Group, Metadata, Node, SessionId, SessionNo};
 use crate::outcome::{Change, Refusal};
 use crate::policy::{Policy, Settings};
 use crate::store::{
-    Census, GroupView, GroupsPage, LeaderView, OfficeState, SessionView, StandbyView, TenureView,
+    Census, GroupView, GroupsPage, LeaderView, OfferView, OfficeState, SessionView, StandbyView,
+    TenureView,
 };
 use crate::term::{Cursor, Incarnation, Revision, Term};
 
@@ -209,15 +210,32 @@ impl State {
                 term: state.term,
                 state: office_state(state),
                 offered_to: offer.and_then(|offer| self.node(offer.to)).cloned(),
+                is_warm: offer.is_some_and(|offer| offer.warm),
             })
         });
+        let offers = session.stands.iter().filter_map(|group| self.offer_to(group, no));
         Ok(SessionView {
             node: session.node.clone(),
             ttl_ms: session.ttl_ms,
             epoch: session.epoch,
             tenures: tenures.collect(),
             standing: session.stands.iter().cloned().collect(),
+            offers: offers.collect(),
             revision: self.revision,
+        })
+    }
+
+    /// The office of a group, if its leader has offered it to this standby. A leader that is ending
+    /// offers nothing any more.
+    fn offer_to(&self, group: &Group, standby: SessionNo) -> Option<OfferView> {
+        let state = self.groups.get(group)?;
+        let Office::Held { tenure } = &state.office else { return None };
+        let offer = tenure.offer.filter(|offer| offer.to == standby)?;
+        Some(OfferView {
+            group: group.clone(),
+            term: state.term,
+            by: self.node(tenure.session)?.clone(),
+            is_warm: offer.warm,
         })
     }
 

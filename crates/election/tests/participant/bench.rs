@@ -6,7 +6,7 @@ use regent_election::participant::{
     Action, Attempt, Event, Held, Participant, Phase, Reply, Request, Transition, Trouble, Verb,
 };
 use regent_election::store::{
-    Campaigned, Heard, LeaderView, OfficeState, SessionView, StoreError, TenureView,
+    Campaigned, Heard, LeaderView, OfferView, OfficeState, SessionView, StoreError, TenureView,
 };
 use regent_election::{
     Budget, Cursor, Group, Incarnation, Metadata, Moment, Node, Refusal, Revision, SessionId, Term,
@@ -63,6 +63,10 @@ pub(crate) struct Bench {
     pub(crate) stops: Vec<(Group, Term, Moment)>,
     pub(crate) last_resorts: Vec<(Group, Term)>,
     pub(crate) troubles: Vec<Trouble>,
+    /// What the application was told of offers: where, of which term, and whether it stands.
+    pub(crate) offered: Vec<(Group, Term, bool)>,
+    /// What the store's list says of them.
+    pub(crate) offers: Vec<OfferView>,
     pub(crate) wake_at: Option<Moment>,
     sessions_given: u128,
     pub(crate) needs_session: bool,
@@ -80,6 +84,8 @@ impl Bench {
             stops: Vec::new(),
             last_resorts: Vec::new(),
             troubles: Vec::new(),
+            offered: Vec::new(),
+            offers: Vec::new(),
             wake_at: None,
             sessions_given: 0,
             needs_session: false,
@@ -146,6 +152,8 @@ impl Bench {
                 Action::Transition(transition) => self.transitions.push(transition),
                 Action::StopWork { group, term, by } => self.stops.push((group, term, by)),
                 Action::LastResort { group, term } => self.last_resorts.push((group, term)),
+                Action::Offered { group, term, .. } => self.offered.push((group, term, true)),
+                Action::OfferOver { group, term } => self.offered.push((group, term, false)),
                 Action::NeedSession => self.needs_session = true,
                 Action::Trouble { trouble, .. } => self.troubles.push(trouble),
                 Action::WakeAt(moment) => self.wake_at = Some(moment),
@@ -237,6 +245,7 @@ impl Bench {
             epoch: self.epoch,
             tenures,
             standing: standing.iter().map(|name| group(name)).collect(),
+            offers: self.offers.clone(),
             revision: Revision(self.revision),
         }
     }
@@ -305,5 +314,5 @@ impl Bench {
 }
 
 pub(crate) fn tenure(name: &str, number: u64, state: OfficeState) -> TenureView {
-    TenureView { group: group(name), term: term(number), state, offered_to: None }
+    TenureView { group: group(name), term: term(number), state, offered_to: None, is_warm: false }
 }

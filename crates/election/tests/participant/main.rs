@@ -2,6 +2,7 @@
 //! reference store, with bad networks, bad clocks and pauses.
 
 mod bench;
+mod hand_over;
 mod news;
 mod offices;
 mod plan;

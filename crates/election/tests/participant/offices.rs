@@ -1,4 +1,6 @@
-//! Leaving office: resignation, hand-over, ill health, withdrawal; and what a watch may hint at.
+//! Leaving office: resignation, ill health, withdrawal; and what a watch may hint at.
+
+use std::time::Duration;
 
 use regent_election::participant::{Event, Phase, Reply, Request, Trouble, Verb, Why};
 use regent_election::store::OfficeState;
@@ -54,76 +56,10 @@ fn work_that_ends_by_itself_gives_the_office_up() {
 fn giving_up_what_one_does_not_hold_is_said_so() {
     let mut bench = Bench::standing(&["a"]);
     bench.tell(Event::Resign { group: group("a") });
-    bench.tell(Event::Transfer { group: group("a"), to: node("you") });
+    let (to, within) = (node("you"), Duration::from_secs(30));
+    bench.tell(Event::Transfer { group: group("a"), to, within });
     bench.tell(Event::Resign { group: group("nowhere") });
     assert_eq!(bench.troubles, vec![Trouble::NotLeading; 3]);
-}
-
-/// Semantics 15: offer while leading, then drain, then transfer.
-#[test]
-fn a_hand_over_is_offered_then_drained_then_transferred() {
-    let mut bench = Bench::leading(&["a"]);
-    bench.tell(Event::Transfer { group: group("a"), to: node("you") });
-    let offer = bench.take_verb(&Verb::Offer(term(1), node("you")));
-    assert_eq!(bench.phase("a"), Some(Phase::Leading));
-    bench.answer(offer, Ok(Reply::Done));
-    assert_eq!(bench.phase("a"), Some(Phase::Stopping));
-    bench.tell(Event::Stopped { group: group("a") });
-    assert_eq!(bench.check("a"), None);
-    let transfer = bench.take_verb(&Verb::Transfer(term(1), node("you")));
-    bench.run_to(4333);
-    let (_, heartbeat) = bench.take_beat();
-    assert_eq!(heartbeat.disowned, [], "disowning would let the line choose another");
-    bench.answer(transfer, Ok(Reply::Done));
-    assert_eq!(bench.phase("a"), Some(Phase::Standby));
-}
-
-#[test]
-fn a_refused_offer_changes_nothing_and_a_refused_transfer_becomes_a_resignation() {
-    let mut bench = Bench::leading(&["a"]);
-    let (to, silent) =
-        (node("you"), Refusal::SuccessorSilent { group: group("a"), to: node("you") });
-    bench.tell(Event::Transfer { group: group("a"), to: to.clone() });
-    let offer = bench.take_verb(&Verb::Offer(term(1), to.clone()));
-    bench.refuse(offer, silent.clone());
-    assert_eq!((bench.phase("a"), bench.troubles.len()), (Some(Phase::Leading), 1));
-    assert!(bench.sent.is_empty(), "nor is it offered again by itself");
-    bench.tell(Event::Transfer { group: group("a"), to: to.clone() });
-    let offer = bench.take_verb(&Verb::Offer(term(1), to.clone()));
-    bench.answer(offer, Ok(Reply::Done));
-    bench.tell(Event::Stopped { group: group("a") });
-    let transfer = bench.take_verb(&Verb::Transfer(term(1), to));
-    bench.refuse(transfer, silent);
-    bench.take_verb(&Verb::Resign(term(1)));
-}
-
-/// Semantics 16: a better candidate is offered the office by the store; nobody is deposed.
-#[test]
-fn an_offer_made_by_the_store_is_carried_out() {
-    let mut bench = Bench::leading(&["a"]);
-    bench.run_to(4333);
-    let (beat, _) = bench.take_beat();
-    bench.epoch = 1;
-    bench.acknowledge(beat);
-    let list = bench.take_list();
-    let mut offered = tenure("a", 1, OfficeState::Leading);
-    offered.offered_to = Some(node("better"));
-    let view = bench.view(vec![offered], &[]);
-    bench.answer(list, Ok(Reply::Session(view)));
-    assert_eq!(bench.transitions[0].why, Why::HandOver);
-    bench.tell(Event::Stopped { group: group("a") });
-    bench.take_verb(&Verb::Transfer(term(1), node("better")));
-}
-
-#[test]
-fn a_standby_that_is_warm_says_so() {
-    let mut bench = Bench::standing(&["a"]);
-    let campaign = bench.take_campaign(&group("a"));
-    bench.stand_in_line(campaign, &group("a"));
-    bench.tell(Event::Warm { group: group("a"), term: term(9) });
-    let warm = bench.take_verb(&Verb::Warm(term(9)));
-    bench.answer(warm, Ok(Reply::Done));
-    assert_eq!(bench.phase("a"), Some(Phase::Standby));
 }
 
 #[test]

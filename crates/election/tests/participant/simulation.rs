@@ -117,6 +117,39 @@ fn without_faults_leaders_stay() {
     }
 }
 
+/// Semantics 15: in a calm world every hand-over that is asked for comes about, to the one named, and
+/// the office is empty for no longer than a commit and its news take.
+#[test]
+fn a_hand_over_goes_to_the_one_named_and_leaves_no_gap_but_the_commit() {
+    for seed in 0..8 {
+        let plan = Plan {
+            seed,
+            participants: PARTICIPANTS,
+            groups: 1,
+            budget: Budget::new(TTL_MS, Drift::DEFAULT).expect("derived timers always fit"),
+            drifts: vec![1000, -1000, 0, 1000],
+            network: Network { delay_ms_max: 5, loss_percent: 0, double_percent: 0, hints: true },
+            chaos: vec![],
+        };
+        let mut world = World::new(plan, Box::new(RealStore::new()));
+        world.heal();
+        world.run_to(2 * TTL_MS);
+        let [(leader, term)] = world.leaders(&name(0))[..] else { panic!("nobody leads") };
+        let to = (leader + 1) % PARTICIPANTS;
+        world.strike_now(Chaos::Transfer { who: leader, group: 0, to });
+        let mut empty_ms = 0;
+        for at_ms in 2 * TTL_MS..6 * TTL_MS {
+            world.run_to(at_ms);
+            empty_ms += u64::from(world.leaders(&name(0)).is_empty());
+        }
+        let next = term.next().expect("a small number");
+        assert_eq!(world.leaders(&name(0)), [(to, next)], "seed {seed}");
+        assert_eq!(world.hand_overs, 1);
+        // The transfer, its news, the acceptance and its answer: four ways of 5 ms at most.
+        assert!(empty_ms <= 21, "seed {seed}: nobody led for {empty_ms} ms");
+    }
+}
+
 /// The same plan gives the same history: a failing seed replays.
 #[test]
 fn the_same_seed_gives_the_same_history() {

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use regent_election::participant::{GroupRequest, Reply, Request, Verb};
 use regent_election::store::{
-    Campaign, CampaignSession, Campaigned, Heard, Heartbeat, OfficeState, SessionView, StoreError,
-    TenureView,
+    Campaign, CampaignSession, Campaigned, Heard, Heartbeat, OfferView, OfficeState, SessionView,
+    StoreError, TenureView,
 };
 use regent_election::{Group, Moment, Node, Refusal, RequestId, Revision, SessionId, Term};
 
@@ -60,6 +60,7 @@ struct Seat {
     office: Office,
     line: Vec<SessionId>,
     offered_to: Option<Node>,
+    warm: bool,
 }
 
 #[derive(Default, Clone, Copy, PartialEq)]
@@ -224,11 +225,28 @@ impl RefStore {
                     term: term(seat.term),
                     state: seat.office.state(),
                     offered_to: seat.offered_to.clone(),
+                    is_warm: seat.warm,
                 })
                 .collect(),
             standing: stands.map(|(group, _)| group.clone()).collect(),
+            offers: self.offers(id),
             revision: Revision(self.revision),
         }))
+    }
+
+    fn offers(&self, id: SessionId) -> Vec<OfferView> {
+        let node = &self.sessions[&id].node;
+        let offers = self.groups.iter().filter_map(|(group, seat)| {
+            let Office::Led { session } = seat.office else { return None };
+            let is_meant = seat.line.contains(&id) && seat.offered_to.as_ref() == Some(node);
+            is_meant.then(|| OfferView {
+                group: group.clone(),
+                term: term(seat.term),
+                by: self.sessions[&session].node.clone(),
+                is_warm: seat.warm,
+            })
+        });
+        offers.collect()
     }
 
     fn end(&mut self, now: Moment, id: SessionId) {
@@ -325,11 +343,25 @@ impl RefStore {
                 Err(Refusal::SuccessorUnknown { group, to })
             }
             Verb::Offer(term, to) => {
-                self.held(&group, id, term)?.offered_to = Some(to);
+                let asked: Vec<SessionId> = self.groups[&group].line.clone();
+                let seat = self.held(&group, id, term)?;
+                seat.warm &= seat.offered_to.as_ref() == Some(&to);
+                seat.offered_to = Some(to.clone());
+                self.bump(&group);
+                for id in asked {
+                    let session = self.sessions.get_mut(&id).expect("it stands");
+                    session.epoch += u64::from(session.node == to);
+                }
+                Ok(Reply::Done)
+            }
+            Verb::Warm(term) => {
+                if !self.offers(id).iter().any(|offer| offer.group == group && offer.term == term) {
+                    return Err(Refusal::NoOffer { group });
+                }
+                self.groups.get_mut(&group).expect("it has a leader").warm = true;
                 self.bump(&group);
                 Ok(Reply::Done)
             }
-            Verb::Warm(_) => Ok(Reply::Done),
             Verb::Transfer(term, to) => {
                 let heir = self.groups[&group]
                     .line
@@ -368,7 +400,7 @@ impl RefStore {
     fn vacate(&mut self, now: Moment, group: &Group) {
         let Some(seat) = self.groups.get_mut(group) else { return };
         seat.office = Office::Vacant;
-        seat.offered_to = None;
+        (seat.offered_to, seat.warm) = (None, false);
         if seat.line.is_empty() {
             self.changes.push((group.clone(), term(seat.term), None));
             return;

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use regent_election::participant::{
-    Action, Attempt, Event, Participant, Phase, Reply, Request, Transition,
+    Action, Attempt, Event, Participant, Phase, Reply, Request, Transition, Why,
 };
 use regent_election::store::StoreError;
 use regent_election::{Group, Metadata, Node, SessionId, Term};
@@ -56,6 +56,10 @@ pub(crate) struct World {
     seats: Vec<Seat>,
     sessions_given: u128,
     calm: bool,
+    /// The terms for whose office somebody got warm.
+    warm: BTreeSet<(Group, Term)>,
+    /// How often work was told to stop for a hand-over.
+    pub(crate) hand_overs: u64,
     /// How often somebody began to lead.
     pub(crate) elections: u64,
 }
@@ -73,6 +77,8 @@ impl World {
             seats: Vec::new(),
             sessions_given: 0,
             calm: false,
+            warm: BTreeSet::new(),
+            hand_overs: 0,
             elections: 0,
             plan,
         };
@@ -207,6 +213,9 @@ impl World {
     }
 
     fn told(&mut self, who: usize, event: Event) {
+        if let Event::Warm { group, term } = &event {
+            self.warm.insert((group.clone(), *term));
+        }
         if let Event::Stopped { group } = &event {
             // Told once per end of work: a second word would be about the next work.
             if self.seats[who].work.remove(group).is_none() {
@@ -242,6 +251,16 @@ impl World {
             Action::LastResort { group, .. } => {
                 self.after(0, Happening::Told { who, event: Event::Stopped { group } });
             }
+            Action::Offered { group, term, .. } => {
+                // Most get warm, sooner or later; some never do.
+                let fate = if self.calm { 0 } else { self.roll(10) };
+                let warm_in = match fate {
+                    0..=7 => self.roll(self.plan.budget.ttl_ms() * MS),
+                    _ => return,
+                };
+                self.after(warm_in, Happening::Told { who, event: Event::Warm { group, term } });
+            }
+            Action::OfferOver { .. } => {}
             Action::NeedSession => {
                 self.sessions_given += 1;
                 let id = SessionId::new(self.sessions_given).expect("not zero");
@@ -260,7 +279,7 @@ impl World {
 
     /// Transitions come in order and none is missing; work never runs twice in one process.
     fn transition(&mut self, who: usize, transition: Transition) {
-        let Transition { group, from, to, term, .. } = transition;
+        let Transition { group, from, to, term, why, .. } = transition;
         let seat = &mut self.seats[who];
         let before = seat.phases.insert(group.clone(), to).unwrap_or(Phase::Standby);
         let is_return = before == Phase::Stopped && from == Phase::Standby;
@@ -270,6 +289,12 @@ impl World {
                 let running = seat.work.insert(group.clone(), term);
                 assert_eq!(running, None, "n{who} works twice in {group}");
                 self.elections += 1;
+            }
+            (_, Phase::Stopping) if why == Why::HandOver => {
+                // Semantics 15: the leader works on until somebody can take over.
+                let is_warm = self.warm.contains(&(group.clone(), term));
+                assert!(is_warm, "n{who} stopped in {group} for one that is not warm");
+                self.hand_overs += 1;
             }
             (_, Phase::Lost) => {
                 seat.lost.insert((group, term));
@@ -342,6 +367,10 @@ impl World {
         }
     }
 
+    pub(crate) fn strike_now(&mut self, chaos: Chaos) {
+        self.after(0, Happening::Strikes(chaos));
+    }
+
     fn strike(&mut self, chaos: Chaos) {
         let now_ns = self.now_ns;
         match chaos {
@@ -363,7 +392,8 @@ impl World {
             Chaos::Resign { who, group } => self.now(who, Event::Resign { group: name(group) }),
             Chaos::Transfer { who, group, to } => {
                 let to: Node = node(&format!("n{to}"));
-                self.now(who, Event::Transfer { group: name(group), to });
+                let within = self.plan.budget.ttl() * 2;
+                self.now(who, Event::Transfer { group: name(group), to, within });
             }
             Chaos::Health { who, healthy: true } => self.now(who, Event::Healthy),
             Chaos::Health { who, healthy: false } => self.now(who, Event::Unhealthy),

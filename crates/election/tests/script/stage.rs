@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use regent_election::deadlines::{Deadlines, Hearing, Turn};
+use regent_election::store::OfferView;
 use regent_election::{
     Answer, Applied, Command, Effect, Entry, Event, Group, IfLost, Incarnation, Metadata, Moment,
     Node, NodePattern, Opening, Policy, Reason, RequestId, SessionId, SessionNo, Settings, State,
@@ -449,11 +450,17 @@ impl Stage {
             write!(said, "; {} {}, term {}", tenure.state.word(), tenure.group, tenure.term)
                 .map_err(show)?;
             if let Some(node) = tenure.offered_to {
-                write!(said, ", offered to {node}").map_err(show)?;
+                let warm = if tenure.is_warm { ", which is warm" } else { "" };
+                write!(said, ", offered to {node}{warm}").map_err(show)?;
             }
         }
         for group in view.standing {
             write!(said, "; stands in {group}").map_err(show)?;
+        }
+        for offer in view.offers {
+            let OfferView { group, term, by, is_warm } = offer;
+            let warm = if is_warm { ", and is warm" } else { "" };
+            write!(said, "; is offered {group} by {by}, term {term}{warm}").map_err(show)?;
         }
         said.push('\n');
         Ok(said)

@@ -183,20 +183,37 @@ fn sessions(state: &State, model: &Model) -> Result<(), String> {
         same(&what("node"), &view.node, &session.node)?;
         same(&what("ttl"), view.ttl_ms, session.ttl_ms)?;
         same(&what("standing"), view.standing, model.places(session.no, false))?;
-        let shown: Vec<(Group, Term, Option<Node>)> = view
+        let shown: Vec<(Group, Term, Option<Node>, bool)> = view
             .tenures
             .into_iter()
-            .map(|tenure| (tenure.group, tenure.term, tenure.offered_to))
+            .map(|tenure| (tenure.group, tenure.term, tenure.offered_to, tenure.is_warm))
             .collect();
         let places = model.places(session.no, true).into_iter();
-        let expected: Vec<(Group, Term, Option<Node>)> = places
+        let expected: Vec<(Group, Term, Option<Node>, bool)> = places
             .map(|name| {
                 let holding = model.holding(&name).expect("it holds");
                 let offered = holding.offered.map(|to| model.session(to).node.clone());
-                (name, holding.term, offered)
+                (name, holding.term, offered, holding.offered.is_some() && holding.warm)
             })
             .collect();
         same(&what("tenures"), shown, expected)?;
+        let shown: Vec<(Group, Term, Node, bool)> = view
+            .offers
+            .into_iter()
+            .map(|offer| (offer.group, offer.term, offer.by, offer.is_warm))
+            .collect();
+        let places = model.places(session.no, false).into_iter();
+        let expected: Vec<(Group, Term, Node, bool)> = places
+            .filter_map(|name| {
+                let holder = model.holder(&name)?;
+                let holding = holder.holds.as_ref().filter(|holding| {
+                    holding.offered == Some(session.no) && holding.ending.is_none()
+                })?;
+                let by = model.session(holder.session).node.clone();
+                Some((name, holding.term, by, holding.warm))
+            })
+            .collect();
+        same(&what("offers"), shown, expected)?;
     }
     let counted: BTreeSet<(SessionNo, u64)> = state.sessions().collect();
     let expected =

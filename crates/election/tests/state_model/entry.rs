@@ -178,7 +178,11 @@ impl Model {
             if was != Some(to) {
                 must.insert(to);
                 match command {
-                    Command::Offer { .. } => may.insert(is.session),
+                    // Who is not asked any more must hear of it, too.
+                    Command::Offer { .. } => {
+                        must.extend(was);
+                        may.insert(is.session)
+                    }
                     _ => must.insert(is.session),
                 };
             }

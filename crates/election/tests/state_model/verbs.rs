@@ -49,7 +49,9 @@ impl Model {
                 self.must_lead(group, *session, *term)?;
                 let to = self.successor(group, to)?;
                 let holding = self.holding_mut(group).expect("the leader holds");
-                (holding.offered, holding.warm) = (Some(to), false);
+                // Offered again, one that is warm stays so.
+                let warm = holding.warm && holding.offered == Some(to);
+                (holding.offered, holding.warm) = (Some(to), warm);
                 Ok(Answer::Done)
             }
             Command::Warm { group, session, term } => self.warm(group, *session, *term),

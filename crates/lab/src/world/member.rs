@@ -5,6 +5,7 @@
 //! so a pause may fall between the clock read and the send, and between the check and the write.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
 
 use regent_election::participant::{
     Action, Attempt, Event, GroupRequest, Participant, Phase, Reply, Request, Verb,
@@ -60,6 +61,8 @@ struct Sent {
     is_blamed: bool,
 }
 
+/// How long a leader waits for a standby to get warm: longer than some outages, shorter than others.
+const WARM_WITHIN: Duration = Duration::from_secs(5);
 /// Requests whose answers are still awaited.
 const CALLS_MAX: usize = 128;
 
@@ -208,6 +211,11 @@ impl World {
             }
             Action::StopWork { group, by, .. } => self.stop_work(number, group, by),
             Action::LastResort { group, .. } => self.end_by_force(number, group),
+            // Some never get ready: a leader must not wait for them for ever.
+            Action::Offered { group, term, .. } if !member.dice.once_in(8) => {
+                self.on_member(number, Event::Warm { group, term });
+            }
+            Action::Offered { .. } | Action::OfferOver { .. } => {}
             Action::NeedSession => {
                 let id = self.fresh_session();
                 if let Some(Client::Member(member)) = self.clients.get_mut(&number) {
@@ -340,7 +348,8 @@ impl World {
                 let others: Vec<u32> =
                     members.into_iter().filter(|other| *other != number).collect();
                 if let Some(to) = member.dice.pick(&others) {
-                    self.on_member(number, Event::Transfer { group, to: node_name(to) });
+                    let (to, within) = (node_name(to), WARM_WITHIN);
+                    self.on_member(number, Event::Transfer { group, to, within });
                 }
             }
             3 => self.withdraw(number, group),

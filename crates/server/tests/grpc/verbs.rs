@@ -76,7 +76,13 @@ async fn an_office_is_won_kept_handed_over_and_given_up() {
     assert_eq!(shown.tenures[0].offered_to.as_deref(), Some("b"));
     let warm =
         pb::WarmRequest { group: "g".to_owned(), session_id: b.clone(), term: 1, request_id: None };
+    let show = pb::ShowSessionRequest { session_id: b.clone() };
+    let asked = client.show_session(show.clone()).await.unwrap().into_inner();
+    let offer = pb::Offer { group: "g".to_owned(), term: 1, by: "a".to_owned(), is_warm: false };
+    assert_eq!(asked.offers, [offer]);
     client.warm(warm).await.unwrap();
+    let told = client.show_session(show).await.unwrap().into_inner();
+    assert!(told.offers[0].is_warm);
     let transfer = pb::TransferRequest {
         group: "g".to_owned(),
         session_id: a.clone(),

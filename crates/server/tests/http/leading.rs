@@ -164,7 +164,14 @@ async fn a_hand_over_goes_from_offer_to_warm_to_transfer_to_acceptance() {
     let standby = json!({"session_id": secret(5), "term": office.term});
     server.post("/v1/groups/billing/warm", standby.clone()).await.problem(Code::NoOffer);
     let _: Done = server.post("/v1/groups/billing/offer", holder.clone()).await.ok();
+    let asked: SessionResponse =
+        server.post("/v1/sessions/show", json!({"session_id": secret(5)})).await.ok();
+    let offer = &asked.offers[0];
+    assert_eq!((offer.by.as_str(), offer.term.get(), offer.is_warm), ("a", office.term, false));
     let _: Done = server.post("/v1/groups/billing/warm", standby).await.ok();
+    let told: SessionResponse =
+        server.post("/v1/sessions/show", json!({"session_id": office.session_id})).await.ok();
+    assert!(told.tenures[0].is_warm);
     let _: Done = server.post("/v1/groups/billing/transfer", holder).await.ok();
     let shown: SessionResponse =
         server.post("/v1/sessions/show", json!({"session_id": secret(5)})).await.ok();

@@ -113,10 +113,10 @@ async fn act(
         }
         Verb::Show(message) => {
             let shown = sessions::act_show(&ask, message.read()?).await?;
-            let count = shown.tenures.len() + shown.standing.len();
+            let count = shown.tenures.len() + shown.standing.len() + shown.offers.len();
             if count > HOLDS_MAX {
                 let why = format!(
-                    "the session is in {count} groups, more than the {HOLDS_MAX} told on its stream; call ShowSession"
+                    "the session has {count} tenures, candidacies and offers, more than the {HOLDS_MAX} told on its stream; call ShowSession"
                 );
                 return Err(Problem::new(Code::Unsupported, why));
             }

@@ -13,7 +13,7 @@ pub(super) const EVENTS_MAX: usize = 32;
 pub(super) const FOLLOW_MAX: usize = 128;
 /// Groups in one state that is told on a stream: an answer to a heartbeat may have to follow it.
 pub(super) const STATE_PAGE_MAX: usize = 64;
-/// Tenures and candidacies of a session that are told on its stream; whoever holds more asks
+/// Tenures, candidacies and offers of a session that are told on its stream; whoever holds more asks
 /// `ShowSession`, whose answer has a stream of its own.
 pub(super) const HOLDS_MAX: usize = 512;
 /// How often streams look who leads the log, all together.

@@ -222,7 +222,7 @@ impl Shared {
         told.holds_at = holds.revision;
         told.epoch = holds.epoch;
         drop(told);
-        if holds.tenures.len() + holds.standing.len() <= HOLDS_MAX {
+        if holds.tenures.len() + holds.standing.len() + holds.offers.len() <= HOLDS_MAX {
             self.outbox.note_holds(holds.into());
         }
     }
