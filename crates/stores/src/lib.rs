@@ -4,6 +4,7 @@
 
 #[cfg(feature = "redis")]
 pub mod engine;
+pub mod file;
 pub mod local;
 #[cfg(feature = "redis")]
 pub mod redis;

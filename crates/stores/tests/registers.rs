@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use regent_election::store::Description;
+use regent_stores::file::FileRegister;
 use regent_stores::register::contract::{Harness, Verdict, cases};
 use regent_stores::register::memory::MemoryRegister;
 use regent_stores::register::{
@@ -25,18 +26,25 @@ impl<R: Register + Clone> Harness for Hands<R> {
     }
 
     fn unique(&self) -> u128 {
-        let half = || u128::from(getrandom::u64().expect("the system has random numbers"));
-        half() << 64 | half()
+        unique()
     }
 }
 
-/// Runs all cases at once: the names of those that broke, and of those that were skipped.
+fn unique() -> u128 {
+    let half = || u128::from(getrandom::u64().expect("the system has random numbers"));
+    half() << 64 | half()
+}
+
 async fn judge(register: impl Register + Clone) -> (Vec<String>, Vec<&'static str>) {
-    let harness = Arc::new(Hands(register));
+    judged(Arc::new(Hands(register))).await
+}
+
+/// Runs all cases at once: the names of those that broke, and of those that were skipped.
+async fn judged(harness: Arc<dyn Harness>) -> (Vec<String>, Vec<&'static str>) {
     let running: Vec<_> = cases()
         .into_iter()
         .map(|case| {
-            let harness = Arc::clone(&harness) as Arc<dyn Harness>;
+            let harness = Arc::clone(&harness);
             (case.name, tokio::spawn(async move { case.run(harness).await }))
         })
         .collect();
@@ -49,6 +57,51 @@ async fn judge(register: impl Register + Clone) -> (Vec<String>, Vec<&'static st
         }
     }
     (broken, skipped)
+}
+
+/// Each handle as another process would have it: opened anew, sharing nothing but the files.
+#[derive(Clone)]
+struct Folder(Arc<tempfile::TempDir>);
+
+#[async_trait]
+impl Harness for Folder {
+    fn register(&self) -> Arc<dyn Register> {
+        Arc::new(FileRegister::open(self.0.path()).expect("a directory of one's own"))
+    }
+
+    fn time(&self) -> Arc<dyn Time> {
+        SystemTime::shared()
+    }
+
+    fn unique(&self) -> u128 {
+        unique()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn files_keep_the_contract() {
+    let folder = Folder(Arc::new(tempfile::tempdir().expect("a temporary directory")));
+    let (broken, skipped) = judged(Arc::new(folder)).await;
+    assert!(broken.is_empty(), "\n{}\n", broken.join("\n"));
+    assert_eq!(skipped.len(), 5, "only what is about the server's sessions: {skipped:?}");
+}
+
+#[tokio::test]
+async fn a_damaged_or_half_written_file_is_told_and_never_taken_for_another() {
+    let folder = tempfile::tempdir().expect("a temporary directory");
+    let register = FileRegister::open(folder.path()).expect("a directory of one's own");
+    let key = Key::setting("x");
+    // What a process that was killed while it wrote leaves behind is nobody's entry.
+    std::fs::write(folder.path().join("settings/+17"), b"half").expect("written");
+    assert_eq!(register.list(Kind::Setting, "", None, 10).await, Ok(Vec::new()));
+    register.swap(&key, None, Record::bare(b"value".to_vec())).await.expect("the first");
+    let file = folder.path().join("settings/x");
+    let whole = std::fs::read(&file).expect("it is there");
+    std::fs::write(&file, &whole[..whole.len() - 1]).expect("cut");
+    let error = register.load(&key).await.expect_err("cut").to_string();
+    assert!(error.contains("it has 4 bytes and should have 5"), "{error}");
+    let swapped = register.swap(&key, None, Record::bare(b"other".to_vec())).await;
+    assert!(swapped.is_err(), "what cannot be read is not written over: {swapped:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
