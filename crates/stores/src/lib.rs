@@ -2,10 +2,12 @@
 //!
 //! Each engine is a room of its own; a URL chooses one, and nothing outside needs to know which.
 
-#[cfg(feature = "redis")]
+#[cfg(any(feature = "postgres", feature = "redis"))]
 pub mod engine;
 pub mod file;
 pub mod local;
+#[cfg(feature = "postgres")]
+pub mod postgres;
 #[cfg(feature = "redis")]
 pub mod redis;
 #[cfg(feature = "redlock")]

@@ -14,19 +14,15 @@ pub(crate) mod wire;
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use redis::{Script, cmd};
 use regent_election::store::{Description, Level};
-use tokio::task::JoinHandle;
 use tokio_stream::StreamExt as _;
 
-use crate::engine::bell::Bell;
-use crate::engine::limits::{
-    ENDED_REMEMBERED_FOR, LISTED_AT_ONCE_MAX, POLL_EVERY, RECHECK_EVERY, RECONNECT_AFTER,
-};
+use crate::engine::bell::{Bell, Listener, Tower};
+use crate::engine::limits::{ENDED_REMEMBERED_FOR, LISTED_AT_ONCE_MAX};
 use crate::engine::{Effect, UrlError, fresh, whole_ms};
 use crate::register::{
     Found, Key, Kind, Record, Register, RegisterError, RegisterResult, ServerSessions, Swapped,
@@ -42,16 +38,7 @@ const TAG: &str = "{regent}";
 pub struct RedisRegister {
     wire: Arc<Wire>,
     scripts: Scripts,
-    ears: Arc<Ears>,
-    listening: std::sync::Mutex<Option<JoinHandle<()>>>,
-}
-
-/// What the listening task rings.
-#[derive(Debug)]
-struct Ears {
-    bell: Bell,
-    /// Whether a ring would be heard.
-    is_listening: AtomicBool,
+    tower: Tower,
 }
 
 #[derive(Debug)]
@@ -80,8 +67,7 @@ impl RedisRegister {
                 end: Script::new(scripts::END),
                 left: Script::new(scripts::LEFT),
             },
-            ears: Arc::new(Ears { bell: Bell::new(), is_listening: AtomicBool::new(false) }),
-            listening: std::sync::Mutex::new(None),
+            tower: Tower::new(),
         })
     }
 
@@ -90,21 +76,16 @@ impl RedisRegister {
         channel(&self.wire)
     }
 
-    /// Begins to listen, once.
-    fn listen(&self) {
-        let mut listening =
-            self.listening.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        if listening.is_none() {
-            let (wire, ears) = (Arc::clone(&self.wire), Arc::clone(&self.ears));
-            *listening = Some(tokio::spawn(listen(wire, ears)));
-        }
-    }
-
-    /// Waits until `name` is rung, for at most `patience` and the time until somebody must look.
-    async fn heard(&self, mut ear: crate::engine::bell::Listener, name: &str, patience: Duration) {
-        let look_after =
-            if self.ears.is_listening.load(Ordering::Acquire) { RECHECK_EVERY } else { POLL_EVERY };
-        let _ = tokio::time::timeout(patience.min(look_after), ear.heard(name)).await;
+    fn listen(&self) -> Listener {
+        let wire = Arc::clone(&self.wire);
+        self.tower.listen(move |bell| {
+            let wire = Arc::clone(&wire);
+            async move {
+                if let Err(error) = ring(&wire, &bell).await {
+                    tracing::debug!(place = wire.place(), %error, "no ear at Redis");
+                }
+            }
+        })
     }
 
     /// Ms until a session ends; none if it has, for ever.
@@ -173,26 +154,14 @@ fn found(
     }
 }
 
-/// Hears the server's channel for as long as it lives, on a connection of its own.
-async fn listen(wire: Arc<Wire>, ears: Arc<Ears>) {
-    loop {
-        if let Err(error) = listen_once(&wire, &ears).await {
-            tracing::debug!(place = wire.place(), %error, "no ear at Redis");
-        }
-        ears.is_listening.store(false, Ordering::Release);
-        tokio::time::sleep(RECONNECT_AFTER).await;
-    }
-}
-
-async fn listen_once(wire: &Wire, ears: &Ears) -> redis::RedisResult<()> {
+/// Hears the server's channel, on a connection of its own, until it is lost.
+async fn ring(wire: &Wire, bell: &Bell) -> redis::RedisResult<()> {
     let mut subscription = wire.client().get_async_pubsub().await?;
     subscription.subscribe(channel(wire)).await?;
-    ears.is_listening.store(true, Ordering::Release);
-    // What changed before the ear was there was told to nobody.
-    ears.bell.ring_for_all();
+    bell.is_attended_now();
     let mut messages = subscription.into_on_message();
     while let Some(message) = messages.next().await {
-        ears.bell.ring(&message.get_payload::<String>()?);
+        bell.ring(&message.get_payload::<String>()?);
     }
     Ok(())
 }
@@ -253,12 +222,11 @@ impl Register for RedisRegister {
         seen: Option<&Version>,
         patience: Duration,
     ) -> RegisterResult<()> {
-        self.listen();
         // The ear first, then the look: what changes in between is heard.
-        let ear = self.ears.bell.listen();
+        let ear = self.listen();
         let held = self.load(key).await?;
         if held.as_ref().map(|found| &found.version) == seen {
-            self.heard(ear, &key.to_string(), patience).await;
+            self.tower.heard(ear, &key.to_string(), patience).await;
         }
         Ok(())
     }
@@ -305,21 +273,8 @@ impl Register for RedisRegister {
     }
 
     async fn shut_down(&self) {
-        let listening =
-            self.listening.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
-        if let Some(task) = listening {
-            task.abort();
-        }
+        self.tower.close();
         self.wire.hang_up().await;
-    }
-}
-
-impl Drop for RedisRegister {
-    fn drop(&mut self) {
-        let listening = self.listening.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner);
-        if let Some(task) = listening.take() {
-            task.abort();
-        }
     }
 }
 
@@ -357,12 +312,11 @@ impl ServerSessions for RedisRegister {
     }
 
     async fn wait_for_end(&self, session: u128, patience: Duration) -> RegisterResult<()> {
-        self.listen();
-        let ear = self.ears.bell.listen();
+        let ear = self.listen();
         if let Some(left_ms) = self.left_ms(session).await? {
             // An expiry is told to nobody; its time is known.
             let left = Duration::from_millis(left_ms.saturating_add(1));
-            self.heard(ear, &session_ring(session), patience.min(left)).await;
+            self.tower.heard(ear, &session_ring(session), patience.min(left)).await;
         }
         Ok(())
     }

@@ -3,12 +3,14 @@
 //! One file for each engine, compiled with its feature. Servers come from `tests/servers`.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
-#[cfg(feature = "redis")]
+#[cfg(any(feature = "postgres", feature = "redis"))]
 mod judge;
+#[cfg(feature = "postgres")]
+mod postgres;
 #[cfg(feature = "redis")]
 mod redis;
 #[cfg(feature = "redlock")]
 mod redlock;
-#[cfg(feature = "redis")]
+#[cfg(any(feature = "postgres", feature = "redis"))]
 #[path = "../servers/mod.rs"]
 mod servers;

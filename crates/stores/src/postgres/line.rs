@@ -1,0 +1,156 @@
+//! One connection to PostgreSQL, made again when it is lost.
+//!
+//! A pool was not taken: statements are short, and a handful of lines, each asked in turn, is all it
+//! takes. A statement is sent in one round trip without a name, which poolers bear, too.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::Mutex;
+use tokio_postgres::error::SqlState;
+use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::{Client, Config, Error, NoTls, Row};
+
+use super::schema;
+use crate::engine::{Effect, in_time};
+use crate::register::{RegisterError, RegisterResult};
+
+/// A parameter and its type.
+pub(super) type Parameter<'a> = (&'a (dyn ToSql + Sync), Type);
+
+/// A way to the server.
+pub(super) struct Line {
+    config: Config,
+    place: String,
+    request_for: Duration,
+    client: Mutex<Option<Arc<Client>>>,
+}
+
+impl fmt::Debug for Line {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Line({})", self.place)
+    }
+}
+
+impl Line {
+    pub(super) fn new(config: Config, place: String, request_for: Duration) -> Self {
+        Self { config, place, request_for, client: Mutex::new(None) }
+    }
+
+    /// Runs one statement, which is one transaction.
+    pub(super) async fn run(
+        &self,
+        effect: Effect,
+        statement: &str,
+        parameters: &[Parameter<'_>],
+    ) -> RegisterResult<Vec<Row>> {
+        let late = |what: &str| {
+            format!("{what} from PostgreSQL at {} within {:?}", self.place, self.request_for)
+        };
+        let client = in_time(self.request_for, self.client())
+            .await
+            .unwrap_or_else(|| Err(RegisterError::unavailable(late("no connection"))))?;
+        let answer = in_time(self.request_for, client.query_typed(statement, parameters)).await;
+        let error = match answer {
+            Some(Ok(rows)) => return Ok(rows),
+            Some(Err(error)) => meaning(effect, &self.place, &error),
+            None => effect.unanswered(late("no answer")),
+        };
+        // A refusal may come from a server that is no longer what it was; a late answer from a network
+        // that is no longer there. Both are seen by connecting again.
+        self.give_up(&client).await;
+        Err(error)
+    }
+
+    async fn client(&self) -> RegisterResult<Arc<Client>> {
+        let mut held = self.client.lock().await;
+        if let Some(client) = held.as_ref().filter(|client| !client.is_closed()) {
+            return Ok(Arc::clone(client));
+        }
+        let client = Arc::new(self.connect().await?);
+        *held = Some(Arc::clone(&client));
+        Ok(client)
+    }
+
+    async fn connect(&self) -> RegisterResult<Client> {
+        let refused = |error: Error| {
+            RegisterError::unavailable(format_args!(
+                "no PostgreSQL to write to at {}: {}",
+                self.place,
+                told(&error)
+            ))
+        };
+        let (client, connection) = self.config.connect(NoTls).await.map_err(refused)?;
+        // It ends with its client, or with the server, which the client then tells.
+        tokio::spawn(connection);
+        let limit_ms = self.request_for.as_millis();
+        let settings = format!(
+            "SET statement_timeout = {limit_ms}; SET default_transaction_isolation = 'read committed'; \
+             SELECT set_config('synchronous_commit', 'on', false) \
+             WHERE current_setting('synchronous_commit') IN ('off', 'local');"
+        );
+        client.batch_execute(&settings).await.map_err(refused)?;
+        schema::ensure(&client).await.map_err(refused)?;
+        Ok(client)
+    }
+
+    /// Drops this client unless it was replaced already.
+    async fn give_up(&self, client: &Arc<Client>) {
+        let mut held = self.client.lock().await;
+        if held.as_ref().is_some_and(|held| Arc::ptr_eq(held, client)) {
+            *held = None;
+        }
+    }
+
+    /// Drops whatever connection there is.
+    pub(super) async fn hang_up(&self) {
+        *self.client.lock().await = None;
+    }
+}
+
+/// What an error says about the statement.
+fn meaning(effect: Effect, place: &str, error: &Error) -> RegisterError {
+    let why = format!("PostgreSQL at {place}: {}", told(error));
+    match error.as_db_error() {
+        // A statement that failed was rolled back. Not so one that was interrupted: the commit may have
+        // been waiting for a standby when the server was told to stop.
+        Some(refusal) if is_final(refusal.code()) => match refusal.code() {
+            &SqlState::UNDEFINED_COLUMN | &SqlState::DATATYPE_MISMATCH => {
+                RegisterError::corrupt(why)
+            }
+            _ => RegisterError::unavailable(why),
+        },
+        Some(_) | None => effect.unanswered(why),
+    }
+}
+
+/// Whether a statement with this error certainly did nothing.
+fn is_final(code: &SqlState) -> bool {
+    let class = code.code().get(..2).unwrap_or_default();
+    // Connection exceptions, operator's intervention, internal errors, a completion unknown.
+    !matches!(class, "08" | "57" | "58" | "XX") && code.code() != "40003"
+}
+
+/// An error with its cause, which its own text leaves out.
+pub(super) fn told(error: &Error) -> String {
+    match std::error::Error::source(error) {
+        Some(cause) => format!("{error}: {cause}"),
+        None => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_was_rolled_back_is_a_no() {
+        for code in ["40001", "40P01", "23505", "42501", "25006", "53100"] {
+            assert!(is_final(&SqlState::from_code(code)), "{code}");
+        }
+        for code in ["57P01", "57014", "08006", "40003", "XX000", "58030"] {
+            assert!(!is_final(&SqlState::from_code(code)), "{code}");
+        }
+    }
+}

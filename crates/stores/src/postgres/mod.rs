@@ -1,0 +1,430 @@
+//! `postgres://`: a PostgreSQL server as a register, with sessions by its clock.
+//!
+//! A row for each entry, readable by people (`SELECT kind, name, leader, term FROM regent_entries`); one
+//! statement for each function; changes told by `NOTIFY` and looked for besides. Advisory locks were not
+//! taken: they belong to a connection, so a pooler, a failover or a lost packet gives them away silently,
+//! and they yield no term.
+//!
+//! One primary, or one with synchronous standbys, keeps all it acknowledged. After a failover to an
+//! asynchronous standby the last commits are gone, terms with them: [`Register::examine`] says so.
+
+mod line;
+mod schema;
+
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::str::FromStr as _;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use regent_election::store::{Description, Level};
+use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
+use tokio_postgres::types::{FromSql, ToSql, Type};
+use tokio_postgres::{AsyncMessage, Config, NoTls, Row};
+
+use crate::engine::bell::{Bell, Listener, Tower};
+use crate::engine::limits::{ENDED_REMEMBERED_FOR, LISTED_AT_ONCE_MAX};
+use crate::engine::{Effect, UrlError, fresh, whole_ms};
+use crate::register::{
+    Found, Key, Kind, Record, Register, RegisterError, RegisterResult, ServerSessions, Swapped,
+    Version,
+};
+use line::{Line, Parameter};
+
+/// Connections that entries are spread over: commits wait for the disk, and wait together.
+const LINES: usize = 4;
+
+/// Of so many beginnings of sessions, one also forgets old ones.
+const FORGET_ONCE_IN: u64 = 64;
+
+/// A register on a PostgreSQL server.
+#[derive(Debug)]
+pub struct PostgresRegister {
+    config: Config,
+    place: String,
+    lines: Vec<Line>,
+    /// Signs of life have a connection of their own: nothing else may hold them up.
+    pulse: Line,
+    tower: Tower,
+}
+
+impl PostgresRegister {
+    /// A register in the database that `url` names; it connects when it is first asked.
+    pub fn new(url: &str, request_for: Duration) -> Result<Self, UrlError> {
+        let bad = |why: &dyn std::fmt::Display| {
+            UrlError::new(format_args!(
+                "not a URL of PostgreSQL ({why}); write it like postgres://user:password@host:5432/database"
+            ))
+        };
+        let mut config = Config::from_str(url).map_err(|error| bad(&line::told(&error)))?;
+        if config.get_hosts().is_empty() {
+            return Err(bad(&"it names no host"));
+        }
+        if config.get_ssl_mode() == SslMode::Require {
+            return Err(UrlError::new(
+                "this build speaks no TLS to PostgreSQL; use sslmode=disable through a tunnel, or \
+                 another store",
+            ));
+        }
+        config.application_name("regent").target_session_attrs(TargetSessionAttrs::ReadWrite);
+        let place = place(&config);
+        let line = || Line::new(config.clone(), place.clone(), request_for);
+        let (lines, pulse) = ((0..LINES).map(|_| line()).collect(), line());
+        Ok(Self { config, place, lines, pulse, tower: Tower::new() })
+    }
+
+    /// The line on which everything about this key goes, one after the other.
+    fn line(&self, key: &Key) -> &Line {
+        let mut hasher = DefaultHasher::new();
+        key.hash(&mut hasher);
+        let number = hasher.finish() % self.lines.len() as u64;
+        &self.lines[usize::try_from(number).unwrap_or_default()]
+    }
+
+    fn listen(&self) -> Listener {
+        let (config, place) = (self.config.clone(), self.place.clone());
+        self.tower.listen(move |bell| {
+            let (config, place) = (config.clone(), place.clone());
+            async move {
+                if let Err(error) = ring(&config, &bell).await {
+                    tracing::debug!(place, %error, "no ear at PostgreSQL");
+                }
+            }
+        })
+    }
+
+    /// Hears a session, or closes it: whether it is alive.
+    async fn hear(&self, session: u128, ttl_ms: u64, is_over: bool) -> RegisterResult<bool> {
+        let (name, ttl_ms) = (session_name(session), signed(ttl_ms));
+        let parameters = [text(&name), number(&ttl_ms), flag(&is_over)];
+        let rows = self.pulse.run(Effect::Writes, schema::HEAR, &parameters).await?;
+        let row = rows.first().ok_or_else(|| RegisterError::corrupt("a session without a row"))?;
+        column(row, 0)
+    }
+
+    /// Ms until a session ends; none if it has, for ever.
+    async fn left_ms(&self, session: u128) -> RegisterResult<Option<u64>> {
+        let name = session_name(session);
+        let parameters = [text(&name)];
+        let rows = self.pulse.run(Effect::Reads, schema::LEFT, &parameters).await?;
+        if let Some(row) = rows.first() {
+            return Ok(Some(unsigned(column(row, 0)?)));
+        }
+        // "No" is for ever, so it is made so; meanwhile the session may have been heard.
+        match self.hear(session, 0, true).await {
+            Ok(is_alive) => Ok(is_alive.then_some(0)),
+            Err(RegisterError::Uncertain { why }) => Err(RegisterError::Unavailable { why }),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Where the database is, without the login.
+fn place(config: &Config) -> String {
+    let ports = config.get_ports();
+    let hosts = config.get_hosts().iter().enumerate().map(|(number, host)| {
+        let port = ports.get(number).or(ports.first()).copied().unwrap_or(5432);
+        match host {
+            Host::Tcp(name) => format!("{name}:{port}"),
+            Host::Unix(path) => path.display().to_string(),
+        }
+    });
+    let hosts: Vec<_> = hosts.collect();
+    format!("{}/{}", hosts.join(","), config.get_dbname().unwrap_or_default())
+}
+
+/// Hears what is told, on a connection of its own, until it is lost.
+async fn ring(config: &Config, bell: &Bell) -> Result<(), tokio_postgres::Error> {
+    let (client, mut connection) = config.connect(NoTls).await?;
+    let listen = format!("LISTEN {}", schema::CHANNEL);
+    let listening = async {
+        client.batch_execute(&listen).await?;
+        bell.is_attended_now();
+        // The client is held: the connection ends with it.
+        std::future::pending::<Result<(), tokio_postgres::Error>>().await
+    };
+    let hearing = async {
+        while let Some(message) =
+            std::future::poll_fn(|context| connection.poll_message(context)).await
+        {
+            if let AsyncMessage::Notification(told) = message? {
+                bell.ring(told.payload());
+            }
+        }
+        Ok(())
+    };
+    tokio::select! {
+        ended = listening => ended,
+        ended = hearing => ended,
+    }
+}
+
+fn session_name(session: u128) -> String {
+    format!("{session:032x}")
+}
+
+/// What is rung when a session ends.
+fn session_ring(session: u128) -> String {
+    format!("alive/{session:032x}")
+}
+
+/// The database's numbers are signed; none of ours is near the edge.
+fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+fn unsigned(number: i64) -> u64 {
+    u64::try_from(number).unwrap_or_default()
+}
+
+fn text<T: ToSql + Sync>(value: &T) -> Parameter<'_> {
+    (value, Type::TEXT)
+}
+
+fn number<T: ToSql + Sync>(value: &T) -> Parameter<'_> {
+    (value, Type::INT8)
+}
+
+fn flag(value: &bool) -> Parameter<'_> {
+    (value, Type::BOOL)
+}
+
+/// A column, if it is as we made it.
+fn column<'a, T: FromSql<'a>>(row: &'a Row, number: usize) -> RegisterResult<T> {
+    row.try_get(number).map_err(|error| {
+        RegisterError::corrupt(format_args!("a table of PostgreSQL is none of ours: {error}"))
+    })
+}
+
+/// Value, version and nonce, from this column on.
+fn found(row: &Row, from: usize) -> RegisterResult<Found> {
+    let (version, nonce): (i64, &str) = (column(row, from + 1)?, column(row, from + 2)?);
+    Ok(Found { value: column(row, from)?, version: Version(format!("{version}-{nonce}")) })
+}
+
+#[async_trait]
+impl Register for PostgresRegister {
+    fn describe(&self) -> Description {
+        Description {
+            name: "postgres",
+            place: self.place.clone(),
+            level: Level::Strict,
+            caveat: Some(
+                "a failover to an asynchronous standby takes back the last terms; sessions end early if \
+                 the server's wall clock leaps forward"
+                    .into(),
+            ),
+        }
+    }
+
+    async fn examine(&self) -> RegisterResult<Vec<String>> {
+        let rows = self.pulse.run(Effect::Reads, schema::SETTINGS, &[]).await?;
+        let row = rows.first().ok_or_else(|| RegisterError::unavailable("it tells no settings"))?;
+        if column(row, 0)? {
+            return Err(RegisterError::unavailable(
+                "the server is a standby; give the primary's URL",
+            ));
+        }
+        if column::<&str>(row, 4)? == "on" {
+            return Err(RegisterError::unavailable("the server is read-only"));
+        }
+        Ok(weaknesses(column(row, 1)?, column(row, 2)?, column(row, 3)?, column(row, 5)?))
+    }
+
+    async fn load(&self, key: &Key) -> RegisterResult<Option<Found>> {
+        let (kind, name) = (key.kind().word(), key.name());
+        let parameters = [text(&kind), text(&name)];
+        let rows = self.line(key).run(Effect::Reads, schema::LOAD, &parameters).await?;
+        rows.first().map(|row| found(row, 0)).transpose()
+    }
+
+    async fn swap(
+        &self,
+        key: &Key,
+        expected: Option<&Version>,
+        record: Record,
+    ) -> RegisterResult<Swapped> {
+        let (kind, name, ring) = (key.kind().word(), key.name(), key.to_string());
+        let leader = record.plate.leader.as_ref().map(|node| node.as_str());
+        let term = record.plate.term.map(|term| signed(term.get()));
+        let ttl_ms = record.plate.ttl.map(|ttl| signed(whole_ms(ttl)));
+        let nonce = format!("{:016x}", fresh());
+        let mut parameters = vec![
+            text(&kind),
+            text(&name),
+            text(&leader),
+            number(&term),
+            number(&ttl_ms),
+            text(&nonce),
+            (&record.value, Type::BYTEA),
+            text(&ring),
+        ];
+        let (version, before);
+        let statement = match expected {
+            None => schema::CREATE,
+            Some(expected) => {
+                // A version of another shape was never given out: it cannot be the one that is held.
+                let parts = expected.0.split_once('-');
+                let Some(parts) =
+                    parts.and_then(|(count, nonce)| Some((count.parse().ok()?, nonce)))
+                else {
+                    return Ok(Swapped::Conflict);
+                };
+                (version, before) = parts;
+                parameters.extend([number::<i64>(&version), text(&before)]);
+                schema::REPLACE
+            }
+        };
+        let rows = self.line(key).run(Effect::Writes, statement, &parameters).await?;
+        let Some(row) = rows.first() else { return Ok(Swapped::Conflict) };
+        let version: i64 = column(row, 0)?;
+        Ok(Swapped::Done(Version(format!("{version}-{nonce}"))))
+    }
+
+    async fn wait(
+        &self,
+        key: &Key,
+        seen: Option<&Version>,
+        patience: Duration,
+    ) -> RegisterResult<()> {
+        // The ear first, then the look: what changes in between is heard.
+        let ear = self.listen();
+        let held = self.load(key).await?;
+        if held.as_ref().map(|found| &found.version) == seen {
+            self.tower.heard(ear, &key.to_string(), patience).await;
+        }
+        Ok(())
+    }
+
+    async fn list(
+        &self,
+        kind: Kind,
+        prefix: &str,
+        after: Option<&str>,
+        count: usize,
+    ) -> RegisterResult<Vec<(Key, Found)>> {
+        let mut entries: Vec<(Key, Found)> = Vec::new();
+        let word = kind.word();
+        while entries.len() < count {
+            let at_once = (count - entries.len()).min(LISTED_AT_ONCE_MAX);
+            let last = entries.last().map(|(key, _)| key.name()).or(after);
+            let (least, is_counted) = match last {
+                Some(last) if last >= prefix => (last, false),
+                Some(_) | None => (prefix, true),
+            };
+            let limit = i64::try_from(at_once).unwrap_or(i64::MAX);
+            let parameters =
+                [text(&word), text(&least), flag(&is_counted), text(&prefix), number(&limit)];
+            let rows = self.lines[0].run(Effect::Reads, schema::LIST, &parameters).await?;
+            for row in &rows {
+                let name: &str = column(row, 0)?;
+                let key = Key::found(kind, name).ok_or_else(|| {
+                    RegisterError::corrupt(format_args!("{name:?} is in a row and is no name"))
+                })?;
+                entries.push((key, found(row, 1)?));
+            }
+            if rows.len() < at_once {
+                break;
+            }
+        }
+        Ok(entries)
+    }
+
+    fn sessions(&self) -> Option<&dyn ServerSessions> {
+        Some(self)
+    }
+
+    async fn shut_down(&self) {
+        self.tower.close();
+        for line in self.lines.iter().chain([&self.pulse]) {
+            line.hang_up().await;
+        }
+    }
+}
+
+#[async_trait]
+impl ServerSessions for PostgresRegister {
+    async fn begin(&self, session: u128, ttl: Duration) -> RegisterResult<bool> {
+        if fresh().is_multiple_of(FORGET_ONCE_IN) {
+            let seconds = signed(ENDED_REMEMBERED_FOR.as_secs());
+            let parameters = [number(&seconds)];
+            self.lines[0].run(Effect::Reads, schema::FORGET, &parameters).await?;
+        }
+        self.hear(session, whole_ms(ttl), false).await
+    }
+
+    async fn beat(&self, session: u128, ttl: Duration) -> RegisterResult<bool> {
+        self.hear(session, whole_ms(ttl), true).await
+    }
+
+    async fn is_alive(&self, session: u128) -> RegisterResult<bool> {
+        Ok(self.left_ms(session).await?.is_some())
+    }
+
+    async fn end(&self, session: u128) -> RegisterResult<()> {
+        let (name, ring) = (session_name(session), session_ring(session));
+        let parameters = [text(&name), text(&ring)];
+        self.pulse.run(Effect::Writes, schema::END, &parameters).await?;
+        Ok(())
+    }
+
+    async fn wait_for_end(&self, session: u128, patience: Duration) -> RegisterResult<()> {
+        let ear = self.listen();
+        if let Some(left_ms) = self.left_ms(session).await? {
+            // An expiry is told to nobody; its time is known.
+            let left = Duration::from_millis(left_ms.saturating_add(1));
+            self.tower.heard(ear, &session_ring(session), patience.min(left)).await;
+        }
+        Ok(())
+    }
+}
+
+/// What in a deployment is weaker than it looks.
+fn weaknesses(fsync: &str, full_page_writes: &str, commit: &str, lagging: i64) -> Vec<String> {
+    let mut warnings = Vec::new();
+    let mut warn = |what: String| warnings.push(what);
+    if fsync != "on" {
+        warn("fsync is off: a crash takes back terms, or the whole database; turn it on".into());
+    }
+    if full_page_writes != "on" {
+        warn("full_page_writes is off: a crash may tear what was written; turn it on".into());
+    }
+    if matches!(commit, "off" | "local") {
+        warn(format!("synchronous_commit is {commit} and cannot be raised; set it to on"));
+    }
+    if lagging > 0 {
+        warn(format!(
+            "{lagging} asynchronous standbys: a failover to one takes back the last terms; name them in \
+             synchronous_standby_names"
+        ));
+    }
+    warnings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_weakness_is_named() {
+        assert_eq!(weaknesses("on", "on", "remote_apply", 0), Vec::<String>::new());
+        let said = weaknesses("off", "off", "local", 2).join("\n");
+        for word in ["fsync", "full_page_writes", "synchronous_commit is local", "2 asynchronous"] {
+            assert!(said.contains(word), "{word} in {said}");
+        }
+    }
+
+    #[test]
+    fn a_url_is_refused_with_the_way_out_and_its_password_is_never_shown() {
+        let refusal = |url: &str| {
+            PostgresRegister::new(url, Duration::from_secs(1)).expect_err("refused").to_string()
+        };
+        assert!(refusal("postgres://a?sslmode=require").contains("TLS"));
+        assert!(refusal("postgres://a:x").contains("postgres://user:password@host:5432/database"));
+        assert!(refusal("postgres:///x").contains("no host"));
+        let register =
+            PostgresRegister::new("postgres://me:secret@a:1,b:2/db", Duration::from_secs(1))
+                .unwrap();
+        assert_eq!(register.describe().place, "a:1,b:2/db");
+        assert!(!format!("{register:?}").contains("secret"));
+    }
+}
