@@ -104,6 +104,9 @@ impl Bench {
     /// Waits until a standby of this name is known to be silent. It takes half its ttl or, if the store
     /// itself was held up, more.
     pub(super) async fn falls_silent(&self, group: &Group, name: &str) -> Result<(), Fault> {
+        if !self.abilities().knows_silence {
+            return Err(Fault::Skipped("this store cannot tell who is silent".into()));
+        }
         let what = format!("{name} falls silent");
         let look = || async {
             let view = self.view(group).await?;

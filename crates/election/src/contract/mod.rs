@@ -70,13 +70,26 @@ pub struct Abilities {
     pub promotes_in_one_commit: bool,
     /// A tenure that others end is *ending* first, and its holder can confirm.
     pub has_endings: bool,
+    /// The store knows who has not been heard for half its ttl.
+    pub knows_silence: bool,
+    /// A request id is known to have been used wherever its session asks again, not only in one group.
+    pub ids_span_groups: bool,
+    /// A watch of several groups tells their changes in the order in which they happened.
+    pub orders_across_groups: bool,
     /// How far the store's clock may stray from the harness's, in parts per million.
     pub drift_ppm: u32,
 }
 
 impl Default for Abilities {
     fn default() -> Self {
-        Self { promotes_in_one_commit: true, has_endings: true, drift_ppm: 0 }
+        Self {
+            promotes_in_one_commit: true,
+            has_endings: true,
+            knows_silence: true,
+            ids_span_groups: true,
+            orders_across_groups: true,
+            drift_ppm: 0,
+        }
     }
 }
 

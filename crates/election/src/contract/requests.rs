@@ -48,6 +48,9 @@ pub(super) async fn a_repeated_resignation_does_not_touch_the_next_tenure(
 }
 
 pub(super) async fn a_request_id_serves_one_request(bench: Bench) -> Result<(), Fault> {
+    if !bench.abilities().ids_span_groups {
+        return Err(Fault::Skipped("this store's request ids belong to one group each".into()));
+    }
     let (one, two) = (bench.group(), bench.group());
     let alice = bench.player("alice", LONG_MS).await?;
     let request = Some(bench.request(Revision(0)));

@@ -26,6 +26,7 @@ mod elapsed;
 mod group;
 mod groups;
 mod invariants;
+mod little;
 mod office;
 mod query;
 mod reborn;
@@ -44,6 +45,7 @@ use repeat::Requests;
 use roll::Roll;
 use session::{EndedSessions, Session};
 
+pub use little::Person;
 pub use query::{Candidacy, Lens, Query, View};
 pub use reborn::RebirthError;
 pub use snapshot::STATE_VERSION;

@@ -82,6 +82,15 @@ impl Requests {
         }
     }
 
+    /// Forgets all but the last `max`.
+    pub(super) fn trim(&mut self, max: usize) {
+        while self.order.len() > max
+            && let Some(oldest) = self.order.pop_front().and_then(|id| self.known.remove(&id))
+        {
+            self.forgotten = Some(oldest.applied);
+        }
+    }
+
     /// Refuses every id made at or before `revision`.
     pub(super) fn forget_up_to(&mut self, revision: Revision) {
         self.forgotten = Some(revision);
