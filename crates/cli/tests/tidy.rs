@@ -30,6 +30,7 @@ const BANNED: &[&str] = &["ring", "openssl-sys", "native-tls", "bincode", "chron
 const CLOCK_READERS: &[(&str, &str)] = &[
     ("crates/clock/src/", "it is the clock"),
     ("crates/stores/src/local/", "the wall clock note of an entry, for people"),
+    ("crates/stores/src/time.rs", "the same note, for the other stores"),
     ("crates/server/src/", "request latencies, which no rule reads"),
     (
         "crates/cli/src/cluster/port.rs",

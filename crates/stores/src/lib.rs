@@ -5,6 +5,7 @@
 #[cfg(any(feature = "postgres", feature = "redis"))]
 pub mod engine;
 pub mod file;
+pub mod lease;
 pub mod local;
 #[cfg(feature = "postgres")]
 pub mod postgres;
@@ -20,6 +21,7 @@ use std::sync::Arc;
 
 use regent_election::store::Store;
 
+pub use lease::LeaseStore;
 pub use local::{LocalError, LocalStore, Options};
 
 /// What a URL may name, for messages.

@@ -1,4 +1,4 @@
-//! The seam through which stores meet time: a lease clock that is read, and a pause.
+//! The seam through which stores meet time and chance: a lease clock, a pause, and dice.
 //!
 //! [`SystemTime`] is the real one. A test gives every participant a clock of its own, which may run
 //! fast or slow against the others within the drift that it admits.
@@ -7,7 +7,7 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use regent_election::Moment;
 
@@ -24,6 +24,18 @@ pub trait Time: Send + Sync + fmt::Debug + 'static {
 
     /// Waits for so long, or somewhat longer.
     fn sleep(&self, for_how_long: Duration) -> Pause;
+
+    /// The wall clock in milliseconds since 1970: a note for people, which no rule reads.
+    fn wall_ms(&self) -> u64 {
+        let since = std::time::SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// A number that nobody else has: nonces, and pauses that are not everybody's.
+    fn chance(&self) -> u128 {
+        let half = || u128::from(getrandom::u64().expect("the system has random numbers"));
+        half() << 64 | half()
+    }
 }
 
 /// The lease clock of this machine, and the runtime's timer.

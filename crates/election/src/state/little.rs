@@ -36,7 +36,7 @@ impl State {
     /// Whether this group is known.
     #[must_use]
     pub fn knows(&self, group: &Group) -> bool {
-        self.groups.contains_key(group)
+        self.groups.get(group).is_some()
     }
 
     /// The last term granted in a group, or the floor under those to come.

@@ -1,0 +1,258 @@
+//! Keeping watch over groups, for the sessions that are heard through this process and for whoever
+//! watches here. One task for each group; what it has to do is decided by `duty`.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use regent_election::{Group, SessionId};
+use tokio::sync::{Notify, watch};
+
+use super::desk::Seen;
+use super::duty::{Duty, Post, Timers, duty};
+use super::office::Own;
+use super::turn::Wish;
+use super::{Locked, Shared, lock};
+use crate::register::Key;
+
+/// Longest time between two looks at a group, whatever the engine announces.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Things done in a row before a pause: more than any office needs at once.
+const BUSY_MAX: u32 = 8;
+
+/// A group that is followed, and why.
+#[derive(Debug)]
+pub(super) struct Feed {
+    bell: Notify,
+    /// The group as it was read last.
+    pub(super) latest: watch::Sender<Option<Arc<Seen>>>,
+    needs: Locked<Needs>,
+}
+
+/// Why a group is followed.
+#[derive(Debug, Default)]
+struct Needs {
+    /// Sessions that stand there, as far as is known.
+    sessions: BTreeSet<u128>,
+    /// Watches, and campaigns that wait.
+    watches: usize,
+    /// Something begun here must be seen to its end.
+    has_chore: bool,
+}
+
+/// A need for a feed. Dropping it ends the need.
+#[derive(Debug)]
+pub(super) struct Following {
+    pub(super) feed: Arc<Feed>,
+}
+
+impl Drop for Following {
+    fn drop(&mut self) {
+        lock(&self.feed.needs).watches -= 1;
+        self.feed.bell.notify_one();
+    }
+}
+
+impl Shared {
+    /// Follows a group for as long as the answer is kept.
+    pub(super) fn follow(self: &Arc<Self>, group: &Group) -> Following {
+        let feed = self.follow_with(group, |needs| needs.watches += 1);
+        Following { feed }
+    }
+
+    /// Follows a group while this session stands in it.
+    pub(super) fn follow_for(self: &Arc<Self>, group: &Group, session: u128) {
+        self.follow_with(group, |needs| {
+            needs.sessions.insert(session);
+        });
+    }
+
+    /// Follows a group until nothing is waited for in it.
+    pub(super) fn follow_chore(self: &Arc<Self>, group: &Group) {
+        self.follow_with(group, |needs| needs.has_chore = true);
+    }
+
+    fn follow_with(self: &Arc<Self>, group: &Group, need: impl FnOnce(&mut Needs)) -> Arc<Feed> {
+        let mut feeds = lock(&self.feeds);
+        if let Some(feed) = feeds.get(group) {
+            need(&mut lock(&feed.needs));
+            return Arc::clone(feed);
+        }
+        let mut needs = Needs::default();
+        need(&mut needs);
+        let feed = Arc::new(Feed {
+            bell: Notify::new(),
+            latest: watch::Sender::new(None),
+            needs: Locked::new(needs),
+        });
+        feeds.insert(group.clone(), Arc::clone(&feed));
+        drop(feeds);
+        if !*self.closing.borrow() {
+            tokio::spawn(keep(Arc::clone(self), group.clone(), Arc::clone(&feed)));
+        }
+        feed
+    }
+
+    /// Something was written here: whoever follows looks again.
+    pub(super) fn stir(&self, group: &Group) {
+        if let Some(feed) = lock(&self.feeds).get(group) {
+            feed.bell.notify_one();
+        }
+        self.stirred.send_modify(|count| *count = count.wrapping_add(1));
+    }
+
+    /// Stops to follow a group unless it is needed.
+    fn leave(&self, group: &Group, feed: &Feed, seen: &Seen, locals: &[u128]) -> bool {
+        let mut feeds = lock(&self.feeds);
+        let mut needs = lock(&feed.needs);
+        let state = &seen.record.state;
+        let stands = |id: u128| {
+            let session = SessionId::new(id).ok().and_then(|id| state.find_session(id));
+            session.is_some_and(|session| state.stands(group, session))
+        };
+        needs.sessions.retain(|id| locals.contains(id) && stands(*id));
+        needs.has_chore &= !seen.record.untold.is_empty() || state.waits().next().is_some();
+        if needs.sessions.is_empty() && needs.watches == 0 && !needs.has_chore {
+            feeds.remove(group);
+            return true;
+        }
+        false
+    }
+}
+
+/// Follows one group until nobody needs it.
+async fn keep(shared: Arc<Shared>, group: Group, feed: Arc<Feed>) {
+    let mut timers = Timers::default();
+    let mut told: (u128, Vec<u128>) = (0, Vec::new());
+    let (mut failures, mut busy) = (0, 0);
+    while shared.check_open().is_ok() {
+        let seen = match shared.desk.load(&group).await {
+            Ok(seen) => Arc::new(seen),
+            Err(error) => {
+                tracing::debug!(%group, %error, "a group could not be read");
+                shared.desk.pause(failures).await;
+                failures = (failures + 1).min(8);
+                continue;
+            }
+        };
+        feed.latest.send_replace(Some(Arc::clone(&seen)));
+        let locals = shared.locals();
+        if shared.leave(&group, &feed, &seen, &locals) {
+            return;
+        }
+        if told.0 != seen.record.nonce {
+            told = (seen.record.nonce, Vec::new());
+        }
+        let next = {
+            let sights = lock(&shared.desk.sights);
+            let post = Post {
+                group: &group,
+                record: &seen.record,
+                locals: &locals,
+                told: &told.1,
+                sights: &sights,
+                now: shared.desk.now(),
+            };
+            duty(&post, &mut timers)
+        };
+        let is_rest = matches!(next, Duty::Rest { .. });
+        busy = if is_rest { 0 } else { busy + 1 };
+        if let Err(error) = shared.do_duty(&group, &feed, &seen, next, &mut told.1).await {
+            tracing::debug!(%group, %error, "a duty could not be done");
+            shared.desk.pause(failures).await;
+            failures = (failures + 1).min(8);
+        } else {
+            failures = 0;
+        }
+        if busy >= BUSY_MAX {
+            shared.desk.pause(busy).await;
+        }
+    }
+}
+
+impl Shared {
+    async fn do_duty(
+        self: &Arc<Self>,
+        group: &Group,
+        feed: &Feed,
+        seen: &Seen,
+        next: Duty,
+        told: &mut Vec<u128>,
+    ) -> regent_election::store::StoreResult<()> {
+        match next {
+            Duty::Tell(session) => {
+                self.tell(group, &seen.record, session).await?;
+                told.push(session);
+            }
+            Duty::Look(session) => {
+                self.desk.look(session).await?;
+            }
+            Duty::End(session) => {
+                if self.desk.lapse(session).await? {
+                    self.run(group, None, &[session], Own::Nothing).await?;
+                }
+            }
+            Duty::Expire(session) => {
+                self.run(group, None, &[session], Own::Nothing).await?;
+            }
+            Duty::Run(command) => {
+                let wish = Wish { command, request: None, asker: None };
+                let outcome = self.run(group, Some(wish), &[], Own::Nothing).await?;
+                if !outcome.has_changed {
+                    // Somebody else did it, or nobody can be promoted: look again in a while.
+                    self.desk.time.sleep(Duration::from_millis(50)).await;
+                }
+            }
+            Duty::Rest { watch, until } => {
+                let patience =
+                    until.map_or(PATIENCE, |until| self.desk.now().until(until).min(PATIENCE));
+                self.rest(group, feed, seen, watch, patience).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until something may have changed.
+    async fn rest(
+        &self,
+        group: &Group,
+        feed: &Feed,
+        seen: &Seen,
+        watch: Option<u128>,
+        patience: Duration,
+    ) -> regent_election::store::StoreResult<()> {
+        let key = Key::group(group);
+        // What is heard here is seen without looking.
+        let watch = watch.filter(|session| !lock(&self.locals).contains_key(session));
+        let watched = async {
+            let Some(session) = watch else { return std::future::pending().await };
+            let waited = match self.desk.register.sessions() {
+                Some(sessions) => sessions.wait_for_end(session, patience).await,
+                None => {
+                    let version = lock(&self.desk.sights).version(session);
+                    let key = Key::session(session);
+                    self.desk.register.wait(&key, version.as_ref(), patience).await
+                }
+            };
+            waited.map_err(super::desk::store_error)?;
+            self.desk.look(session).await?;
+            Ok(())
+        };
+        tokio::select! {
+            biased;
+            () = self.closed() => Ok(()),
+            () = feed.bell.notified() => Ok(()),
+            waited = self.desk.register.wait(&key, seen.version.as_ref(), patience) => {
+                waited.map_err(super::desk::store_error)
+            }
+            looked = watched => looked,
+            () = self.desk.time.sleep(patience) => Ok(()),
+        }
+    }
+
+    /// How many watches are under way.
+    pub(super) fn watchers(&self) -> u64 {
+        self.watchers.load(Ordering::Relaxed) as u64
+    }
+}

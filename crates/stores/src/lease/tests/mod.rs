@@ -1,0 +1,5 @@
+//! Tests of the lease that need to see its insides.
+
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
+mod sights;

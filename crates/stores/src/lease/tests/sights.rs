@@ -1,0 +1,85 @@
+//! Who is due, and when: only what was watched counts.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+use regent_election::{Moment, Node};
+
+use crate::lease::mutant::{Mutant, plant};
+use crate::lease::session::SessionRecord;
+use crate::lease::sight::{Sights, Verdict};
+use crate::register::Version;
+
+const TTL_MS: u64 = 1000;
+const DRIFT_PPM: u32 = 10_000;
+
+fn session(nonce: u128) -> SessionRecord {
+    SessionRecord::open(nonce, Node::new("a").unwrap(), TTL_MS, false)
+}
+
+fn at(ms: u64) -> Moment {
+    Moment::from_millis(ms)
+}
+
+#[test]
+fn a_newcomer_watches_a_whole_ttl_before_it_judges() {
+    let mut sights = Sights::new(DRIFT_PPM, false);
+    assert_eq!(sights.verdict(7, at(0)), Verdict::Unseen);
+    let (record, version) = (session(1), Version::from(1));
+    sights.see(7, Some((&record, &version)), at(100));
+    sights.see(7, Some((&record, &version)), at(900));
+    assert!(matches!(sights.verdict(7, at(600)), Verdict::Audible { .. }));
+    assert!(matches!(sights.verdict(7, at(606)), Verdict::Silent { .. }));
+    assert!(matches!(sights.verdict(7, at(1109)), Verdict::Silent { .. }));
+    assert_eq!(sights.verdict(7, at(1110)), Verdict::Due { version });
+    plant(Some(Mutant::StealsAtOnce));
+    assert!(matches!(sights.verdict(7, at(101)), Verdict::Due { .. }));
+    plant(None);
+}
+
+#[test]
+fn what_others_write_is_no_sign_of_life() {
+    let mut sights = Sights::new(DRIFT_PPM, false);
+    let record = session(1);
+    sights.see(7, Some((&record, &Version::from(1))), at(0));
+    let told = SessionRecord { nonce: 2, ..record };
+    sights.see(7, Some((&told, &Version::from(2))), at(900));
+    assert_eq!(sights.verdict(7, at(1010)), Verdict::Due { version: Version::from(2) });
+    sights.see(7, Some((&session(3), &Version::from(3))), at(1011));
+    assert!(matches!(sights.verdict(7, at(1012)), Verdict::Audible { .. }));
+}
+
+#[test]
+fn the_ended_and_the_absent_have_ended() {
+    let mut sights = Sights::new(DRIFT_PPM, false);
+    sights.see(7, Some((&SessionRecord::ended(1, Vec::new()), &Version::from(1))), at(0));
+    sights.see(8, None, at(0));
+    assert_eq!(sights.verdict(7, at(1)), Verdict::Ended);
+    assert_eq!(sights.verdict(8, at(1)), Verdict::Ended);
+}
+
+proptest! {
+    /// Whenever the looks and the heartbeats were, nobody is due within a ttl of the last heartbeat.
+    #[test]
+    fn nobody_is_due_within_a_ttl_of_a_heartbeat(
+        beats in proptest::collection::vec(0u64..5000, 1..12),
+        looks in proptest::collection::vec(0u64..8000, 1..40),
+        ahead_ppm in 0u64..10_000,
+    ) {
+        let (mut beats, mut looks) = (beats, looks);
+        beats.sort_unstable();
+        looks.sort_unstable();
+        let mut sights = Sights::new(DRIFT_PPM, false);
+        for look in looks {
+            let heard = beats.iter().rposition(|beat| *beat <= look);
+            let Some(heard) = heard else { continue };
+            // The watcher's clock runs fast.
+            let now = at(0) + Duration::from_micros(look * (1_000_000 + ahead_ppm) / 1000);
+            let record = session(heard as u128 + 1);
+            sights.see(7, Some((&record, &Version::from(heard as u64))), now);
+            if look < beats[heard] + TTL_MS {
+                prop_assert!(!matches!(sights.verdict(7, now), Verdict::Due { .. }), "at {look}");
+            }
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! One turn of a group: what was read, what is known, what is wished, and what is to be written.
+//!
+//! Pure: it reads no clock and touches no register. Everything that decides about an office is the
+//! small state machine's; here it is only fed in the right order. Sessions that ended go first, so that
+//! a wish meets the office as it really is.
+
+use regent_election::{
+    Answer, Command, Entry, Event, Group, Node, Refusal, RequestId, Revision, SessionId, SessionNo,
+    State, Term,
+};
+
+use super::record::GroupRecord;
+use crate::register::{Record, VALUE_BYTES_MAX};
+
+/// Revisions that a request may claim to have seen: far more than are ever written, and far from the
+/// end of the numbers.
+const REVISION_MAX: u64 = 1 << 52;
+
+/// What somebody asks for.
+#[derive(Clone, Debug)]
+pub(super) struct Wish {
+    pub(super) command: Command,
+    pub(super) request: Option<RequestId>,
+    /// The session that asks, as its own entry has it: the group may know it under another ttl or not
+    /// at all.
+    pub(super) asker: Option<Asker>,
+}
+
+/// A session that asks.
+#[derive(Clone, Debug)]
+pub(super) struct Asker {
+    pub(super) session: SessionId,
+    pub(super) node: Node,
+    pub(super) ttl_ms: u64,
+}
+
+/// What is known beside the record.
+#[derive(Clone, Debug)]
+pub(super) struct Known<'a> {
+    pub(super) group: &'a Group,
+    /// The highest term ever seen in this group.
+    pub(super) seen_term: Term,
+    /// The highest revision ever seen anywhere.
+    pub(super) highest: Revision,
+    /// Sessions whose own entries have ended.
+    pub(super) ended: &'a [u128],
+    /// Sessions that were not heard for half their ttl.
+    pub(super) silent: &'a [u128],
+    /// The wall clock, as a note for people.
+    pub(super) wall_ms: u64,
+    /// Fresh.
+    pub(super) nonce: u128,
+}
+
+/// What came of a turn.
+#[derive(Clone, Debug)]
+pub(super) struct Turned {
+    pub(super) answer: Result<Answer, Refusal>,
+    /// The group as it is once that is written.
+    pub(super) record: GroupRecord,
+    /// What is to be written; none if nothing changed.
+    pub(super) write: Option<Record>,
+    /// Passing sessions that ended in this turn.
+    pub(super) over: Vec<u128>,
+}
+
+/// Turns a group. Everybody who was untold in `before` must have been told.
+pub(super) fn turn(before: &GroupRecord, known: &Known<'_>, wish: Option<Wish>) -> Turned {
+    let mut work = Work { record: before.clone(), events: Vec::new(), known };
+    work.record.untold.clear();
+    work.state().leap(known.highest);
+    if let Some(seen) = wish.as_ref().and_then(|wish| wish.request.as_ref()).map(|id| id.seen)
+        && seen.0 < REVISION_MAX
+    {
+        work.state().leap(seen);
+    }
+    let start = work.record.state.clone();
+    if let Some(raised) = work.record.state.raise_terms(known.group, known.seen_term, known.wall_ms)
+    {
+        work.events.extend(raised.events);
+    }
+    let ended: Vec<SessionNo> = known.ended.iter().filter_map(|id| work.no_of(*id)).collect();
+    if !ended.is_empty() {
+        // Ending what has ended cannot be refused.
+        let _ = work.apply(Command::Expire { sessions: ended }, None);
+    }
+    let answer = match wish {
+        None => Ok(Answer::Done),
+        Some(wish) => work.grant(wish),
+    };
+    work.finish(before, &start, answer)
+}
+
+struct Work<'a> {
+    record: GroupRecord,
+    events: Vec<Event>,
+    known: &'a Known<'a>,
+}
+
+impl Work<'_> {
+    fn state(&mut self) -> &mut State {
+        &mut self.record.state
+    }
+
+    fn no_of(&self, id: u128) -> Option<SessionNo> {
+        self.record.state.find_session(SessionId::new(id).ok()?)
+    }
+
+    fn apply(&mut self, command: Command, request: Option<RequestId>) -> Result<Answer, Refusal> {
+        let mut silent: Vec<SessionNo> =
+            self.known.silent.iter().filter_map(|id| self.no_of(*id)).collect();
+        silent.sort_unstable();
+        let entry = Entry { command, request, silent, wall_ms: self.known.wall_ms };
+        let applied = self.record.state.apply(entry);
+        self.events.extend(applied.events);
+        applied.answer
+    }
+
+    fn grant(&mut self, wish: Wish) -> Result<Answer, Refusal> {
+        if let Some(asker) = wish.asker {
+            self.introduce(asker, &wish.command);
+        }
+        self.apply(wish.command, wish.request)
+    }
+
+    /// Makes sure that the group knows the session that asks, as it is.
+    fn introduce(&mut self, asker: Asker, command: &Command) {
+        let Asker { session, node, ttl_ms } = asker;
+        match self.record.state.find_session(session) {
+            Some(no) if self.record.state.ttl_ms(no) == Some(ttl_ms) => {}
+            Some(_) => {
+                // A policy that refuses the ttl also refuses what is asked with it.
+                let _ = self.apply(Command::ChangeTtl { session, ttl_ms }, None);
+            }
+            // A campaign introduces its session itself, or leaves nothing behind.
+            None if matches!(command, Command::Campaign { .. }) => {}
+            None => {
+                let _ = self.apply(Command::Open { session, node, ttl_ms }, None);
+            }
+        }
+    }
+
+    fn finish(
+        mut self,
+        before: &GroupRecord,
+        start: &State,
+        answer: Result<Answer, Refusal>,
+    ) -> Turned {
+        let mut start = start.clone();
+        start.leap(self.record.state.revision());
+        // Forgetting is no change.
+        let mut end = self.record.state.clone();
+        for state in [&mut start, &mut end] {
+            state.trim(usize::MAX, usize::MAX);
+        }
+        let is_refused = answer.is_err() && self.events.is_empty();
+        if is_refused || start == end {
+            let record = before.clone();
+            return Turned { answer, record, write: None, over: Vec::new() };
+        }
+        let over = before
+            .state
+            .people()
+            .filter(|person| person.is_passing && self.record.state.person(person.id).is_none())
+            .map(|person| person.id.get())
+            .collect();
+        for person in self.record.state.people() {
+            let was = before.state.person(person.id).filter(|was| was.no == person.no);
+            if person.epoch > was.map_or(0, |was| was.epoch) {
+                self.record.untold.push(person.id.get());
+            }
+        }
+        let events = std::mem::take(&mut self.events);
+        self.record.tell(&events);
+        let group = self.known.group;
+        let mut record = self.record.sealed(self.known.nonce);
+        let mut write = record.record(group);
+        if write.value.len() > VALUE_BYTES_MAX {
+            record.news.clear();
+            record.news_from = record.state.revision();
+            write = record.record(group);
+        }
+        if write.value.len() > VALUE_BYTES_MAX {
+            let max = VALUE_BYTES_MAX as u64;
+            let answer = Err(Refusal::Full { what: "the entry of this group, in bytes,", max });
+            return Turned { answer, record: before.clone(), write: None, over: Vec::new() };
+        }
+        Turned { answer, record, write: Some(write), over }
+    }
+}

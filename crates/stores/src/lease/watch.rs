@@ -1,0 +1,322 @@
+//! Watches: every change of a group, in order, once, or an explicit gap.
+//!
+//! A group's entry keeps its own last changes, so a watch of one group resumes from any place that they
+//! reach back to, through any process. Between groups there is no order: what was caused by what another
+//! process had seen comes after it, and that is all. So a watch of several groups begins where it is
+//! told to only by telling of a gap.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use regent_election::store::{Scope, StoreResult, Watch, WatchItem};
+use regent_election::{Cursor, Event, Group, Incarnation, Revision};
+
+use super::Shared;
+use super::keeper::Following;
+use super::record::GroupRecord;
+use crate::register::Kind;
+
+/// How often a watch of several groups looks, beside what happens through this process.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// Entries of one listing.
+const PAGE: usize = 512;
+
+/// What a group's own news say after a place.
+pub(super) enum News {
+    Events(Vec<Event>),
+    /// They do not reach back so far.
+    Gap {
+        oldest: Cursor,
+        at: Cursor,
+    },
+}
+
+/// The changes of a group after a place.
+pub(super) fn news(record: &GroupRecord, cursor: Cursor, life: Incarnation) -> News {
+    let present = record.state.revision();
+    let is_known = cursor.incarnation == life && record.news_from <= cursor.revision;
+    let is_ahead = cursor.incarnation == life && cursor.revision > present;
+    if !is_known && !is_ahead {
+        let oldest = Cursor::after(life, record.news_from);
+        return News::Gap { oldest, at: Cursor::after(life, present) };
+    }
+    let place = |event: &Event| (event.revision, event.ordinal);
+    let later = record.news.iter().filter(|event| place(event) > (cursor.revision, cursor.ordinal));
+    News::Events(later.cloned().collect())
+}
+
+/// Counts a watch for as long as it runs.
+#[derive(Debug)]
+struct Counted(Arc<Shared>);
+
+impl Counted {
+    fn new(shared: &Arc<Shared>) -> Self {
+        shared.watchers.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(shared))
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.watchers.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A watch of one group.
+#[derive(Debug)]
+struct OneWatch {
+    counted: Counted,
+    following: Following,
+    latest: tokio::sync::watch::Receiver<Option<Arc<super::desk::Seen>>>,
+    life: Incarnation,
+    /// Everything up to here was delivered.
+    cursor: Cursor,
+    /// Everything up to here is in the queue.
+    read: Cursor,
+    queue: VecDeque<WatchItem>,
+}
+
+/// A watch of several groups.
+#[derive(Debug)]
+struct ManyWatch {
+    counted: Counted,
+    scope: Scope,
+    stirred: tokio::sync::watch::Receiver<u64>,
+    life: Incarnation,
+    cursor: Cursor,
+    /// What was delivered or queued of each group.
+    read: BTreeMap<Group, Cursor>,
+    queue: VecDeque<WatchItem>,
+    has_looked: bool,
+}
+
+/// Begins a watch.
+pub(super) async fn watch(
+    shared: &Arc<Shared>,
+    scope: Scope,
+    cursor: Option<Cursor>,
+) -> StoreResult<Box<dyn Watch>> {
+    let life = shared.desk.life().await?;
+    let counted = Counted::new(shared);
+    match scope {
+        Scope::Group(group) => {
+            let seen = shared.desk.load(&group).await?;
+            let start = cursor.unwrap_or(Cursor::after(life, seen.record.state.revision()));
+            let following = shared.follow(&group);
+            let latest = following.feed.latest.subscribe();
+            let mut one = OneWatch {
+                counted,
+                following,
+                latest,
+                life,
+                cursor: start,
+                read: start,
+                queue: VecDeque::new(),
+            };
+            one.take(&seen.record);
+            Ok(Box::new(one))
+        }
+        scope @ (Scope::Groups(_) | Scope::Prefix(_)) => {
+            let stirred = shared.stirred.subscribe();
+            let mut many = ManyWatch {
+                counted,
+                scope,
+                stirred,
+                life,
+                cursor: Cursor::after(life, Revision(0)),
+                read: BTreeMap::new(),
+                queue: VecDeque::new(),
+                has_looked: false,
+            };
+            many.look().await?;
+            if cursor.is_some() {
+                let at = many.cursor;
+                many.queue.push_back(WatchItem::Gap { oldest: at, at });
+            }
+            Ok(Box::new(many))
+        }
+    }
+}
+
+impl OneWatch {
+    /// Queues what a group's entry tells after what was read before.
+    fn take(&mut self, record: &GroupRecord) {
+        match news(record, self.read, self.life) {
+            News::Events(events) => {
+                for event in events {
+                    self.read = place_of(self.life, &event);
+                    self.queue.push_back(WatchItem::Changed(event));
+                }
+            }
+            News::Gap { oldest, at } => {
+                self.read = at;
+                self.queue.push_back(WatchItem::Gap { oldest, at });
+            }
+        }
+    }
+}
+
+fn place_of(life: Incarnation, event: &Event) -> Cursor {
+    Cursor { incarnation: life, revision: event.revision, ordinal: event.ordinal }
+}
+
+fn place_after(life: Incarnation, item: &WatchItem) -> Cursor {
+    match item {
+        WatchItem::Changed(event) => place_of(life, event),
+        WatchItem::Gap { at, .. } => *at,
+    }
+}
+
+#[async_trait]
+impl Watch for OneWatch {
+    async fn next(&mut self) -> Option<WatchItem> {
+        loop {
+            if *self.counted.0.closing.borrow() {
+                return None;
+            }
+            if let Some(item) = self.queue.pop_front() {
+                self.cursor = place_after(self.life, &item);
+                return Some(item);
+            }
+            let shared = Arc::clone(&self.counted.0);
+            tokio::select! {
+                biased;
+                () = shared.closed() => return None,
+                changed = self.latest.changed() => {
+                    // The feed is kept by this very watch.
+                    changed.ok()?;
+                }
+            }
+            let seen = self.latest.borrow_and_update().clone();
+            if let Some(seen) = seen {
+                self.take(&seen.record);
+            }
+        }
+    }
+
+    fn cursor(&self) -> Cursor {
+        // The need for the feed is the watch's own.
+        debug_assert!(Arc::strong_count(&self.following.feed) > 0);
+        self.cursor
+    }
+}
+
+impl ManyWatch {
+    /// Reads every group of the scope and queues what it tells after what was read before. The first
+    /// look only learns where each of them stands.
+    async fn look(&mut self) -> StoreResult<()> {
+        let shared = Arc::clone(&self.counted.0);
+        let mut found: Vec<(Group, GroupRecord)> = Vec::new();
+        match &self.scope {
+            Scope::Group(group) => {
+                found.push((group.clone(), shared.desk.load(group).await?.record));
+            }
+            Scope::Groups(groups) => {
+                for group in groups {
+                    found.push((group.clone(), shared.desk.load(group).await?.record));
+                }
+            }
+            Scope::Prefix(prefix) => {
+                shared
+                    .each(Kind::Group, prefix, |group, record| found.push((group, record)))
+                    .await?;
+            }
+        }
+        let mut events: Vec<Event> = Vec::new();
+        let mut highest = self.cursor.revision;
+        for (group, record) in found {
+            let present = Cursor::after(self.life, record.state.revision());
+            highest = highest.max(present.revision);
+            if !self.has_looked {
+                self.read.insert(group, present);
+                continue;
+            }
+            let start = Cursor::after(self.life, Revision(0));
+            let read = self.read.get(&group).copied().unwrap_or(start);
+            match news(&record, read, self.life) {
+                News::Events(later) => {
+                    if let Some(last) = later.last() {
+                        self.read.insert(group, place_of(self.life, last));
+                    }
+                    events.extend(later);
+                }
+                News::Gap { oldest, at } => {
+                    self.read.insert(group, at);
+                    self.queue.push_back(WatchItem::Gap { oldest, at });
+                }
+            }
+        }
+        if !self.has_looked {
+            self.cursor = Cursor::after(self.life, highest);
+        }
+        self.has_looked = true;
+        events.sort_by(|a, b| (a.revision, &a.group).cmp(&(b.revision, &b.group)));
+        self.queue.extend(events.into_iter().map(WatchItem::Changed));
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Watch for ManyWatch {
+    async fn next(&mut self) -> Option<WatchItem> {
+        loop {
+            let shared = Arc::clone(&self.counted.0);
+            if *shared.closing.borrow() {
+                return None;
+            }
+            if let Some(item) = self.queue.pop_front() {
+                self.cursor = self.cursor.max(place_after(self.life, &item));
+                return Some(item);
+            }
+            self.stirred.mark_unchanged();
+            // Dropping this future here loses nothing: what was read is marked so together with its
+            // place in the queue, after the last await.
+            if let Err(error) = self.look().await {
+                tracing::debug!(%error, "a watch could not look");
+            }
+            if self.queue.is_empty() {
+                tokio::select! {
+                    biased;
+                    () = shared.closed() => return None,
+                    _ = self.stirred.changed() => {}
+                    () = shared.desk.time.sleep(LOOK_EVERY) => {}
+                }
+            }
+        }
+    }
+
+    fn cursor(&self) -> Cursor {
+        self.cursor
+    }
+}
+
+impl Shared {
+    /// Reads all entries of a kind below a prefix, page by page.
+    pub(super) async fn each(
+        &self,
+        kind: Kind,
+        prefix: &str,
+        mut take: impl FnMut(Group, GroupRecord) + Send,
+    ) -> StoreResult<()> {
+        let mut after: Option<String> = None;
+        loop {
+            let page = self
+                .desk
+                .register
+                .list(kind, prefix, after.as_deref(), PAGE)
+                .await
+                .map_err(super::desk::store_error)?;
+            let Some((last, _)) = page.last() else { return Ok(()) };
+            after = Some(last.name().to_owned());
+            for (key, found) in page {
+                // A name that is none was not written by us, and nothing of ours is lost with it.
+                let Ok(group) = Group::new(key.name()) else { continue };
+                let seen = self.desk.listed(&group, found)?;
+                take(group, seen.record);
+            }
+        }
+    }
+}

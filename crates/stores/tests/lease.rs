@@ -1,0 +1,100 @@
+//! The contract of stores, kept by the lease over the register in memory: with sessions timed by those
+//! who watch, and by the server. Two instances share the entries, as two processes would.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use regent_election::Moment;
+use regent_election::contract::{Abilities, Harness, Verdict, cases};
+use regent_election::store::Store;
+use regent_stores::LeaseStore;
+use regent_stores::register::memory::MemoryRegister;
+use regent_stores::time::SystemTime;
+
+struct Lease {
+    stores: [Arc<LeaseStore>; 2],
+    is_servers: bool,
+}
+
+impl Lease {
+    fn over(register: &MemoryRegister, is_servers: bool) -> Self {
+        let store = || Arc::new(LeaseStore::new(Arc::new(register.clone())));
+        Self { stores: [store(), store()], is_servers }
+    }
+}
+
+#[async_trait]
+impl Harness for Lease {
+    fn store(&self) -> Arc<dyn Store> {
+        Arc::clone(&self.stores[0]) as Arc<dyn Store>
+    }
+
+    fn other(&self) -> Arc<dyn Store> {
+        Arc::clone(&self.stores[1]) as Arc<dyn Store>
+    }
+
+    async fn sleep(&self, for_how_long: Duration) {
+        tokio::time::sleep(for_how_long).await;
+    }
+
+    fn now(&self) -> Moment {
+        regent_clock::now()
+    }
+
+    fn unique(&self) -> u128 {
+        let half = || u128::from(getrandom::u64().expect("the system has random numbers"));
+        half() << 64 | half()
+    }
+
+    fn abilities(&self) -> Abilities {
+        Abilities {
+            ids_span_groups: false,
+            orders_across_groups: false,
+            knows_silence: !self.is_servers,
+            ..Abilities::default()
+        }
+    }
+}
+
+/// Runs all cases at once, and breaks with a table of those that do not hold or were skipped unasked.
+async fn holds(harness: Lease, skipped: &[&str]) {
+    let harness = Arc::new(harness);
+    let running: Vec<_> = cases()
+        .into_iter()
+        .map(|case| {
+            let harness = Arc::clone(&harness) as Arc<dyn Harness>;
+            (case.name, tokio::spawn(async move { case.run(harness).await }))
+        })
+        .collect();
+    let (mut broken, mut left_out) = (Vec::new(), Vec::new());
+    for (name, verdict) in running {
+        match verdict.await.expect("a case panicked") {
+            Verdict::Held => {}
+            Verdict::Skipped(_) => left_out.push(name),
+            Verdict::Broken(why) => broken.push(format!("{name}: {why}")),
+        }
+    }
+    for store in &harness.stores {
+        store.shut_down().await;
+    }
+    assert!(broken.is_empty(), "\n{}\n", broken.join("\n"));
+    assert_eq!(left_out, skipped);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_lease_timed_by_those_who_watch_keeps_the_contract() {
+    let register = MemoryRegister::new();
+    holds(Lease::over(&register, false), &["a_request_id_serves_one_request"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_lease_timed_by_the_server_keeps_the_contract() {
+    let register = MemoryRegister::with_sessions(SystemTime::shared());
+    let skipped = [
+        "a_transfer_that_cannot_be_leaves_the_leader_in_office",
+        "an_office_nobody_audible_stood_for_is_filled_when_one_is_heard",
+        "a_request_id_serves_one_request",
+    ];
+    holds(Lease::over(&register, true), &skipped).await;
+}
