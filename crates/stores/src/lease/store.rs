@@ -367,7 +367,8 @@ impl Shared {
     async fn session_view(&self, secret: SessionId) -> StoreResult<SessionView> {
         let id = known_as(secret)?;
         let open = self.opened(id).await?;
-        let (mut tenures, mut standing, mut strange) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut tenures, mut standing, mut offers) = (Vec::new(), Vec::new(), Vec::new());
+        let mut strange = Vec::new();
         for group in open.groups.keys() {
             let seen = self.desk.load(group).await?;
             let Ok(view) = seen.record.state.session_view(id) else {
@@ -379,6 +380,7 @@ impl Shared {
             }
             tenures.extend(view.tenures);
             standing.extend(view.standing);
+            offers.extend(view.offers);
         }
         if open.passing && tenures.is_empty() && standing.is_empty() && !open.groups.is_empty() {
             self.end(id.get()).await?;
@@ -389,7 +391,7 @@ impl Shared {
         }
         let revision = self.desk.highest();
         let (node, ttl_ms, epoch) = (open.node, open.ttl_ms, open.epoch);
-        Ok(SessionView { node, ttl_ms, epoch, tenures, standing, revision })
+        Ok(SessionView { node, ttl_ms, epoch, tenures, standing, offers, revision })
     }
 
     /// Who leads, with the hint how long.
