@@ -2,11 +2,13 @@
 //!
 //! Each engine is a room of its own; a URL chooses one, and nothing outside needs to know which.
 
-#[cfg(any(feature = "postgres", feature = "redis"))]
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "redis"))]
 pub mod engine;
 pub mod file;
 pub mod lease;
 pub mod local;
+#[cfg(feature = "mysql")]
+pub mod mysql;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 #[cfg(feature = "redis")]

@@ -7,10 +7,10 @@ pub mod limits;
 pub(crate) mod place;
 
 use std::fmt;
-use std::future::Future;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::register::RegisterError;
+use crate::register::{RegisterError, RegisterResult};
 
 /// Why a URL names no engine.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -45,12 +45,35 @@ impl Effect {
     }
 }
 
-/// The answer, if it comes in time.
+/// Whether a request is on its way: up to then, giving up means that nothing happened.
+#[derive(Debug, Default)]
+pub(crate) struct Sent(AtomicBool);
+
+impl Sent {
+    /// To be called before the first byte leaves.
+    pub(crate) fn leaves_now(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
+/// A request to a server, from connecting to the answer, within one time-out. The second value says that
+/// it was too late: the connection it was sent on is of no more use.
 pub(crate) async fn in_time<T>(
     request_for: Duration,
-    answer: impl Future<Output = T>,
-) -> Option<T> {
-    tokio::time::timeout(request_for, answer).await.ok()
+    effect: Effect,
+    server: &str,
+    request: impl AsyncFnOnce(&Sent) -> RegisterResult<T>,
+) -> (RegisterResult<T>, bool) {
+    let sent = Sent::default();
+    if let Ok(answer) = tokio::time::timeout(request_for, request(&sent)).await {
+        return (answer, false);
+    }
+    let error = if sent.0.load(Ordering::Acquire) {
+        effect.unanswered(format_args!("no answer from {server} within {request_for:?}"))
+    } else {
+        RegisterError::unavailable(format_args!("no connection to {server} within {request_for:?}"))
+    };
+    (Err(error), true)
 }
 
 /// A number nobody else has drawn, for what must differ from everything before.
@@ -73,6 +96,25 @@ mod tests {
         assert_eq!(whole_ms(Duration::from_micros(1500)), 2);
         assert_eq!(whole_ms(Duration::from_secs(3)), 3000);
         assert_eq!(whole_ms(Duration::ZERO), 1);
+    }
+
+    #[tokio::test]
+    async fn a_late_request_is_in_doubt_only_once_it_was_sent() {
+        let asked = async |effect, is_sent: bool| {
+            let request = async |sent: &Sent| {
+                if is_sent {
+                    sent.leaves_now();
+                }
+                std::future::pending::<RegisterResult<()>>().await
+            };
+            let (answer, is_late) =
+                in_time(Duration::from_millis(1), effect, "a server", request).await;
+            assert!(is_late);
+            answer.unwrap_err()
+        };
+        assert!(matches!(asked(Effect::Writes, true).await, RegisterError::Uncertain { .. }));
+        assert!(matches!(asked(Effect::Writes, false).await, RegisterError::Unavailable { .. }));
+        assert!(matches!(asked(Effect::Reads, true).await, RegisterError::Unavailable { .. }));
     }
 
     #[test]

@@ -277,7 +277,7 @@ mod tests {
         let directory = Directory::open(place.path()).unwrap();
         let failing = |_: &mut File| Err(io::Error::other("no"));
         assert!(directory.create(FileKind::Snapshot, 1, failing).is_err());
-        assert_eq!(directory.numbers(FileKind::Snapshot).unwrap(), []);
+        assert_eq!(directory.numbers(FileKind::Snapshot).unwrap(), Vec::<u64>::new());
         directory.remove_leftovers().unwrap();
         let left = fs::read_dir(place.path()).unwrap().count();
         assert_eq!(left, 1, "only the lock is left");

@@ -13,7 +13,7 @@ use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Config, Error, NoTls, Row};
 
 use super::schema;
-use crate::engine::{Effect, in_time};
+use crate::engine::{Effect, Sent, in_time};
 use crate::register::{RegisterError, RegisterResult};
 
 /// A parameter and its type.
@@ -45,22 +45,23 @@ impl Line {
         statement: &str,
         parameters: &[Parameter<'_>],
     ) -> RegisterResult<Vec<Row>> {
-        let late = |what: &str| {
-            format!("{what} from PostgreSQL at {} within {:?}", self.place, self.request_for)
-        };
-        let client = in_time(self.request_for, self.client())
-            .await
-            .unwrap_or_else(|| Err(RegisterError::unavailable(late("no connection"))))?;
-        let answer = in_time(self.request_for, client.query_typed(statement, parameters)).await;
-        let error = match answer {
-            Some(Ok(rows)) => return Ok(rows),
-            Some(Err(error)) => meaning(effect, &self.place, &error),
-            None => effect.unanswered(late("no answer")),
-        };
-        // A refusal may come from a server that is no longer what it was; a late answer from a network
-        // that is no longer there. Both are seen by connecting again.
-        self.give_up(&client).await;
-        Err(error)
+        let server = format!("PostgreSQL at {}", self.place);
+        let (answer, is_late) = in_time(self.request_for, effect, &server, async |sent: &Sent| {
+            let client = self.client().await?;
+            sent.leaves_now();
+            match client.query_typed(statement, parameters).await {
+                Ok(rows) => Ok(rows),
+                Err(error) => {
+                    self.give_up(&client).await;
+                    Err(meaning(effect, &server, &error))
+                }
+            }
+        })
+        .await;
+        if is_late {
+            self.hang_up().await;
+        }
+        answer
     }
 
     async fn client(&self) -> RegisterResult<Arc<Client>> {
@@ -95,7 +96,8 @@ impl Line {
         Ok(client)
     }
 
-    /// Drops this client unless it was replaced already.
+    /// Drops this client unless it was replaced already. Even a refusal is a reason: the server may no
+    /// longer be what it was, which connecting again will show.
     async fn give_up(&self, client: &Arc<Client>) {
         let mut held = self.client.lock().await;
         if held.as_ref().is_some_and(|held| Arc::ptr_eq(held, client)) {
@@ -103,15 +105,15 @@ impl Line {
         }
     }
 
-    /// Drops whatever connection there is.
+    /// Drops whatever connection there is. Statements under way keep theirs until they are answered.
     pub(super) async fn hang_up(&self) {
         *self.client.lock().await = None;
     }
 }
 
 /// What an error says about the statement.
-fn meaning(effect: Effect, place: &str, error: &Error) -> RegisterError {
-    let why = format!("PostgreSQL at {place}: {}", told(error));
+fn meaning(effect: Effect, server: &str, error: &Error) -> RegisterError {
+    let why = format!("{server}: {}", told(error));
     match error.as_db_error() {
         // A statement that failed was rolled back. Not so one that was interrupted: the commit may have
         // been waiting for a standby when the server was told to stop.

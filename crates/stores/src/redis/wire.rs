@@ -11,7 +11,7 @@ use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, Cmd, FromRedisValue, RedisError, ScriptInvocation};
 use tokio::sync::Mutex;
 
-use crate::engine::{Effect, UrlError, in_time};
+use crate::engine::{Effect, Sent, UrlError, in_time};
 use crate::register::{RegisterError, RegisterResult};
 
 /// A server and the connection to it.
@@ -87,38 +87,23 @@ impl Wire {
         effect: Effect,
         request: impl AsyncFnOnce(&mut MultiplexedConnection) -> Result<T, RedisError>,
     ) -> RegisterResult<T> {
-        let (number, mut connection) = in_time(self.request_for, self.connection())
-            .await
-            .unwrap_or_else(|| Err(RegisterError::unavailable(self.late("no connection"))))?;
-        let answer = in_time(self.request_for, request(&mut connection)).await;
-        let error = match answer {
-            Some(Ok(answer)) => return Ok(answer),
-            Some(Err(error)) => self.meaning(effect, &error),
-            None => (effect.unanswered(self.late("no answer")), true),
-        };
-        if error.1 {
-            self.give_up(number).await;
+        let server = format!("Redis at {}", self.place());
+        let (answer, is_late) = in_time(self.request_for, effect, &server, async |sent: &Sent| {
+            let (number, mut connection) = self.connection().await?;
+            sent.leaves_now();
+            match request(&mut connection).await {
+                Ok(answer) => Ok(answer),
+                Err(error) => {
+                    self.give_up(number).await;
+                    Err(meaning(effect, &server, &error))
+                }
+            }
+        })
+        .await;
+        if is_late {
+            self.hang_up().await;
         }
-        Err(error.0)
-    }
-
-    /// What an error says about the request, and whether the connection is of no more use.
-    fn meaning(&self, effect: Effect, error: &RedisError) -> (RegisterError, bool) {
-        let why = format!("Redis at {}: {error}", self.place());
-        if why.contains("WRONGTYPE") {
-            return (RegisterError::corrupt(why), false);
-        }
-        // The server itself refused. Every script reads all it needs before it writes, and a server
-        // that may not write refuses the first write, so nothing happened. Its role or its password
-        // may have changed, which a connection made anew will see.
-        if error.code().is_some() {
-            return (RegisterError::unavailable(why), true);
-        }
-        (effect.unanswered(why), true)
-    }
-
-    fn late(&self, what: &str) -> String {
-        format!("{what} from Redis at {} within {:?}", self.place(), self.request_for)
+        answer
     }
 
     async fn connection(&self) -> RegisterResult<(u64, MultiplexedConnection)> {
@@ -162,7 +147,8 @@ impl Wire {
         )))
     }
 
-    /// Drops this connection unless it was replaced already.
+    /// Drops this connection unless it was replaced already. Even a refusal is a reason: the server's role
+    /// or password may have changed, which a connection made anew will see.
     async fn give_up(&self, number: u64) {
         let mut held = self.connection.lock().await;
         if held.0 == number {
@@ -170,8 +156,22 @@ impl Wire {
         }
     }
 
-    /// Drops whatever connection there is.
+    /// Drops whatever connection there is. Requests under way keep theirs until they are answered.
     pub(crate) async fn hang_up(&self) {
         self.connection.lock().await.1 = None;
     }
+}
+
+/// What an error says about the request.
+fn meaning(effect: Effect, server: &str, error: &RedisError) -> RegisterError {
+    let why = format!("{server}: {error}");
+    if why.contains("WRONGTYPE") {
+        return RegisterError::corrupt(why);
+    }
+    // The server itself refused. Every script reads all it needs before it writes, and a server that may
+    // not write refuses the first write, so nothing happened.
+    if error.code().is_some() {
+        return RegisterError::unavailable(why);
+    }
+    effect.unanswered(why)
 }

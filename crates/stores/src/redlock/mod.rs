@@ -24,7 +24,7 @@ use tokio::sync::mpsc;
 
 use crate::engine::limits::{LISTED_AT_ONCE_MAX, POLL_EVERY};
 use crate::engine::place::Place;
-use crate::engine::{Effect, UrlError, fresh, in_time, whole_ms};
+use crate::engine::{Effect, UrlError, fresh, whole_ms};
 use crate::redis::wire::Wire;
 use crate::redis::{examine, lex_range};
 use crate::register::{
@@ -128,11 +128,11 @@ impl RedlockRegister {
         let mut last_words = Vec::new();
         let step = if is_read { proposal.look() } else { proposal.prepare(self.ballot(0)?) };
         let running = self.run(key, &mut proposal, step, &mut last_words);
-        let why = match in_time(self.request_for, running).await {
-            Some(Ok(Some(outcome))) => return Ok(outcome),
-            Some(Ok(None)) => "no majority answers",
-            Some(Err(error)) => return Err(error),
-            None => "not settled in time",
+        let why = match tokio::time::timeout(self.request_for, running).await {
+            Ok(Ok(Some(outcome))) => return Ok(outcome),
+            Ok(Ok(None)) => "no majority answers",
+            Ok(Err(error)) => return Err(error),
+            Err(_) => "not settled in time",
         };
         last_words.dedup();
         let why = format!(

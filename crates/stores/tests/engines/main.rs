@@ -3,14 +3,16 @@
 //! One file for each engine, compiled with its feature. Servers come from `tests/servers`.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
-#[cfg(any(feature = "postgres", feature = "redis"))]
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "redis"))]
 mod judge;
+#[cfg(feature = "mysql")]
+mod mysql;
 #[cfg(feature = "postgres")]
 mod postgres;
 #[cfg(feature = "redis")]
 mod redis;
 #[cfg(feature = "redlock")]
 mod redlock;
-#[cfg(any(feature = "postgres", feature = "redis"))]
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "redis"))]
 #[path = "../servers/mod.rs"]
 mod servers;

@@ -1,0 +1,28 @@
+//! `mysql://` on a real MariaDB.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use regent_stores::mysql::MysqlRegister;
+use regent_stores::register::Register;
+
+use crate::judge::{keeps_the_contract, kill_and_restart, takes_nothing_back};
+use crate::servers::mysql::{mysql, own};
+use crate::servers::{or_skip, starting};
+
+fn client(url: &str) -> Arc<dyn Register> {
+    Arc::new(MysqlRegister::new(url, Duration::from_secs(20)).unwrap())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn mysql_keeps_the_contract_of_registers() {
+    let Some(server) = or_skip("mysql", mysql()) else { return };
+    keeps_the_contract("mysql", &server, true, || client(&server.url)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_killed_mysql_takes_nothing_back() {
+    let Some(mut server) = or_skip("mysql", starting(own)) else { return };
+    let url = server.url.clone();
+    takes_nothing_back("mysql", &mut server, || client(&url), kill_and_restart).await;
+}
