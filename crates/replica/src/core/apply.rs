@@ -68,7 +68,7 @@ impl Core {
             outcome = Some(Outcome { revision, answer, events, effects: effects.into_iter() });
         }
         let Some(mut outcome) = outcome else { return true };
-        self.time(outcome.effects.by_ref().take(APPLY_EFFECTS_PER_SLICE));
+        self.time(index, outcome.effects.by_ref().take(APPLY_EFFECTS_PER_SLICE));
         if outcome.effects.len() > 0 {
             self.applying = Some(Applying { index, origin, outcome: Some(outcome) });
             return false;

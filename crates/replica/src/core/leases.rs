@@ -31,8 +31,8 @@ impl Core {
         self.expiring.clear();
     }
 
-    /// Follows what an applied entry wants timed.
-    pub(super) fn time(&mut self, effects: impl Iterator<Item = Effect>) {
+    /// Follows what the entry at `index` wants timed. It may still be under way here.
+    pub(super) fn time(&mut self, index: u64, effects: impl Iterator<Item = Effect>) {
         for effect in effects {
             match effect {
                 Effect::SessionOpened { session, ttl_ms } => {
@@ -44,9 +44,10 @@ impl Core {
                 Effect::SessionEnded { session } => {
                     self.deadlines.close(session);
                     self.expiring.remove(&session);
-                    // Whoever waited for the outcome of this expiry is answered from applied state.
+                    // Whoever waited for the outcome of this expiry is answered from a state in which
+                    // it is applied: on another replica, that may be later than here.
                     for waiter in self.held.remove(&session).unwrap_or_default() {
-                        self.confirm_one(self.applied, waiter);
+                        self.confirm_one(index, waiter);
                     }
                 }
                 Effect::Wait { group, kind, since, for_ms } => {

@@ -4,7 +4,7 @@ use raft::eraftpb::{Entry, HardState, Message, MessageType};
 use regent_election::policy::NodePattern;
 use regent_election::state::{Query, View};
 use regent_election::store::StoreError;
-use regent_election::{Answer, Command, Group, Policy};
+use regent_election::{Answer, Command, Group, Policy, Refusal};
 use regent_replica::io::{Input, PeerMessage, Request, Response};
 use regent_replica::{MemberChange, Members};
 
@@ -372,4 +372,34 @@ fn what_a_replica_forwards_in_its_next_life_is_taken() {
     cluster.run(500);
     cluster.submit(again, open(2, 60_000)).unwrap();
     assert_eq!(cluster.leader(), Some(leader), "the one that remembers its earlier life");
+}
+
+/// A heartbeat that meets a proposed expiry is answered by its outcome (semantics 5), on whichever replica
+/// its client asked: one that has not applied the expiry must not answer from before it (S4).
+#[test]
+fn a_heartbeat_that_met_an_expiry_is_not_answered_from_before_it() {
+    let mut cluster = Cluster::new(3);
+    let leader = cluster.await_leader();
+    let others: Vec<_> = (1..=3).map(id).filter(|other| *other != leader).collect();
+    let (late, other) = (others[0], others[1]);
+    cluster.submit(leader, open(1, 1000)).unwrap();
+    cluster.run(980);
+    cluster.stall(late);
+    cluster.stall(other);
+    while cluster.cores[&leader].status().due_expiries == 0 {
+        cluster.step();
+    }
+    let token = cluster.ask(late, heartbeat(1));
+    cluster.run(5);
+    cluster.unstall(other);
+    cluster.run(20);
+    let knows = |cluster: &Cluster, replica| {
+        cluster.cores[&replica].whole().state.find_session(session(1)).is_some()
+    };
+    assert!(!knows(&cluster, leader) && knows(&cluster, late), "one of them has applied it");
+    assert_eq!(cluster.answers.remove(&token), None, "the other waits");
+    cluster.unstall(late);
+    cluster.run(50);
+    let unknown = Response::Error(StoreError::Refused(Refusal::SessionUnknown));
+    assert_eq!(cluster.answers.remove(&token), Some(unknown));
 }
