@@ -8,6 +8,7 @@ mod completions;
 mod config;
 mod confirm;
 mod dev;
+mod doctor;
 mod duration;
 mod exit;
 mod failure;
@@ -32,6 +33,7 @@ mod settings;
 mod show;
 mod signals;
 mod step_down;
+mod store;
 mod term;
 mod transfer;
 mod watch;
@@ -111,6 +113,11 @@ enum Verb {
     /// Our own replicated store: found it, look after it
     #[command(subcommand)]
     Cluster(cluster::ClusterVerb),
+    /// The engines that can keep elections
+    #[command(subcommand)]
+    Store(store::StoreVerb),
+    /// Find out whether a deployment may be trusted with elections
+    Doctor(doctor::DoctorArgs),
     /// Show the settings of the service
     #[command(subcommand)]
     Config(settings::ConfigVerb),
@@ -194,6 +201,8 @@ impl Verb {
             Self::History(args) => history::run(args).await,
             Self::Session(verb) => sessions::run(verb).await,
             Self::Cluster(verb) => cluster::run(verb, log).await,
+            Self::Store(verb) => store::run(&verb),
+            Self::Doctor(args) => doctor::run(args).await,
             Self::Config(verb) => settings::run(&verb, log),
             Self::Lab(verb) => lab::run(verb).await,
             Self::Bench(args) => bench::run(args).await,
@@ -224,6 +233,8 @@ impl Verb {
             Self::Bench(args) => args.client.output,
             Self::Cluster(verb) => verb.output(),
             Self::Lab(verb) => verb.output(),
+            Self::Store(verb) => verb.output(),
+            Self::Doctor(args) => args.output,
             Self::Config(settings::ConfigVerb::Show(args)) => args.output,
             Self::Serve(_)
             | Self::Dev(_)

@@ -8,9 +8,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use clap::Args;
+use regent_election::Settings as StoreSettings;
 use regent_election::store::{Description, Store};
 use regent_server::{Cluster, serve_cluster};
-use regent_stores::{LocalError, OpenError, Options, open_url_with};
+use regent_stores::{LocalError, OpenError, Options, open_register, open_url_with};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 
@@ -146,50 +147,72 @@ async fn open(settings: &Settings, address: SocketAddr) -> Result<Opened, Failur
         let directory = settings.data_dir.to_str().ok_or_else(|| {
             Failure::new(Exit::Config, "data_dir is not UTF-8; choose another with --data-dir")
         })?;
-        return Ok((open_local(settings, &format!("local:{directory}"))?, None));
+        return Ok((open_other(settings, &format!("local:{directory}")).await?, None));
     }
-    Ok((open_local(settings, &settings.store)?, None))
+    Ok((open_other(settings, &settings.store).await?, None))
 }
 
-/// A store of this process alone.
-fn open_local(settings: &Settings, url: &str) -> Result<Arc<dyn Store>, Failure> {
-    if let Some(directory) = url.strip_prefix("local:").or_else(|| url.strip_prefix("file:")) {
+/// A store of this process alone, or of others.
+async fn open_other(settings: &Settings, url: &str) -> Result<Arc<dyn Store>, Failure> {
+    if let Some(directory) = url.strip_prefix("local:").or_else(|| url.strip_prefix("file://")) {
         replica::refuse_replica(Path::new(directory))?;
     }
     let options = Options { settings: Some(settings.store_settings.clone()), ..Options::default() };
-    open_url_with(url, options).map_err(|error| {
-        let message = error.to_string();
-        match error {
-            OpenError::Unknown { .. } => Failure::new(
-                Exit::Config,
-                format!("store: {message}, and replica: (our own, the default)"),
-            ),
-            OpenError::NoDirectory { .. }
-            | OpenError::PlaceInMemory { .. } => {
-                Failure::new(Exit::Config, format!("store: {message}"))
-            }
-            OpenError::Local(LocalError::Io { what, path, source }) => Failure::new(
-                Exit::Config,
-                format!(
-                    "cannot {what} {}: {}; make it writable, or choose another with --data-dir",
-                    path.display(),
-                    plain(&source)
-                ),
-            ),
-            OpenError::Local(LocalError::InUse { path }) => Failure::new(
-                Exit::Unavailable,
-                format!(
-                    "{} is in use by another process; stop that one, or choose another with --data-dir",
-                    path.display()
-                ),
-            ),
-            OpenError::Local(LocalError::Settings(_)) => Failure::new(Exit::Config, message),
-            OpenError::Local(
-                LocalError::Damaged { .. } | LocalError::Missing { .. } | LocalError::Newer { .. },
-            ) => Failure::new(Exit::Files, message),
-            OpenError::Local(LocalError::System { .. }) => Failure::new(Exit::Unavailable, message),
+    let store = open_url_with(url, options).map_err(unopened)?;
+    // A store of this process has nothing to examine.
+    if let Ok(register) = open_register(url) {
+        match register.examine().await {
+            Ok(warnings) => warnings.iter().for_each(|warning| {
+                remark(&format!(
+                    "WARNING: {} is weaker than it looks: {warning}",
+                    register.describe().name
+                ));
+            }),
+            // It may come later: the service says itself that it is not ready.
+            Err(error) => remark(&format!("WARNING: the store cannot be examined: {error}")),
         }
-    })
+        register.shut_down().await;
+        if settings.store_settings != StoreSettings::default() {
+            remark(
+                "WARNING: auto_create, groups_max, ttl_min and ttl_max hold for our own stores only",
+            );
+        }
+    }
+    Ok(store)
+}
+
+/// Why a store cannot be opened, by what an operator may do.
+pub(crate) fn unopened(error: OpenError) -> Failure {
+    let message = error.to_string();
+    match error {
+        OpenError::Unknown { .. } => Failure::new(
+            Exit::Config,
+            format!("store: {message}, and replica: (our own, the default)"),
+        ),
+        OpenError::NotBuiltIn { .. } | OpenError::Url { .. } | OpenError::NoRegister { .. } => {
+            Failure::new(Exit::Config, format!("store: {message}"))
+        }
+        OpenError::Local(LocalError::Io { what, path, source }) => Failure::new(
+            Exit::Config,
+            format!(
+                "cannot {what} {}: {}; make it writable, or choose another with --data-dir",
+                path.display(),
+                plain(&source)
+            ),
+        ),
+        OpenError::Local(LocalError::InUse { path }) => Failure::new(
+            Exit::Unavailable,
+            format!(
+                "{} is in use by another process; stop that one, or choose another with --data-dir",
+                path.display()
+            ),
+        ),
+        OpenError::Local(LocalError::Settings(_)) => Failure::new(Exit::Config, message),
+        OpenError::Local(
+            LocalError::Damaged { .. } | LocalError::Missing { .. } | LocalError::Newer { .. },
+        ) => Failure::new(Exit::Files, message),
+        OpenError::Local(LocalError::System { .. }) => Failure::new(Exit::Unavailable, message),
+    }
 }
 
 fn tell_origins(effective: &Effective) {

@@ -42,6 +42,8 @@ pub struct Connect {
 /// | `http://a:7400,b:7400` | a service at one or several addresses; what is safe to repeat is tried at the next |
 /// | `memory:` | a store that lives and dies with this process (feature `stores`) |
 /// | `local:DIRECTORY` | a store of this process alone, on disk (feature `stores`) |
+/// | `file:///DIRECTORY` | files shared by the processes of one host (feature `stores`) |
+/// | `postgres://…`, `redis://…`, … | a store that others run, without any server of ours (a feature each; `full` has all) |
 /// | `embedded` | a replica inside this process: see `Embedded` (feature `embedded`) |
 ///
 /// Nothing is sent before the first campaign, so a service that is down is no error here.
@@ -191,29 +193,41 @@ fn direct(store: Arc<dyn Store>, budget: &Budget) -> Offices {
     (Arc::new(office), Arc::new(DirectOffice::new(store, REQUEST_TIMEOUT)))
 }
 
-/// Opens the store of this process that `url` names.
+/// Opens the store that `url` names. What is told of the URL is its scheme: the rest may hold a password.
 fn open(url: &str) -> Result<Arc<dyn Store>, ConnectError> {
     let scheme = url.split(':').next().unwrap_or_default();
     match scheme {
-        "memory" | "local" | "file" => open_store(url),
         "embedded" if cfg!(feature = "embedded") => {
             Err(ConnectError::NotByUrl { url: url.to_owned() })
         }
         "embedded" => {
             Err(ConnectError::FeatureMissing { url: url.to_owned(), feature: "embedded" })
         }
-        _ => Err(ConnectError::UnknownScheme { url: url.to_owned() }),
+        _ => open_store(url, scheme),
     }
 }
 
 #[cfg(feature = "stores")]
-fn open_store(url: &str) -> Result<Arc<dyn Store>, ConnectError> {
-    regent_stores::open_url(url).map_err(|error| ConnectError::Store(error.to_string()))
+fn open_store(url: &str, scheme: &str) -> Result<Arc<dyn Store>, ConnectError> {
+    use regent_stores::OpenError;
+    regent_stores::open_url(url).map_err(|error| match error {
+        OpenError::Unknown { .. } => ConnectError::UnknownScheme { url: scheme.to_owned() },
+        OpenError::NotBuiltIn { feature, .. } => {
+            ConnectError::FeatureMissing { url: scheme.to_owned(), feature }
+        }
+        OpenError::Url { .. } | OpenError::NoRegister { .. } | OpenError::Local(_) => {
+            ConnectError::Store(error.to_string())
+        }
+    })
 }
 
 #[cfg(not(feature = "stores"))]
-fn open_store(url: &str) -> Result<Arc<dyn Store>, ConnectError> {
-    Err(ConnectError::FeatureMissing { url: url.to_owned(), feature: "stores" })
+fn open_store(_: &str, scheme: &str) -> Result<Arc<dyn Store>, ConnectError> {
+    let url = scheme.to_owned();
+    Err(match scheme {
+        "memory" | "local" | "file" => ConnectError::FeatureMissing { url, feature: "stores" },
+        _ => ConnectError::UnknownScheme { url },
+    })
 }
 
 #[cfg(test)]
@@ -222,8 +236,9 @@ mod tests {
 
     #[test]
     fn a_url_that_nobody_knows_is_refused_with_what_is_known() {
-        let error = open("zookeeper://a").unwrap_err().to_string();
+        let error = open("zebra://a:secret@b").unwrap_err().to_string();
         assert!(error.contains("http://HOST:PORT") && error.contains("memory:"), "{error}");
+        assert!(!error.contains("secret"), "{error}");
     }
 
     #[test]

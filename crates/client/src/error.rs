@@ -16,7 +16,7 @@ use crate::remote::AddressError;
 pub enum ConnectError {
     /// No scheme of that name.
     #[error(
-        "{url:?} has no known scheme; known are http://HOST:PORT[,HOST:PORT…], memory:, local:DIRECTORY and embedded"
+        "{url:?} has no known scheme; known are http://HOST:PORT[,HOST:PORT…], embedded, and with the feature `stores` memory:, local:DIRECTORY, file:///DIRECTORY and other people's stores"
     )]
     UnknownScheme {
         /// What was given.

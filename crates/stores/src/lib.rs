@@ -16,114 +16,131 @@ pub mod redis;
 #[cfg(feature = "redlock")]
 pub mod redlock;
 pub mod register;
+pub mod scheme;
 pub mod time;
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use regent_election::store::Store;
 
+use register::Register;
+use scheme::{Opener, SCHEMES, Scheme};
+
 pub use lease::LeaseStore;
 pub use local::{LocalError, LocalStore, Options};
 
-/// What a URL may name, for messages.
-const KNOWN: &str = "memory:, local:DIRECTORY (or file:DIRECTORY, or a path like ./data)";
-
-/// Why a URL opens no store.
+/// Why a URL opens no store. The URL itself is never shown: it may hold a password.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// No store of that scheme.
-    #[error("{url:?} names no store; known are {KNOWN}")]
+    #[error("{scheme:?} names no store; known are {}", known())]
     Unknown {
-        /// The URL.
-        url: String,
+        /// What the URL opens with.
+        scheme: String,
     },
-    /// A scheme whose place is missing.
-    #[error("{url:?} names no directory; write it like local:./data")]
-    NoDirectory {
-        /// The URL.
-        url: String,
+    /// A store that this build does not have.
+    #[error("{name} is not built in; build with --features {feature}, or with --features full")]
+    NotBuiltIn {
+        /// The scheme.
+        name: &'static str,
+        /// What to build with.
+        feature: &'static str,
     },
-    /// A place where none belongs.
-    #[error("{url:?} names a place, but memory has none; write memory:")]
-    PlaceInMemory {
-        /// The URL.
-        url: String,
+    /// A URL that its own store does not understand, or a place that it cannot use.
+    #[error("{name}: {why}; a URL is written like {example}")]
+    Url {
+        /// The scheme.
+        name: &'static str,
+        /// What is wrong.
+        why: String,
+        /// How it is written.
+        example: &'static str,
+    },
+    /// The store is of this process alone, and there is no register behind it.
+    #[error("{name} is a store of one process alone, so there is nothing to share or to examine")]
+    NoRegister {
+        /// The scheme.
+        name: &'static str,
     },
     /// The store is there but cannot be opened.
     #[error(transparent)]
     Local(#[from] LocalError),
 }
 
-/// Where a URL points.
-#[derive(Debug, PartialEq, Eq)]
-enum Place {
-    Memory,
-    Local(PathBuf),
+/// Everything that a URL may open with, for messages.
+fn known() -> String {
+    let words: Vec<String> = SCHEMES.iter().map(|scheme| format!("{}:", scheme.name)).collect();
+    format!("{} and a path like ./data", words.join(", "))
 }
 
-/// Opens the store that `url` names.
+/// Opens the store that `url` names. To be called within a runtime. Nothing is sent yet: a server that
+/// is down is no error here.
 pub fn open_url(url: &str) -> Result<Arc<dyn Store>, OpenError> {
     open_url_with(url, Options::default())
 }
 
 /// The same; `options` are for stores of this process.
 pub fn open_url_with(url: &str, options: Options) -> Result<Arc<dyn Store>, OpenError> {
-    Ok(match place(url)? {
-        Place::Memory => Arc::new(LocalStore::memory_with(options)?),
-        Place::Local(directory) => Arc::new(LocalStore::open_with(directory, options)?),
+    let scheme = scheme_of(url)?;
+    Ok(match scheme.opener {
+        Opener::Memory if matches!(url, "memory" | "memory:") => {
+            Arc::new(LocalStore::memory_with(options)?)
+        }
+        Opener::Memory => return Err(bad(scheme, "memory has no place".into())),
+        Opener::Local => {
+            let directory = scheme::directory_of(url).map_err(|why| bad(scheme, why))?;
+            Arc::new(LocalStore::open_with(directory, options)?)
+        }
+        Opener::Register(_) | Opener::Missing => Arc::new(LeaseStore::new(open_register(url)?)),
     })
 }
 
-fn place(url: &str) -> Result<Place, OpenError> {
-    let directory_of = |path: &str| {
-        // An empty authority says the same as none: file:///var is /var.
-        let path = match path.strip_prefix("//") {
-            Some(rest) if rest.starts_with('/') => rest,
-            Some(_) | None => path,
-        };
-        if path.is_empty() || path.contains('\0') {
-            return Err(OpenError::NoDirectory { url: url.into() });
+/// Opens the register that `url` names, to be examined.
+pub fn open_register(url: &str) -> Result<Arc<dyn Register>, OpenError> {
+    let scheme = scheme_of(url)?;
+    match (scheme.opener, scheme.feature) {
+        (Opener::Register(open), _) => open(url).map_err(|why| bad(scheme, why)),
+        (Opener::Missing, Some(feature)) => {
+            Err(OpenError::NotBuiltIn { name: scheme.name, feature })
         }
-        Ok(Place::Local(PathBuf::from(path)))
-    };
-    match url.split_once(':') {
-        Some(("memory", "")) => Ok(Place::Memory),
-        Some(("memory", _)) => Err(OpenError::PlaceInMemory { url: url.into() }),
-        Some(("local" | "file", path)) => directory_of(path),
-        Some(_) | None if url == "memory" => Ok(Place::Memory),
-        Some(_) | None if url.starts_with(['/', '.']) => directory_of(url),
-        Some(_) | None => Err(OpenError::Unknown { url: url.into() }),
+        (Opener::Memory | Opener::Local | Opener::Missing, _) => {
+            Err(OpenError::NoRegister { name: scheme.name })
+        }
     }
+}
+
+fn scheme_of(url: &str) -> Result<&'static Scheme, OpenError> {
+    Scheme::of(url).ok_or_else(|| {
+        let scheme = url.split(':').next().unwrap_or_default();
+        OpenError::Unknown { scheme: scheme.to_owned() }
+    })
+}
+
+fn bad(scheme: &Scheme, why: String) -> OpenError {
+    OpenError::Url { name: scheme.name, why, example: scheme.example }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_url_names_a_place() {
-        for (url, path) in [
-            ("local:data", "data"),
-            ("local:/var/lib/regent", "/var/lib/regent"),
-            ("file:///var/lib/regent", "/var/lib/regent"),
-            ("./data", "./data"),
-            ("../data", "../data"),
-            ("/srv/with:colon", "/srv/with:colon"),
-        ] {
-            assert_eq!(place(url).unwrap(), Place::Local(path.into()), "{url}");
+    #[tokio::test]
+    async fn what_cannot_be_opened_says_why_and_shows_no_secret() {
+        for url in ["", "zebra://a:secret@b", "data", "LOCAL:x", "http://a:secret@b"] {
+            let error = open_url(url).unwrap_err().to_string();
+            assert!(error.contains("known are memory:, local:"), "{error}");
+            assert!(!error.contains("secret"), "{error}");
         }
-        assert_eq!(place("memory:").unwrap(), Place::Memory);
-        assert_eq!(place("memory").unwrap(), Place::Memory);
+        assert!(open_url("local:").unwrap_err().to_string().contains("no directory is named"));
+        assert!(open_url("memory:x").unwrap_err().to_string().contains("memory has no place"));
+        let alone = open_register("memory:").unwrap_err().to_string();
+        assert!(alone.contains("one process alone"), "{alone}");
     }
 
-    #[test]
-    fn other_urls_are_refused_with_what_is_known() {
-        for url in ["", "etcd://host:2379", "data", "LOCAL:x", "http://a/b"] {
-            let error = place(url).unwrap_err().to_string();
-            assert!(error.contains("known are memory:, local:"), "{error}");
-        }
-        assert!(place("local:").unwrap_err().to_string().contains("names no directory"));
-        assert!(place("memory:x").unwrap_err().to_string().contains("memory has none"));
+    #[cfg(not(feature = "redis"))]
+    #[tokio::test]
+    async fn what_is_not_built_in_says_how_to_build_it() {
+        let error = open_url("redis://host").unwrap_err().to_string();
+        assert!(error.contains("--features redis"), "{error}");
     }
 }

@@ -141,7 +141,10 @@ async fn a_store_opened_by_url_says_what_it_is() {
     let local = open_url(&url).unwrap().describe();
     assert_eq!((local.name, local.level), ("local", Level::Strict));
     assert!(local.caveat.is_some_and(|caveat| caveat.contains("one ttl")));
-    assert!(open_url("redis://host").is_err());
+    let url = format!("file://{}", place.path().join("entries").display());
+    let file = open_url(&url).unwrap().describe();
+    assert_eq!((file.name, file.level), ("file", Level::Strict));
+    assert!(open_url("zebra://host").is_err());
 }
 
 #[tokio::test]

@@ -1,0 +1,219 @@
+//! What a URL may name: one table for opening, for `regent store list` and for messages.
+//!
+//! Every engine that was written has a line here, whether this build has it or not: "built without" and
+//! "no such thing" are different answers.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use regent_election::store::Level;
+
+use crate::file::FileRegister;
+use crate::register::Register;
+
+/// How a scheme becomes a store.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Opener {
+    /// A store of this process alone, in memory.
+    Memory,
+    /// A store of this process alone, on disk.
+    Local,
+    /// A register, which the lease makes a store of. Nothing is sent yet.
+    Register(fn(&str) -> Result<Arc<dyn Register>, String>),
+    /// Written, but not built in.
+    Missing,
+}
+
+/// One kind of store.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Scheme {
+    /// What its URLs open with.
+    pub name: &'static str,
+    /// What they may open with as well.
+    pub aliases: &'static [&'static str],
+    /// How one is written.
+    pub example: &'static str,
+    /// The feature that builds it in; none if it always is.
+    pub feature: Option<&'static str>,
+    /// The most that it claims; a deployment may be weaker, and [`Register::examine`] tells.
+    pub level: Level,
+    /// Why not more, or under which condition.
+    pub why: &'static str,
+    pub(crate) opener: Opener,
+}
+
+impl Scheme {
+    /// Whether this build has it.
+    #[must_use]
+    pub const fn is_built_in(&self) -> bool {
+        !matches!(self.opener, Opener::Missing)
+    }
+
+    /// The scheme that opens this URL, by its name or an alias.
+    #[must_use]
+    pub fn of(url: &str) -> Option<&'static Self> {
+        let word = url.split(':').next().unwrap_or_default();
+        if url.starts_with(['/', '.']) {
+            return Self::of("local:");
+        }
+        SCHEMES.iter().find(|scheme| scheme.name == word || scheme.aliases.contains(&word))
+    }
+}
+
+/// An opener, or that it is missing.
+macro_rules! engine {
+    ($name:ident, $feature:literal, $open:expr) => {
+        #[cfg(feature = $feature)]
+        const $name: Opener = Opener::Register($open);
+        #[cfg(not(feature = $feature))]
+        const $name: Opener = Opener::Missing;
+    };
+}
+
+/// The usual way to open an engine across a network: by its URL, with the usual time-out.
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "redis"))]
+macro_rules! at {
+    ($register:ty) => {
+        |url| match <$register>::new(url, crate::engine::limits::REQUEST_FOR) {
+            Ok(register) => Ok(Arc::new(register)),
+            Err(error) => Err(error.to_string()),
+        }
+    };
+}
+
+engine!(MYSQL, "mysql", at!(crate::mysql::MysqlRegister));
+engine!(POSTGRES, "postgres", at!(crate::postgres::PostgresRegister));
+engine!(REDIS, "redis", at!(crate::redis::RedisRegister));
+engine!(REDLOCK, "redlock", at!(crate::redlock::RedlockRegister));
+
+fn open_file(url: &str) -> Result<Arc<dyn Register>, String> {
+    let directory = directory_of(url)?;
+    Ok(Arc::new(FileRegister::open(directory).map_err(|error| error.to_string())?))
+}
+
+/// The directory that a URL names: `local:data`, `file:///var/lib/regent`, `./data`.
+pub(crate) fn directory_of(url: &str) -> Result<PathBuf, String> {
+    let path = match url.split_once(':') {
+        Some(("local" | "file", path)) => path,
+        Some(_) | None => url,
+    };
+    // An empty authority says the same as none: file:///var is /var.
+    let path = match path.strip_prefix("//") {
+        Some(rest) if rest.starts_with('/') => rest,
+        Some(_) | None => path,
+    };
+    if path.is_empty() || path.contains('\0') {
+        return Err(
+            "no directory is named; write it like local:./data or file:///var/lib/regent".into()
+        );
+    }
+    Ok(PathBuf::from(path))
+}
+
+/// Everything that a URL may name.
+pub const SCHEMES: &[Scheme] = &[
+    Scheme {
+        name: "memory",
+        aliases: &[],
+        example: "memory:",
+        feature: None,
+        level: Level::BestEffort,
+        why: "everything is gone with the process: for trying things",
+        opener: Opener::Memory,
+    },
+    Scheme {
+        name: "local",
+        aliases: &[],
+        example: "local:/var/lib/regent",
+        feature: None,
+        level: Level::Strict,
+        why: "one process and one disk",
+        opener: Opener::Local,
+    },
+    Scheme {
+        name: "file",
+        aliases: &[],
+        example: "file:///var/lib/elections",
+        feature: None,
+        level: Level::Strict,
+        why: "one host and one disk: for the processes of one machine; refused on network file systems",
+        opener: Opener::Register(open_file),
+    },
+    Scheme {
+        name: "postgres",
+        aliases: &["postgresql"],
+        example: "postgres://user:password@host:5432/database",
+        feature: Some("postgres"),
+        level: Level::Strict,
+        why: "one primary, or synchronous standbys; an asynchronous failover takes back the last terms",
+        opener: POSTGRES,
+    },
+    Scheme {
+        name: "mysql",
+        aliases: &["mariadb"],
+        example: "mysql://user:password@host:3306/database",
+        feature: Some("mysql"),
+        level: Level::Strict,
+        why: "one primary; an asynchronous failover takes back the last terms",
+        opener: MYSQL,
+    },
+    Scheme {
+        name: "redis",
+        aliases: &["rediss"],
+        example: "redis://host:6379/0",
+        feature: Some("redis"),
+        level: Level::LeaseOnly,
+        why: "terms rise only while the server remembers: appendfsync always, no failover to a replica",
+        opener: REDIS,
+    },
+    Scheme {
+        name: "redlock",
+        aliases: &[],
+        example: "redlock://a:6379,b:6379,c:6379",
+        feature: Some("redlock"),
+        level: Level::LeaseOnly,
+        why: "a majority of independent servers, none of which may forget what it promised",
+        opener: REDLOCK,
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_aliases_are_told_apart() {
+        let mut words: Vec<&str> = SCHEMES
+            .iter()
+            .flat_map(|scheme| scheme.aliases.iter().chain(std::iter::once(&scheme.name)))
+            .copied()
+            .collect();
+        words.sort_unstable();
+        let count = words.len();
+        words.dedup();
+        assert_eq!(words.len(), count, "{words:?}");
+        for scheme in SCHEMES {
+            assert_eq!(Scheme::of(scheme.example).map(|found| found.name), Some(scheme.name));
+            assert!(scheme.is_built_in() || scheme.feature.is_some());
+        }
+    }
+
+    #[test]
+    fn a_url_names_a_directory() {
+        for (url, path) in [
+            ("local:data", "data"),
+            ("local:/var/lib/regent", "/var/lib/regent"),
+            ("file:///var/lib/regent", "/var/lib/regent"),
+            ("./data", "./data"),
+            ("../data", "../data"),
+            ("/srv/with:colon", "/srv/with:colon"),
+        ] {
+            assert_eq!(directory_of(url), Ok(path.into()), "{url}");
+        }
+        assert!(directory_of("local:").is_err());
+        assert_eq!(Scheme::of("/srv/with:colon").map(|scheme| scheme.name), Some("local"));
+        assert_eq!(Scheme::of("postgresql://x").map(|scheme| scheme.name), Some("postgres"));
+        assert!(Scheme::of("LOCAL:x").is_none() && Scheme::of("").is_none());
+    }
+}
