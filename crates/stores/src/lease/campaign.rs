@@ -4,6 +4,7 @@
 //! told), when its time is over, or when it can no longer win. A campaign without a session of its own
 //! leaves nothing behind, however its future ends.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -17,7 +18,6 @@ use regent_election::{
 use super::Shared;
 use super::desk::Seen;
 use super::hearing::{check_same, check_ttl};
-use super::keeper::Following;
 use super::office::{Outcome, Own};
 use super::record::GroupRecord;
 use super::session::digest;
@@ -110,11 +110,11 @@ impl Bid {
         }
         let _waiting = Waiting::new(&self.shared);
         let following = self.shared.follow(&self.group);
-        let mut latest = following.feed.latest.subscribe();
         loop {
-            let seen = latest.borrow_and_update().clone();
-            if let Some(seen) = fresh(seen, began)
-                && let Some(answer) = self.decided(&seen, &following).await?
+            let mut read = pin!(following.feed.read());
+            read.as_mut().enable();
+            if let Some(seen) = fresh(following.feed.latest(), began)
+                && let Some(answer) = self.decided(&seen).await?
             {
                 return Ok(answer);
             }
@@ -122,12 +122,12 @@ impl Bid {
             let is_late = tokio::select! {
                 biased;
                 () = self.shared.closed() => true,
-                changed = latest.changed() => changed.is_err(),
+                () = read => false,
                 () = self.shared.desk.time.sleep(left) => true,
             };
             if is_late {
                 let seen = self.shared.desk.load(&self.group).await?;
-                if let Some(answer) = self.decided(&seen, &following).await? {
+                if let Some(answer) = self.decided(&seen).await? {
                     return Ok(answer);
                 }
                 return self.lose(&seen.record).await;
@@ -136,11 +136,7 @@ impl Bid {
     }
 
     /// The answer, if what was read decides it.
-    async fn decided(
-        &mut self,
-        seen: &Seen,
-        _following: &Following,
-    ) -> StoreResult<Option<Campaigned>> {
+    async fn decided(&mut self, seen: &Seen) -> StoreResult<Option<Campaigned>> {
         let state = &seen.record.state;
         let session = state.find_session(self.session);
         let holder = state.holder(&self.group).filter(|holder| Some(holder.session) == session);

@@ -7,7 +7,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use regent_election::{Group, SessionId};
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
 
 use super::desk::Seen;
 use super::duty::{Duty, Post, Timers, duty};
@@ -26,7 +27,9 @@ const BUSY_MAX: u32 = 8;
 pub(super) struct Feed {
     bell: Notify,
     /// The group as it was read last.
-    pub(super) latest: watch::Sender<Option<Arc<Seen>>>,
+    latest: Locked<Option<Arc<Seen>>>,
+    /// Rings whenever it was read. Not a channel: those wake in an order that no seed repeats.
+    read: Notify,
     needs: Locked<Needs>,
 }
 
@@ -39,6 +42,18 @@ struct Needs {
     watches: usize,
     /// Something begun here must be seen to its end.
     has_chore: bool,
+}
+
+impl Feed {
+    /// The group as it was read last.
+    pub(super) fn latest(&self) -> Option<Arc<Seen>> {
+        lock(&self.latest).clone()
+    }
+
+    /// Comes when it is read again. What is read after it was enabled is not missed.
+    pub(super) fn read(&self) -> Notified<'_> {
+        self.read.notified()
+    }
 }
 
 /// A need for a feed. Dropping it ends the need.
@@ -83,7 +98,8 @@ impl Shared {
         need(&mut needs);
         let feed = Arc::new(Feed {
             bell: Notify::new(),
-            latest: watch::Sender::new(None),
+            latest: Locked::default(),
+            read: Notify::new(),
             needs: Locked::new(needs),
         });
         feeds.insert(group.clone(), Arc::clone(&feed));
@@ -136,7 +152,8 @@ async fn keep(shared: Arc<Shared>, group: Group, feed: Arc<Feed>) {
                 continue;
             }
         };
-        feed.latest.send_replace(Some(Arc::clone(&seen)));
+        *lock(&feed.latest) = Some(Arc::clone(&seen));
+        feed.read.notify_waiters();
         let locals = shared.locals();
         if shared.leave(&group, &feed, &seen, &locals) {
             return;

@@ -13,6 +13,9 @@ pub(super) enum Mutant {
     ExpiresWithoutEnding,
     /// Whoever must stop is not told before its time is counted.
     NobodyIsTold,
+    /// The holder counts its lease from the answer instead of the request (in the simulation).
+    #[cfg(test)]
+    CountsFromAnswer,
     /// A conflict is taken for a success.
     ConflictIgnored,
 }

@@ -45,6 +45,8 @@ pub(super) struct Outcome {
 struct Absent {
     ended: Vec<u128>,
     silent: Vec<u128>,
+    /// How long those who may have to stop may count on being alive.
+    holds: Vec<(u128, u64)>,
 }
 
 impl Shared {
@@ -90,6 +92,7 @@ impl Shared {
                 highest: self.desk.highest(),
                 ended: &absent.ended,
                 silent: &absent.silent,
+                holds: &absent.holds,
                 wall_ms: self.desk.time.wall_ms(),
                 nonce: self.desk.time.chance(),
             };
@@ -171,6 +174,14 @@ impl Shared {
             && Some(holder) != asker
         {
             is_vacant |= self.judge(holder, &mut absent).await? == Judged::Ended;
+        }
+        if command.is_some_and(|command| ends_others(command) || is_withdrawal(command))
+            && let Some(holder) =
+                state.holder(group).and_then(|holder| id_of(state, holder.session))
+        {
+            let (record, _) = self.desk.look(holder).await?;
+            let open = record.as_ref().and_then(|record| record.as_open());
+            absent.holds.extend(open.map(|open| (holder, open.hold_ms)));
         }
         let line: Vec<u128> =
             state.standbys(group).filter_map(|session| id_of(state, session)).collect();
@@ -266,6 +277,10 @@ const fn may_vacate(command: &Command) -> bool {
 /// Whether a command may end another's tenure, so that its answer promises that the other was told.
 const fn ends_others(command: &Command) -> bool {
     matches!(command, Command::StepDown { .. } | Command::PutPolicy { .. } | Command::Delete { .. })
+}
+
+const fn is_withdrawal(command: &Command) -> bool {
+    matches!(command, Command::Withdraw { .. })
 }
 
 /// Whether a campaign left its session in office or in line.

@@ -63,7 +63,8 @@ impl Store for LeaseStore {
             if is_held {
                 let command = Command::Resign { group: group.clone(), session: id, term };
                 let wish = Wish { command, request: None, asker: None };
-                self.shared.run(&group, Some(wish), &[], Own::Nothing).await?;
+                let resigned = self.shared.run(&group, Some(wish), &[], Own::Nothing).await;
+                resigned.map_err(half_done)?;
             }
         }
         Ok(self.shared.heard_view(&open))
@@ -265,6 +266,14 @@ impl Store for LeaseStore {
 /// What a secret is known by in the store.
 fn known_as(secret: SessionId) -> StoreResult<SessionId> {
     SessionId::new(digest(secret.get())).map_err(|_| Refusal::SessionUnknown.into())
+}
+
+/// The error of a later step: what went before has happened.
+fn half_done(error: StoreError) -> StoreError {
+    match error {
+        StoreError::Unavailable { why, .. } => StoreError::Uncertain { why },
+        other => other,
+    }
 }
 
 fn stepped_down(answer: &Answer) -> StoreResult<SteppedDown> {

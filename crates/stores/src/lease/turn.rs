@@ -46,6 +46,8 @@ pub(super) struct Known<'a> {
     pub(super) ended: &'a [u128],
     /// Sessions that were not heard for half their ttl.
     pub(super) silent: &'a [u128],
+    /// How long these sessions may count on being alive unheard; the group may know a shorter time.
+    pub(super) holds: &'a [(u128, u64)],
     /// The wall clock, as a note for people.
     pub(super) wall_ms: u64,
     /// Fresh.
@@ -84,6 +86,9 @@ pub(super) fn turn(before: &GroupRecord, known: &Known<'_>, wish: Option<Wish>) 
         // Ending what has ended cannot be refused.
         let _ = work.apply(Command::Expire { sessions: ended }, None);
     }
+    for (id, hold_ms) in known.holds {
+        work.lengthen(*id, *hold_ms);
+    }
     let answer = match wish {
         None => Ok(Answer::Done),
         Some(wish) => work.grant(wish),
@@ -114,6 +119,18 @@ impl Work<'_> {
         let applied = self.record.state.apply(entry);
         self.events.extend(applied.events);
         applied.answer
+    }
+
+    /// Lets the group know for how long a session may count on being alive: its holder may have
+    /// chosen a longer ttl elsewhere, and whoever ends its tenure promises when it is over.
+    fn lengthen(&mut self, id: u128, hold_ms: u64) {
+        if let Some(no) = self.no_of(id)
+            && self.record.state.ttl_ms(no).is_some_and(|known_ms| known_ms < hold_ms)
+            && let Ok(session) = SessionId::new(id)
+        {
+            // A policy that refuses it ends the tenure anyway; the wait is as long as it must be.
+            let _ = self.apply(Command::ChangeTtl { session, ttl_ms: hold_ms }, None);
+        }
     }
 
     fn grant(&mut self, wish: Wish) -> Result<Answer, Refusal> {

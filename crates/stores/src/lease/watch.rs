@@ -6,6 +6,7 @@
 //! told to only by telling of a gap.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -70,7 +71,6 @@ impl Drop for Counted {
 struct OneWatch {
     counted: Counted,
     following: Following,
-    latest: tokio::sync::watch::Receiver<Option<Arc<super::desk::Seen>>>,
     life: Incarnation,
     /// Everything up to here was delivered.
     cursor: Cursor,
@@ -106,11 +106,9 @@ pub(super) async fn watch(
             let seen = shared.desk.load(&group).await?;
             let start = cursor.unwrap_or(Cursor::after(life, seen.record.state.revision()));
             let following = shared.follow(&group);
-            let latest = following.feed.latest.subscribe();
             let mut one = OneWatch {
                 counted,
                 following,
-                latest,
                 life,
                 cursor: start,
                 read: start,
@@ -182,24 +180,23 @@ impl Watch for OneWatch {
                 return Some(item);
             }
             let shared = Arc::clone(&self.counted.0);
-            tokio::select! {
-                biased;
-                () = shared.closed() => return None,
-                changed = self.latest.changed() => {
-                    // The feed is kept by this very watch.
-                    changed.ok()?;
-                }
-            }
-            let seen = self.latest.borrow_and_update().clone();
-            if let Some(seen) = seen {
+            let feed = Arc::clone(&self.following.feed);
+            let mut read = pin!(feed.read());
+            read.as_mut().enable();
+            if let Some(seen) = feed.latest() {
                 self.take(&seen.record);
+            }
+            if self.queue.is_empty() {
+                tokio::select! {
+                    biased;
+                    () = shared.closed() => return None,
+                    () = read => {}
+                }
             }
         }
     }
 
     fn cursor(&self) -> Cursor {
-        // The need for the feed is the watch's own.
-        debug_assert!(Arc::strong_count(&self.following.feed) > 0);
         self.cursor
     }
 }

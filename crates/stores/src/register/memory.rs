@@ -5,13 +5,14 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use regent_election::Moment;
 use regent_election::store::{Description, Level};
-use tokio::sync::{Mutex, MutexGuard, watch};
+use tokio::sync::{Mutex, MutexGuard, Notify};
 
 use super::{
     Found, Key, Kind, Record, Register, RegisterError, RegisterResult, ServerSessions, Swapped,
@@ -29,8 +30,8 @@ struct Shared {
     time: Arc<dyn Time>,
     times_sessions: bool,
     table: Mutex<Table>,
-    /// Counts changes, so that waits end.
-    changes: watch::Sender<u64>,
+    /// Rings when anything changes, so that waits end.
+    changes: Notify,
 }
 
 #[derive(Default)]
@@ -61,8 +62,7 @@ impl MemoryRegister {
     }
 
     fn made(time: Arc<dyn Time>, times_sessions: bool) -> Self {
-        let (changes, _) = watch::channel(0);
-        let table = Mutex::new(Table::default());
+        let (table, changes) = (Mutex::new(Table::default()), Notify::new());
         Self { shared: Arc::new(Shared { time, times_sessions, table, changes }) }
     }
 
@@ -71,7 +71,7 @@ impl MemoryRegister {
     }
 
     fn changed(&self) {
-        self.shared.changes.send_modify(|count| *count = count.wrapping_add(1));
+        self.shared.changes.notify_waiters();
     }
 
     /// Waits for any change after `is_over` was found false, at most for `patience`.
@@ -80,15 +80,17 @@ impl MemoryRegister {
         patience: Duration,
         is_over: impl Fn(&mut Table, Moment) -> bool + Send,
     ) {
-        let mut changes = self.shared.changes.subscribe();
         let mut given_up = self.shared.time.sleep(patience);
         loop {
-            changes.mark_unchanged();
+            let mut changed = pin!(self.shared.changes.notified());
+            // From here on no change is missed.
+            changed.as_mut().enable();
             if is_over(&mut *self.table().await, self.shared.time.now()) {
                 return;
             }
             tokio::select! {
-                _ = changes.changed() => {}
+                biased;
+                () = changed => {}
                 () = &mut given_up => return,
             }
         }

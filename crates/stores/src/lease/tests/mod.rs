@@ -2,4 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
+mod directed;
+mod duties;
+mod records;
 mod sights;
+mod sim;

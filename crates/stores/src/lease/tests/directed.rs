@@ -1,0 +1,279 @@
+//! Single stories that must go one way: what was forgotten, left undone, or done elsewhere.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use regent_election::store::{
+    Campaign, CampaignSession, Campaigned, Consistency, Description, Heartbeat, OfficeState, Open,
+    StepDown, SteppedDown, Store, StoreError,
+};
+use regent_election::{Group, Metadata, Moment, Node, Reason, SessionId, Term};
+use tokio::time::Instant;
+
+use crate::lease::LeaseStore;
+use crate::register::memory::MemoryRegister;
+use crate::register::{
+    Found, Key, Kind, Record, Register, RegisterError, RegisterResult, Swapped, Version,
+};
+use crate::time::{Pause, Time};
+
+/// The runtime's own time, which stands still while nobody sleeps.
+#[derive(Debug)]
+struct Paused(Instant);
+
+impl Time for Paused {
+    fn now(&self) -> Moment {
+        Moment::ZERO + self.0.elapsed()
+    }
+
+    fn drift_ppm(&self) -> u32 {
+        10_000
+    }
+
+    fn sleep(&self, for_how_long: Duration) -> Pause {
+        Box::pin(tokio::time::sleep(for_how_long))
+    }
+}
+
+/// A register that can lose everything, and that can refuse to write sessions.
+#[derive(Clone, Debug)]
+struct Frail {
+    inner: Arc<Mutex<MemoryRegister>>,
+    time: Arc<Paused>,
+    refuses_sessions: Arc<AtomicBool>,
+}
+
+impl Frail {
+    fn new() -> Self {
+        let time = Arc::new(Paused(Instant::now()));
+        let inner = MemoryRegister::with_time(Arc::clone(&time) as Arc<dyn Time>);
+        Self { inner: Arc::new(Mutex::new(inner)), time, refuses_sessions: Arc::default() }
+    }
+
+    fn inner(&self) -> MemoryRegister {
+        self.inner.lock().unwrap().clone()
+    }
+
+    fn lose_everything(&self) {
+        let time = Arc::clone(&self.time) as Arc<dyn Time>;
+        *self.inner.lock().unwrap() = MemoryRegister::with_time(time);
+    }
+
+    fn refuse_sessions(&self, refuses: bool) {
+        self.refuses_sessions.store(refuses, Ordering::Relaxed);
+    }
+
+    fn store(&self) -> LeaseStore {
+        LeaseStore::with_time(Arc::new(self.clone()), Arc::clone(&self.time) as Arc<dyn Time>)
+    }
+}
+
+#[async_trait]
+impl Register for Frail {
+    fn describe(&self) -> Description {
+        self.inner().describe()
+    }
+
+    async fn examine(&self) -> RegisterResult<Vec<String>> {
+        self.inner().examine().await
+    }
+
+    async fn load(&self, key: &Key) -> RegisterResult<Option<Found>> {
+        self.inner().load(key).await
+    }
+
+    async fn swap(
+        &self,
+        key: &Key,
+        expected: Option<&Version>,
+        record: Record,
+    ) -> RegisterResult<Swapped> {
+        if key.kind() == Kind::Session && self.refuses_sessions.load(Ordering::Relaxed) {
+            return Err(RegisterError::unavailable("not now"));
+        }
+        self.inner().swap(key, expected, record).await
+    }
+
+    async fn wait(
+        &self,
+        key: &Key,
+        seen: Option<&Version>,
+        patience: Duration,
+    ) -> RegisterResult<()> {
+        // Nobody is told when everything is lost.
+        self.inner().wait(key, seen, patience.min(Duration::from_millis(100))).await
+    }
+
+    async fn list(
+        &self,
+        kind: Kind,
+        prefix: &str,
+        after: Option<&str>,
+        count: usize,
+    ) -> RegisterResult<Vec<(Key, Found)>> {
+        self.inner().list(kind, prefix, after, count).await
+    }
+}
+
+fn group(name: &str) -> Group {
+    Group::new(name).unwrap()
+}
+
+fn secret(number: u128) -> SessionId {
+    SessionId::new(0x5ec2_e75e_c2e7_0000_5ec2_e75e_c2e7_0000 | number).unwrap()
+}
+
+fn bid(name: &str, node: &str, number: u128, ttl_ms: u64) -> Campaign {
+    Campaign {
+        group: group(name),
+        node: Node::new(node).unwrap(),
+        session: CampaignSession::Own(secret(number)),
+        ttl_ms: Some(ttl_ms),
+        wait: None,
+        priority: 0,
+        metadata: Metadata::NONE,
+        request: None,
+    }
+}
+
+fn waiting(campaign: Campaign) -> Campaign {
+    Campaign { wait: Some(Duration::from_secs(600)), ..campaign }
+}
+
+fn beat(number: u128) -> Heartbeat {
+    Heartbeat { session: secret(number), sequence: None, disowned: Vec::new() }
+}
+
+fn step_down(name: &str) -> StepDown {
+    let (reason, to, request) = (Reason::new("").unwrap(), None, None);
+    StepDown { group: group(name), reason, to, immediate: false, request }
+}
+
+async fn win(store: &LeaseStore, name: &str, node: &str, number: u128, ttl_ms: u64) -> Term {
+    store.campaign(bid(name, node, number, ttl_ms)).await.unwrap().elected.unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_lost_everything_repeats_no_term_that_was_seen() {
+    let register = Frail::new();
+    let store = register.store();
+    let mut last = Term::NONE;
+    for _ in 0..5 {
+        last = win(&store, "g", "a", 1, 10_000).await;
+        store.resign(&group("g"), secret(1), last, None).await.unwrap();
+    }
+    register.lose_everything();
+    let gone = store.heartbeat(beat(1)).await;
+    assert!(matches!(gone, Err(StoreError::Refused(_))), "{gone:?}");
+    assert!(win(&store, "g", "b", 2, 10_000).await > last);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_was_left_untold_is_told_by_whoever_comes_next_and_has_its_whole_time_then() {
+    let register = Frail::new();
+    let (one, two) = (register.store(), register.store());
+    let ttl_ms = 10_000;
+    let term = win(&one, "g", "a", 1, ttl_ms).await;
+    let open = Open { node: Node::new("b").unwrap(), ttl_ms: 60_000, session: secret(2) };
+    two.open(open).await.unwrap();
+    let before = one.heartbeat(beat(1)).await.unwrap().epoch;
+    register.refuse_sessions(true);
+    let answer = one.step_down(step_down("g")).await;
+    assert!(matches!(answer, Err(StoreError::Uncertain { .. })), "{answer:?}");
+    let office = one.leader(&group("g"), Consistency::Linearizable).await.unwrap();
+    assert_eq!((office.state, office.term), (OfficeState::Ending, term));
+    // It dies before it could tell anybody.
+    drop(one);
+    register.refuse_sessions(false);
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let told_at = Instant::now();
+    let standing = two.campaign(bid("g", "b", 2, 60_000)).await.unwrap();
+    assert!(standing.standing && standing.elected.is_none(), "{standing:?}");
+    let heard = two.heartbeat(beat(1)).await.unwrap();
+    assert!(heard.epoch > before, "{heard:?}");
+    // The holder's session lives on; its tenure ends a whole ttl after it was told.
+    let holder = async {
+        loop {
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            let _ = two.heartbeat(beat(1)).await;
+        }
+    };
+    let successor = two.campaign(waiting(bid("g", "b", 2, 60_000)));
+    let elected = tokio::select! {
+        () = holder => None,
+        answer = successor => answer.unwrap().elected,
+    };
+    assert_eq!(elected, term.next());
+    let waited = told_at.elapsed();
+    assert!(waited >= Duration::from_millis(ttl_ms), "granted after {waited:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_ttl_that_was_lengthened_in_one_group_counts_in_all() {
+    let register = Frail::new();
+    let (one, two) = (register.store(), register.store());
+    let term = win(&one, "g", "a", 1, 1000).await;
+    let there = win(&one, "h", "a", 1, 1000).await;
+    let stands = two.campaign(bid("h", "b", 2, 600_000)).await.unwrap();
+    assert!(stands.standing);
+    one.renew(&group("g"), secret(1), term, Some(30_000)).await.unwrap();
+    let asked_at = Instant::now();
+    let answer = two.step_down(step_down("h")).await.unwrap();
+    assert_eq!(answer, SteppedDown::Ending(Duration::from_secs(30)));
+    let answer = two.campaign(waiting(bid("h", "b", 2, 600_000))).await.unwrap();
+    assert_eq!(answer.elected, there.next());
+    assert!(asked_at.elapsed() >= Duration::from_secs(30), "{:?}", asked_at.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_standby_that_is_heard_elsewhere_is_kept_watch_for_there() {
+    let register = Frail::new();
+    let (one, two) = (register.store(), register.store());
+    let term = win(&one, "g", "a", 1, 3000).await;
+    assert!(two.campaign(bid("g", "b", 2, 4000)).await.unwrap().standing);
+    drop(two);
+    let three = register.store();
+    let mut office = None;
+    for _ in 0..20 {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        three.heartbeat(beat(2)).await.unwrap();
+        let tenures = three.session(secret(2)).await.unwrap().tenures;
+        if let Some(tenure) = tenures.first() {
+            office = Some((tenure.term, tenure.state));
+            break;
+        }
+    }
+    assert_eq!(office, term.next().map(|term| (term, OfficeState::Elected)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_secret_lies_in_the_store() {
+    let register = Frail::new();
+    let store = register.store();
+    let term = win(&store, "g", "a", 1, 10_000).await;
+    let Campaigned { standing, .. } = store.campaign(bid("g", "b", 2, 10_000)).await.unwrap();
+    assert!(standing);
+    store.resign(&group("g"), secret(1), term, None).await.unwrap();
+    let mut seen = 0;
+    for kind in [Kind::Group, Kind::Session, Kind::Setting] {
+        for (key, found) in register.inner().list(kind, "", None, 100).await.unwrap() {
+            seen += 1;
+            for number in [1, 2] {
+                let secret = secret(number).get();
+                let hexadecimal = format!("{secret:032x}");
+                assert!(!key.name().contains(&hexadecimal), "{key}");
+                for bytes in [
+                    secret.to_be_bytes().to_vec(),
+                    secret.to_le_bytes().to_vec(),
+                    hexadecimal.clone().into_bytes(),
+                ] {
+                    let is_there = found.value.windows(bytes.len()).any(|window| window == bytes);
+                    assert!(!is_there, "{key} holds a secret");
+                }
+            }
+        }
+    }
+    assert!(seen >= 3, "only {seen} entries");
+}

@@ -1,0 +1,163 @@
+//! Who has to do what in a group, and when.
+
+use std::time::Duration;
+
+use regent_election::{Command, Group, Moment, Node, Reason, Revision, SessionId, Term};
+
+use crate::lease::duty::{Duty, Post, Timers, duty};
+use crate::lease::record::GroupRecord;
+use crate::lease::session::SessionRecord;
+use crate::lease::sight::Sights;
+use crate::lease::turn::{Known, Wish, turn};
+use crate::register::Version;
+
+const TTL_MS: u64 = 10_000;
+
+fn group() -> Group {
+    Group::new("g").unwrap()
+}
+
+fn at(ms: u64) -> Moment {
+    Moment::from_millis(ms)
+}
+
+fn apply(record: &GroupRecord, command: Command) -> GroupRecord {
+    let known = Known {
+        group: &group(),
+        seen_term: Term::NONE,
+        highest: Revision(0),
+        ended: &[],
+        silent: &[],
+        holds: &[],
+        wall_ms: 0,
+        nonce: 1,
+    };
+    turn(record, &known, Some(Wish { command, request: None, asker: None })).record
+}
+
+/// A group that session 1 leads and in which the others stand.
+fn led(standbys: &[u128]) -> GroupRecord {
+    let mut record = GroupRecord::new();
+    for session in [1].iter().chain(standbys) {
+        let opening = regent_election::Opening {
+            node: Node::new(&format!("n{session}")).unwrap(),
+            ttl_ms: Some(TTL_MS),
+            passing: false,
+        };
+        let command = Command::Campaign {
+            group: group(),
+            session: SessionId::new(*session).unwrap(),
+            opening: Some(opening),
+            if_lost: regent_election::IfLost::Stand,
+            priority: 0,
+            metadata: regent_election::Metadata::NONE,
+        };
+        record = apply(&record, command);
+    }
+    record
+}
+
+fn ending(standbys: &[u128]) -> GroupRecord {
+    let command = Command::StepDown {
+        group: group(),
+        reason: Reason::new("").unwrap(),
+        to: None,
+        immediate: false,
+    };
+    apply(&led(standbys), command)
+}
+
+/// A process with some sessions of its own.
+struct Process {
+    locals: Vec<u128>,
+    told: Vec<u128>,
+    sights: Sights,
+    timers: Timers,
+}
+
+impl Process {
+    fn of(locals: &[u128]) -> Self {
+        let sights = Sights::new(0, false);
+        Self { locals: locals.to_vec(), told: Vec::new(), sights, timers: Timers::default() }
+    }
+
+    fn sees(&mut self, session: u128, hold_ms: u64, now: Moment) {
+        let node = Node::new("n").unwrap();
+        let record = SessionRecord::open(session, node, hold_ms, false);
+        self.sights.see(session, Some((&record, &Version::from(1))), now);
+    }
+
+    fn duty(&mut self, record: &GroupRecord, now: Moment) -> Duty {
+        let post = Post {
+            group: &group(),
+            record,
+            locals: &self.locals,
+            told: &self.told,
+            sights: &self.sights,
+            now,
+        };
+        duty(&post, &mut self.timers)
+    }
+}
+
+#[test]
+fn the_first_in_line_watches_the_leader_and_ends_it_when_it_is_due() {
+    let record = led(&[2, 3]);
+    let mut first = Process::of(&[2]);
+    assert_eq!(first.duty(&record, at(0)), Duty::Look(1));
+    first.sees(1, TTL_MS, at(0));
+    let rest = Duty::Rest { watch: Some(1), until: Some(at(TTL_MS)) };
+    assert_eq!(first.duty(&record, at(1)), rest);
+    assert_eq!(first.duty(&record, at(TTL_MS)), Duty::End(1));
+    first.sights.see(1, None, at(TTL_MS + 1));
+    assert_eq!(first.duty(&record, at(TTL_MS + 1)), Duty::Expire(1));
+}
+
+#[test]
+fn everybody_else_watches_the_one_before() {
+    let record = led(&[2, 3, 4]);
+    for (local, before) in [(3, 2), (4, 3)] {
+        let mut process = Process::of(&[local]);
+        assert_eq!(process.duty(&record, at(0)), Duty::Look(before));
+    }
+    // Without a place of its own a process leaves it to those who have one.
+    let mut watcher = Process::of(&[]);
+    assert_eq!(watcher.duty(&record, at(0)), Duty::Rest { watch: None, until: None });
+    assert_eq!(Process::of(&[]).duty(&led(&[]), at(0)), Duty::Look(1));
+}
+
+#[test]
+fn an_ending_counts_from_when_its_holder_was_told_and_by_its_longest_ttl() {
+    let record = ending(&[2]);
+    let mut first = Process::of(&[2]);
+    first.sees(1, TTL_MS, at(0));
+    assert_eq!(first.duty(&record, at(5)), Duty::Tell(1));
+    assert_eq!(first.duty(&record, at(900)), Duty::Tell(1));
+    first.told.push(1);
+    // It looks once more: the ttl may have grown before the holder was told.
+    assert_eq!(first.duty(&record, at(1000)), Duty::Look(1));
+    first.sees(1, 3 * TTL_MS, at(1000));
+    let rest = first.duty(&record, at(1000));
+    assert!(matches!(rest, Duty::Rest { .. }), "{rest:?}");
+    let almost = first.duty(&record, at(1000 + 3 * TTL_MS - 1));
+    assert!(!matches!(almost, Duty::Run(_)), "{almost:?}");
+    // It was heard in the meantime, so that only the ending ends its tenure.
+    let heard = SessionRecord::open(99, Node::new("n").unwrap(), 3 * TTL_MS, false);
+    first.sights.see(1, Some((&heard, &Version::from(2))), at(2 * TTL_MS));
+    let over = first.duty(&record, at(1000 + 3 * TTL_MS));
+    assert!(matches!(over, Duty::Run(Command::Elapsed { .. })), "{over:?}");
+}
+
+#[test]
+fn those_further_back_leave_the_first_one_time_to_act() {
+    let record = ending(&[2, 3]);
+    let mut second = Process::of(&[3]);
+    second.told.push(1);
+    second.sees(2, 1000 * TTL_MS, at(0));
+    assert_eq!(second.duty(&record, at(0)), Duty::Look(1));
+    second.sees(1, TTL_MS, at(0));
+    let Duty::Rest { until: Some(until), .. } = second.duty(&record, at(0)) else {
+        panic!("it has something to do");
+    };
+    assert!(until > at(TTL_MS) + Duration::from_millis(100), "{until}");
+}
