@@ -133,7 +133,7 @@ impl Client {
     }
 
     /// Asks once; whether the answer was the one that was to be had.
-    async fn once(&mut self, work: Work) -> io::Result<bool> {
+    pub(super) async fn once(&mut self, work: Work) -> io::Result<bool> {
         let answer = match work {
             Work::Campaign => {
                 self.campaigns += 1;
@@ -152,7 +152,7 @@ impl Client {
     }
 }
 
-fn unasked(error: &io::Error) -> Failure {
+pub(super) fn unasked(error: &io::Error) -> Failure {
     Failure::new(Exit::Unavailable, format!("the service cannot be asked: {}", plain(error)))
 }
 

@@ -8,6 +8,7 @@
 //! again; otherwise it measures the service that runs at `--server`.
 
 mod failover;
+mod handover;
 mod load;
 mod many;
 mod servers;
@@ -27,6 +28,7 @@ use crate::exit::Exit;
 use crate::failure::{Failure, Outcome};
 use crate::output::remark;
 use failover::Failover;
+use handover::HandOver;
 use load::Row;
 use many::{Memory, Succession, Width};
 use servers::Servers;
@@ -37,6 +39,7 @@ Examples:
   regent bench --nodes 3
   regent bench --nodes 1,3 --to spread,leader --clients 1,64,512 --seconds 5
   regent bench --nodes 3 --parts failover,width,succession,memory
+  regent bench --nodes 3 --parts handover --transfers 1000 --resigns 1000
   regent bench --nodes 1 --parts memory --groups 100000,1000000 --output json
   regent bench --server http://10.0.0.1:7400 --pid $(pgrep -x regent)";
 
@@ -68,6 +71,12 @@ pub(crate) struct BenchArgs {
     /// How many crashes, for failover
     #[arg(long, default_value_t = 200, value_name = "N")]
     trials: usize,
+    /// How many planned transfers, for handover
+    #[arg(long, default_value_t = 200, value_name = "N")]
+    transfers: usize,
+    /// How many resignations, for handover
+    #[arg(long, default_value_t = 200, value_name = "N")]
+    resigns: usize,
     /// The service's process ids, to measure the CPU they use; all nodes of a cluster
     #[arg(long, value_delimiter = ',')]
     pid: Vec<u32>,
@@ -84,6 +93,8 @@ enum Part {
     Width,
     /// How long after its ttl a crashed leader is succeeded
     Failover,
+    /// How long nobody leads when a leader hands over or resigns, while the service is busy
+    Handover,
     /// How long after its ttl a crashed leader of very many groups is succeeded in all of them
     Succession,
     /// What an idle group costs in memory
@@ -119,6 +130,7 @@ struct Report {
     load: Vec<Row>,
     width: Option<Width>,
     failover: Option<Failover>,
+    handover: Option<HandOver>,
     succession: Option<Succession>,
     memory: Vec<Memory>,
 }
@@ -159,7 +171,11 @@ pub(crate) async fn run(args: BenchArgs) -> Outcome {
                 let bench = Bench::new(&args, servers.urls(), Processes::of(servers.pids()))?;
                 match part {
                     Part::Memory => report.memory.push(bench.memory(args.groups[nth]).await?),
-                    Part::Load | Part::Width | Part::Failover | Part::Succession => {
+                    Part::Load
+                    | Part::Width
+                    | Part::Failover
+                    | Part::Handover
+                    | Part::Succession => {
                         bench.measure(part, &mut report).await?;
                     }
                 }
@@ -181,6 +197,9 @@ fn check(args: &BenchArgs) -> Result<(), Failure> {
     }
     if args.seconds == 0 || args.trials == 0 {
         return Err(Failure::usage("--seconds and --trials: at least one"));
+    }
+    if args.transfers == 0 && args.resigns == 0 {
+        return Err(Failure::usage("--transfers and --resigns: at least one of either"));
     }
     Ok(())
 }
@@ -214,6 +233,7 @@ impl<'a> Bench<'a> {
             }
             Part::Width => report.width = Some(self.width().await?),
             Part::Failover => report.failover = Some(self.failover().await?),
+            Part::Handover => report.handover = Some(self.handover().await?),
             Part::Succession => report.succession = Some(self.succession().await?),
             Part::Memory => {
                 for &groups in &self.args.groups {

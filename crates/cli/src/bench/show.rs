@@ -2,6 +2,7 @@
 
 use super::Report;
 use super::failover::Failover;
+use super::handover::{HandOver, Leaderless};
 use super::load::Row;
 use super::many::{Memory, Succession, Width};
 use crate::output::{Side, facts, table};
@@ -27,6 +28,7 @@ fn report(report: &Report) -> String {
     }
     parts.extend(report.width.as_ref().map(width));
     parts.extend(report.failover.as_ref().map(failover));
+    parts.extend(report.handover.as_ref().map(handover));
     parts.extend(report.succession.as_ref().map(succession));
     if !report.memory.is_empty() {
         parts.push(memory(&report.memory));
@@ -85,6 +87,29 @@ fn failover(failover: &Failover) -> String {
         ("succeeded after ttl and, p50", millis(failover.beyond_ttl_p50_us)),
         ("p99", millis(failover.beyond_ttl_p99_us)),
         ("slowest", millis(failover.beyond_ttl_max_us)),
+    ])
+}
+
+fn handover(handover: &HandOver) -> String {
+    let told = |leaderless: &Leaderless| {
+        format!(
+            "{}: p50 {}, p99 {}, longest {}",
+            leaderless.count,
+            millis(leaderless.p50_us),
+            millis(leaderless.p99_us),
+            millis(leaderless.max_us)
+        )
+    };
+    facts(vec![
+        (
+            "pairs that hand over",
+            format!("{}, with a ttl of {} ms", handover.pairs, handover.ttl_ms),
+        ),
+        ("load beside them", format!("{:.0} requests a second", handover.load_per_second)),
+        ("nobody leads, transfers", told(&handover.transfers)),
+        ("nobody leads, resignations", told(&handover.resigns)),
+        ("two led at once", handover.overlaps.to_string()),
+        ("not as planned", handover.failures.to_string()),
     ])
 }
 
