@@ -72,7 +72,6 @@
 //! question there and the answer back, and says honestly when it does not know the answer.
 
 mod connect;
-pub mod driver;
 mod elector;
 #[cfg(feature = "embedded")]
 mod embedded;
@@ -109,6 +108,7 @@ pub use options::{LastResort, Overran};
 pub use regent::{Campaign, Regent, ToGroup, Transitions};
 pub use regent_api as api;
 pub use regent_election as election;
+pub use regent_election::driver;
 pub use regent_election::participant::{Phase, Transition, Why};
 pub use semaphore::{Semaphore, SemaphoreError, SemaphoreGuard};
 pub use warming::{Offer, OfferError};

@@ -8,13 +8,15 @@
 //! - The store's side: [`Command`]s go into the state machine, [`Answer`]s, [`Event`]s and
 //!   [`Effect`]s come out; [`deadlines`] says which sessions are due; [`store`] is the port that every
 //!   engine implements.
-//! - The holder's side: [`participant`] decides when to bid, renew, warn and stop; [`timing`] derives
-//!   every timer from one ttl; [`fence`] refuses what is stale.
+//! - The holder's side: [`participant`] decides when to bid, renew, warn and stop; [`driver`] who in a
+//!   process works under which term; [`timing`] derives every timer from one ttl; [`fence`] refuses
+//!   what is stale.
 
 pub mod codec;
 pub mod command;
 pub mod contract;
 pub mod deadlines;
+pub mod driver;
 pub mod fence;
 pub mod limits;
 pub mod moment;

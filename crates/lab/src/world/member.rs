@@ -1,4 +1,5 @@
-//! A participant and its application: the real machine, driven as a real process drives it.
+//! A participant and its application: the real machine, driven as a real process drives it. Half of
+//! them run the library's driver around it, see `driven`.
 //!
 //! The application does what applications do: it checks, pauses, writes, stops when told (not always
 //! in time), resigns, hands over, leaves and comes back. Everything it says leaves a little later,
@@ -8,7 +9,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use regent_election::participant::{
-    Action, Attempt, Event, GroupRequest, Participant, Phase, Reply, Request, Verb,
+    Action, Attempt, Event, GroupRequest, Phase, Reply, Request, Verb,
 };
 use regent_election::state::{Query, View};
 use regent_election::store::{
@@ -20,6 +21,7 @@ use regent_election::{
 use regent_replica::io::Response;
 
 use super::clock::Clock;
+use super::driven::Machine;
 use super::net::Address;
 use super::parcel::{Ask, Parcel, told};
 use super::{Client, Happening, Timer, World, node_name};
@@ -33,7 +35,7 @@ pub(super) struct Member {
     pub(super) run: u32,
     pub(super) clock: Clock,
     pub(super) pauses: u32,
-    pub(super) machine: Option<Participant>,
+    pub(super) machine: Option<Machine>,
     pub(super) budget: Budget,
     pub(super) dice: Dice,
     /// The groups its application stands in whenever it lives.
@@ -137,7 +139,9 @@ impl World {
         }
         member.run += 1;
         let seed = member.dice.roll();
-        member.machine = Some(Participant::new(node_name(number), member.budget, seed));
+        let is_driven = number.is_multiple_of(2);
+        let machine = Machine::new(node_name(number), member.budget, seed, is_driven);
+        member.machine = Some(machine);
         let (run, groups) = (member.run, member.groups.clone());
         let act_at = self.now + member.dice.within(act_every) * 1_000_000;
         self.queue.push(act_at, Happening::Client { number, run, timer: Timer::Act });
@@ -178,11 +182,11 @@ impl World {
 
     /// Tells the machine something and does what it says.
     pub(super) fn on_member(&mut self, number: u32, event: Event) {
-        let now = self.now;
+        let (now, is_calm) = (self.now, self.stage != Stage::Chaos);
         let Some(Client::Member(member)) = self.clients.get_mut(&number) else { return };
         let own_now = member.clock.read(now);
         let Some(machine) = &mut member.machine else { return };
-        let actions = machine.on(own_now, event);
+        let actions = machine.on(own_now, event, is_calm);
         for action in actions {
             self.do_action(number, action);
             // The dead do nothing more.
@@ -365,10 +369,9 @@ impl World {
         let now = self.now;
         let Some(Client::Member(member)) = self.clients.get_mut(&number) else { return };
         let Some(machine) = &member.machine else { return };
-        let held = machine.check(member.clock.read(now), group);
+        let passed = machine.check(member.clock.read(now), group);
         let (proc, session) = (member.proc(), member.session);
         let run = member.run;
-        let passed = held.map(|held| held.term);
         self.note(proc, What::Guard { group: group.clone(), session, passed });
         if let Some(term) = passed
             && let Some(Client::Member(member)) = self.clients.get_mut(&number)
@@ -449,14 +452,11 @@ impl World {
     pub(super) fn note_leads(&mut self, number: u32) {
         let Some(Client::Member(member)) = self.clients.get_mut(&number) else { return };
         let Some(machine) = &member.machine else { return };
-        let mut held: BTreeMap<Group, (Term, u64)> = BTreeMap::new();
-        for (group, phase) in machine.phases() {
-            if matches!(phase, Phase::Leading | Phase::Jeopardy | Phase::Stopping)
-                && let Some((term, until)) = machine.valid_until(group)
-            {
-                held.insert(group.clone(), (term, member.clock.when(until)));
-            }
-        }
+        let held: BTreeMap<Group, (Term, u64)> = machine
+            .held()
+            .into_iter()
+            .map(|(group, (term, until))| (group, (term, member.clock.when(until))))
+            .collect();
         if held == member.leads {
             return;
         }

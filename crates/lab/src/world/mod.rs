@@ -17,6 +17,7 @@ mod caller;
 mod clock;
 mod directory;
 mod disk;
+mod driven;
 mod files;
 mod member;
 mod net;

@@ -6,12 +6,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use proptest::prelude::*;
-use regent_election::participant::{Attempt, Reply, Verb};
-use regent_election::store::{
+use crate::participant::{Attempt, Reply, Verb};
+use crate::store::{
     Campaigned, Heard, LeaderView, OfficeState, SessionView, StoreResult, TenureView,
 };
-use regent_election::{Cursor, Incarnation, Revision, SessionId};
+use crate::{Cursor, Incarnation, Revision, SessionId};
+use proptest::prelude::*;
 
 use super::*;
 
@@ -153,12 +153,8 @@ impl Model {
         }
     }
 
-    fn campaign(
-        &mut self,
-        now_ms: u64,
-        campaign: &regent_election::store::Campaign,
-    ) -> StoreResult<Reply> {
-        let regent_election::store::CampaignSession::Own(session) = campaign.session else {
+    fn campaign(&mut self, now_ms: u64, campaign: &crate::store::Campaign) -> StoreResult<Reply> {
+        let crate::store::CampaignSession::Own(session) = campaign.session else {
             panic!("the driver has a session of its own");
         };
         self.knows(session)?;

@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use regent_election::{Budget, Moment};
+use crate::{Budget, Moment};
 
 /// Asks, and judges the silence. Only one question is ever open: a hung runtime must not be buried
 /// under them.

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use regent_election::participant::{Attempt, Reply, Request, Transition, Trouble};
-use regent_election::store::{StoreError, StoreResult};
-use regent_election::{Group, Metadata, Moment, Node, Priority, Refusal, SessionId, Term};
+use crate::participant::{Attempt, Reply, Request, Transition, Trouble};
+use crate::store::{StoreError, StoreResult};
+use crate::{Group, Metadata, Moment, Node, Priority, Refusal, SessionId, Term};
 
 /// Numbers one wish to lead a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

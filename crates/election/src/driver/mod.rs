@@ -22,11 +22,9 @@ mod words;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use regent_election::participant::{Action, Event, Phase, Request, Transition, Trouble};
-use regent_election::store::StoreError;
-use regent_election::{
-    Budget, Group, Metadata, Moment, Node, Participant, Priority, Refusal, Term,
-};
+use crate::participant::{Action, Event, Phase, Request, Transition, Trouble};
+use crate::store::StoreError;
+use crate::{Budget, Group, Metadata, Moment, Node, Participant, Priority, Refusal, Term};
 
 pub use probe::Probe;
 pub use words::{ClaimId, HandOverFault, Hopeless, Input, Output};

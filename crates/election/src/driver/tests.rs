@@ -1,10 +1,10 @@
 //! The driver against a store that the test itself plays.
 
-use regent_election::participant::{Attempt, Reply, Verb};
-use regent_election::store::{
+use crate::participant::{Attempt, Reply, Verb};
+use crate::store::{
     Campaigned, Heard, LeaderView, OfficeState, SessionView, StoreResult, TenureView,
 };
-use regent_election::{Cursor, Incarnation, Revision, SessionId};
+use crate::{Cursor, Incarnation, Revision, SessionId};
 
 use super::*;
 
