@@ -252,3 +252,22 @@ fn a_service_manager_is_told_and_the_program_is_not_mistaken_for_the_service() {
     }
     assert!(told.contains("STATUS=billing: ") && told.contains("the program runs"), "{told}");
 }
+
+/// Waiting for something that is no Regent would never end, and would never say why.
+#[test]
+fn a_server_that_is_no_regent_is_refused_at_once() {
+    let room = Room::new();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for stream in listener.incoming().map_while(Result::ok) {
+            let (mut stream, mut request) = (stream, [0; 4096]);
+            let _ = stream.read(&mut request);
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello");
+        }
+    });
+    let ended = room.run(&["run", "-g", "billing", "--server", &url, "--", "touch", "ran"]);
+    assert_eq!(ended.code, 64, "{ended:?}");
+    assert!(ended.stderr.contains(&url), "it says which: {ended:?}");
+    assert!(!room.path("ran").exists(), "nothing was run");
+}

@@ -23,6 +23,7 @@ mod watchdog;
 
 use std::time::Duration;
 
+use regent::remote::{Remote, RemoteError};
 use regent_election::Term;
 use regent_tether::Means;
 use tokio::sync::mpsc;
@@ -39,6 +40,8 @@ use crate::exit::Exit;
 use crate::failure::{Failure, Outcome};
 use crate::output::remark;
 
+/// How long a server may take to say what it is.
+const GREETING: Duration = Duration::from_secs(2);
 /// How long the store may take to be told of the end.
 const FAREWELL: Duration = Duration::from_secs(5);
 
@@ -68,6 +71,7 @@ pub(crate) async fn run(args: RunArgs) -> Outcome {
 async fn prepare(args: RunArgs) -> Result<Setup, Failure> {
     let budget = args.budget()?;
     let remote = args.client.remote()?;
+    is_regent(&remote).await?;
     let probe = args.probe.as_deref().map(Probe::parse).transpose();
     let probe = probe.map_err(|why| Failure::usage(format!("--probe: {why}")))?;
     let means = Means::find(args.contain.into())
@@ -104,4 +108,16 @@ async fn prepare(args: RunArgs) -> Result<Setup, Failure> {
         tokio::spawn(status::serve(listener, view.clone()));
     }
     Ok(Setup { args, budget, remote, probe, means, file, election, view })
+}
+
+/// Refuses what is there and is no Regent: waiting would never help. A server that cannot be reached,
+/// or does not say, is waited for.
+async fn is_regent(remote: &Remote) -> Result<(), Failure> {
+    match tokio::time::timeout(GREETING, remote.health()).await {
+        Ok(Err(error @ RemoteError::Protocol { .. })) => {
+            let addresses: Vec<_> = remote.addresses().iter().map(ToString::to_string).collect();
+            Err(Failure::usage(format!("--server {}: {error}", addresses.join(","))))
+        }
+        Ok(Ok(_) | Err(_)) | Err(_) => Ok(()),
+    }
 }

@@ -79,9 +79,13 @@ impl Room {
     /// Starts a server on a free port, or on the port of `listen`, and waits until it listens.
     pub(crate) fn serve(&self, listen: &str, more: &[&str]) -> Server {
         let arguments = [&["serve", "--listen", listen], more].concat();
+        self.serve_as(self.command(&arguments))
+    }
+
+    /// Starts a server by this command.
+    pub(crate) fn serve_as(&self, mut command: Command) -> Server {
         let log =
             self.path(&format!("server-{}.log", fs::read_dir(self.path("")).unwrap().count()));
-        let mut command = self.command(&arguments);
         command.stdout(Stdio::piped()).stderr(File::create(&log).unwrap());
         let mut child = command.spawn().unwrap();
         let mut greeting = BufReader::new(child.stdout.take().unwrap());
@@ -176,7 +180,7 @@ impl Drop for Server {
 }
 
 impl Running {
-    fn start(room: &Room, mut command: Command) -> Self {
+    pub(crate) fn start(room: &Room, mut command: Command) -> Self {
         let count = fs::read_dir(room.path("")).unwrap().count();
         let errors = room.path(&format!("errors-{count}.log"));
         command.stdout(Stdio::piped()).stderr(File::create(&errors).unwrap());

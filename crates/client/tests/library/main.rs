@@ -13,6 +13,7 @@ mod health;
 mod lead;
 mod locks;
 mod lost_replies;
+mod overrun;
 mod partition;
 mod pauses;
 mod rolling;
