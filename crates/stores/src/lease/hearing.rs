@@ -19,6 +19,9 @@ use crate::register::VALUE_BYTES_MAX;
 /// Most bytes of a session's entry; what is written at every heartbeat had better be small.
 const SESSION_BYTES_MAX: usize = VALUE_BYTES_MAX / 2;
 
+/// Sessions that come before those which went are forgotten.
+const LOCALS_SWEEP: usize = 256;
+
 /// A session that is heard through this process.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Local {
@@ -28,6 +31,13 @@ pub(super) struct Local {
     sequence: Option<u64>,
     /// When nobody can count on its longer ttl any more, if it had one.
     shorter_at: Option<Moment>,
+}
+
+impl Local {
+    /// Whether it was heard within its ttl.
+    fn is_heard(&self, now: Moment) -> bool {
+        now < self.heard_at + Duration::from_millis(self.ttl_ms)
+    }
 }
 
 /// The refusal that an opening with this ttl would meet anywhere.
@@ -178,6 +188,7 @@ impl Shared {
     fn heard(self: &Arc<Self>, session: u128, open: &Open, sent_at: Moment, sequence: Option<u64>) {
         let mut locals = lock(&self.locals);
         let known = locals.get(&session).copied();
+        let is_news = known.is_none_or(|known| !known.is_heard(sent_at));
         let shorter_at = match known.and_then(|known| known.shorter_at) {
             _ if open.hold_ms <= open.ttl_ms => None,
             Some(at) => Some(at),
@@ -190,20 +201,31 @@ impl Shared {
             shorter_at,
         };
         locals.insert(session, local);
+        if known.is_none() && locals.len().is_multiple_of(LOCALS_SWEEP) {
+            locals.retain(|_, local| local.is_heard(sent_at));
+        }
         drop(locals);
-        if known.is_none() {
+        if is_news {
             for group in open.groups.keys() {
                 self.follow_for(group, session);
             }
         }
     }
 
-    /// The sessions that were heard through this process within their ttl; others are forgotten.
-    pub(super) fn locals(&self) -> Vec<u128> {
+    /// Those whom a group knows who were heard through this process within their ttl.
+    pub(super) fn locals_in(&self, record: &GroupRecord) -> Vec<u128> {
         let now = self.desk.now();
-        let mut locals = lock(&self.locals);
-        locals.retain(|_, local| now < local.heard_at + Duration::from_millis(local.ttl_ms));
-        locals.keys().copied().collect()
+        let locals = lock(&self.locals);
+        let is_local = |id: &u128| locals.get(id).is_some_and(|local| local.is_heard(now));
+        record.state.people().map(|person| person.id.get()).filter(is_local).collect()
+    }
+
+    /// Whether every sign of life of a session passes through this process, as far as it knows. Where the
+    /// server times sessions it does not show here when one is over.
+    pub(super) fn sees_without_looking(&self, session: u128) -> bool {
+        let now = self.desk.now();
+        let is_heard = lock(&self.locals).get(&session).is_some_and(|local| local.is_heard(now));
+        is_heard && self.desk.register.sessions().is_none()
     }
 
     /// Makes sure that a session's own entry tells what happened to it in this group.

@@ -19,6 +19,8 @@ use crate::register::Key;
 
 /// Longest time between two looks at a group, whatever the engine announces.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// Shortest time between two looks at a group when there is nothing to do.
+const REST_MIN: Duration = Duration::from_millis(5);
 /// Things done in a row before a pause: more than any office needs at once.
 const BUSY_MAX: u32 = 8;
 
@@ -154,7 +156,7 @@ async fn keep(shared: Arc<Shared>, group: Group, feed: Arc<Feed>) {
         };
         *lock(&feed.latest) = Some(Arc::clone(&seen));
         feed.read.notify_waiters();
-        let locals = shared.locals();
+        let locals = shared.locals_in(&seen.record);
         if shared.leave(&group, &feed, &seen, &locals) {
             return;
         }
@@ -174,6 +176,7 @@ async fn keep(shared: Arc<Shared>, group: Group, feed: Arc<Feed>) {
             duty(&post, &mut timers)
         };
         let is_rest = matches!(next, Duty::Rest { .. });
+        let rested_at = shared.desk.now();
         busy = if is_rest { 0 } else { busy + 1 };
         if let Err(error) = shared.do_duty(&group, &feed, &seen, next, &mut told.1).await {
             tracing::debug!(%group, %error, "a duty could not be done");
@@ -181,6 +184,10 @@ async fn keep(shared: Arc<Shared>, group: Group, feed: Arc<Feed>) {
             failures = (failures + 1).min(8);
         } else {
             failures = 0;
+        }
+        if is_rest && shared.desk.now().since(rested_at) < REST_MIN {
+            // An engine whose waits end at once must not be asked for ever.
+            shared.desk.time.sleep(REST_MIN).await;
         }
         if busy >= BUSY_MAX {
             shared.desk.pause(busy).await;
@@ -240,8 +247,7 @@ impl Shared {
         patience: Duration,
     ) -> regent_election::store::StoreResult<()> {
         let key = Key::group(group);
-        // What is heard here is seen without looking.
-        let watch = watch.filter(|session| !lock(&self.locals).contains_key(session));
+        let watch = watch.filter(|session| !self.sees_without_looking(*session));
         let watched = async {
             let Some(session) = watch else { return std::future::pending().await };
             let waited = match self.desk.register.sessions() {

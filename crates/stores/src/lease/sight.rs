@@ -137,10 +137,11 @@ impl Sights {
         span + span * self.drift_ppm / 1_000_000
     }
 
+    /// Forgets the quarter that was not looked at for longest, so that it is seldom done.
     fn forget_oldest(&mut self) {
-        let oldest = self.seen.iter().min_by_key(|(_, sight)| sight.looked_at).map(|(id, _)| *id);
-        if let Some(oldest) = oldest {
-            self.seen.remove(&oldest);
-        }
+        let mut looked: Vec<Moment> = self.seen.values().map(|sight| sight.looked_at).collect();
+        let (_, quarter, _) = looked.select_nth_unstable(SIGHTS_MAX / 4);
+        let quarter = *quarter;
+        self.seen.retain(|_, sight| sight.looked_at > quarter);
     }
 }
