@@ -218,6 +218,13 @@ impl Participant {
         }
     }
 
+    /// The highest term of a group that the store is being told is over; zero if there is none.
+    pub(super) fn highest_disowned(&self, group: &Group) -> Term {
+        let disowned = self.session.open().into_iter().flat_map(|open| &open.disowned);
+        let of_group = disowned.filter(|(other, _)| other == group);
+        of_group.map(|(_, term)| *term).max().unwrap_or(Term::NONE)
+    }
+
     /// An office in a group that this process knows nothing of: nobody would fill it.
     fn disown(&mut self, group: &Group, term: Term) {
         if let Some(open) = self.session.open_mut() {

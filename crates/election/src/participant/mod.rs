@@ -286,7 +286,13 @@ impl Participant {
                 candidacy.set_line(Line::Out { campaign_at: now });
             }
         } else if self.groups.len() < GROUPS_PER_SESSION_MAX {
-            self.groups.insert(group.clone(), Candidacy::new(priority, metadata, now));
+            // What is being given back is over, though the store may still say that it is held: the
+            // heartbeat that disowns it lets the next leader begin.
+            let over = self.highest_disowned(&group);
+            self.groups.insert(
+                group.clone(),
+                Candidacy { over, ..Candidacy::new(priority, metadata, now) },
+            );
         } else {
             self.trouble(Some(&group), Trouble::TooManyGroups);
             return;

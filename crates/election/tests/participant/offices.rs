@@ -196,3 +196,39 @@ fn an_office_nobody_here_asked_for_is_disowned() {
     bench.run_to(8000);
     assert_eq!(bench.take_beat().1.disowned, [(group("ghost"), term(6))]);
 }
+
+/// The heartbeat that disowns an office ends it at the store. Whoever stands there again meanwhile
+/// must not lead on what is being given back: the next leader begins when the store hears of it.
+#[test]
+fn an_office_that_is_being_disowned_is_not_taken_by_standing_again() {
+    let ghost = group("ghost");
+    for is_late in [false, true] {
+        let mut bench = Bench::leading(&["a"]);
+        bench.run_to(4333);
+        let (beat, _) = bench.take_beat();
+        bench.epoch = 1;
+        bench.acknowledge(beat);
+        let list = bench.take_list();
+        let held = tenure("a", 1, OfficeState::Leading);
+        let view = bench.view(vec![held, tenure("ghost", 6, OfficeState::Leading)], &[]);
+        bench.answer(list, Ok(Reply::Session(view)));
+        bench.stand("ghost");
+        let campaign = bench.take_campaign(&ghost);
+        if is_late {
+            // The store answers the campaign first, but its answer comes after the heartbeat's.
+            bench.run_to(7666);
+            let (beat, heartbeat) = bench.take_beat();
+            assert_eq!(heartbeat.disowned, [(ghost.clone(), term(6))]);
+            bench.acknowledge(beat);
+        }
+        bench.elect(campaign, &ghost, term(6));
+        assert_eq!(bench.check("ghost"), None, "late: {is_late}");
+        let resign = bench.take_verb(&Verb::Resign(term(6)));
+        bench.answer(resign, Ok(Reply::Done));
+        bench.sent.clear();
+        bench.run_to(9000);
+        let campaign = bench.take_campaign(&ghost);
+        bench.elect(campaign, &ghost, term(7));
+        assert_eq!(bench.check("ghost").map(|held| held.term), Some(term(7)));
+    }
+}
