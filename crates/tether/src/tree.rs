@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 
-use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions};
+use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, WaitOptions};
 
 /// One process at one time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +31,8 @@ pub(crate) fn signal_all(root: Pid, signal: Signal) -> usize {
 }
 
 /// Kills and waits for whatever descends from this process; for a wrapper that has adopted the tree
-/// of a guard that was killed. Says whether nothing is left.
+/// of a guard that was killed. Says whether nothing is left, which the kernel knows: a listing that
+/// could not be read looks like an empty one.
 pub(crate) fn reap_own() -> bool {
     let own = rustix::process::getpid();
     let entries = list();
@@ -44,7 +45,14 @@ pub(crate) fn reap_own() -> bool {
             let _ = rustix::process::waitpid(Some(pid), WaitOptions::NOHANG);
         }
     }
-    found.is_empty()
+    is_childless()
+}
+
+/// Whether this process has no child, dead or alive. Every orphan below a subreaper is its child, so
+/// a subreaper without one has no descendant either. Nobody is waited for.
+fn is_childless() -> bool {
+    let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    matches!(rustix::process::waitid(WaitId::All, look), Err(rustix::io::Errno::CHILD))
 }
 
 /// A signal for this very process, not for another one that got its number since.
@@ -124,6 +132,23 @@ mod tests {
         let read = parse(7, stat).unwrap();
         assert_eq!((read.parent, read.started, read.is_zombie), (3, 424_242, false));
         assert_eq!(parse(7, "7 (a"), None);
+    }
+
+    /// Whoever cannot look has not seen that nobody is there: a wrapper without a free descriptor
+    /// must not say that the tree is gone.
+    #[test]
+    fn a_listing_that_cannot_be_read_is_not_taken_for_an_empty_one() {
+        use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+        let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+        let usual = getrlimit(Resource::Nofile);
+        setrlimit(Resource::Nofile, Rlimit { current: Some(3), ..usual }).unwrap();
+        let is_gone = reap_own();
+        setrlimit(Resource::Nofile, usual).unwrap();
+        while !is_gone && !reap_own() {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        let _ = child.kill();
+        assert!(!is_gone, "its child was alive");
     }
 
     #[test]
