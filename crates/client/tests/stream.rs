@@ -202,6 +202,25 @@ async fn a_life_goes_over_the_stream_once_there_is_one() {
     assert_eq!(store.census().await.unwrap().sessions, 0);
 }
 
+/// The farewell to a session that was given up comes late, when the next one has its stream.
+#[tokio::test]
+async fn a_farewell_to_an_earlier_session_leaves_the_stream_of_the_present_one() {
+    let server = Server::over(Arc::new(LocalStore::memory().unwrap()), None).await;
+    let earlier = Hand::new(&[server.url()]);
+    earlier.open().await;
+    earlier.streams().await;
+    let session = fresh::session_id().unwrap();
+    let mut present =
+        Hand { office: Arc::clone(&earlier.office), session, ..Hand::new(&[server.url()]) };
+    present.open().await;
+    present.streams().await;
+    earlier.office.perform(Request::Close(earlier.session)).await.unwrap();
+    assert_eq!(present.office.stream_address(), Some(server.url()));
+    present.beat().await.unwrap();
+    present.office.perform(Request::Close(present.session)).await.unwrap();
+    assert_eq!(present.office.stream_address(), None);
+}
+
 #[tokio::test]
 async fn a_refusal_over_the_stream_is_the_one_that_http_gives() {
     let store: Arc<dyn Store> = Arc::new(LocalStore::memory().unwrap());

@@ -74,6 +74,7 @@ impl StreamOffice {
         }
         if let Some((_, task)) = dialler.take() {
             task.abort();
+            self.line.send_replace(None);
         }
         let session = open.session;
         let dial = Dial {
@@ -85,11 +86,14 @@ impl StreamOffice {
         *dialler = Some((session, tokio::spawn(dial.run()).abort_handle()));
     }
 
-    fn drop_stream(&self) {
-        if let Some((_, task)) = self.dialler().take() {
+    /// Ends the stream of this session. A farewell to an earlier one may come when the next has a
+    /// stream already, which is none of its business.
+    fn drop_stream_of(&self, session: SessionId) {
+        let task = self.dialler().take_if(|(kept, _)| *kept == session);
+        if let Some((_, task)) = task {
             task.abort();
+            self.line.send_replace(None);
         }
-        self.line.send_replace(None);
     }
 
     fn line_of(&self, session: SessionId) -> Option<Arc<Line>> {
@@ -149,7 +153,10 @@ impl StreamOffice {
 
 impl Drop for StreamOffice {
     fn drop(&mut self) {
-        self.drop_stream();
+        if let Some((_, task)) = self.dialler().take() {
+            task.abort();
+        }
+        self.line.send_replace(None);
     }
 }
 
@@ -168,8 +175,8 @@ impl Office for StreamOffice {
         if let Some(answer) = self.by_stream(&request).await {
             return answer.map_err(|error| error.into_store_error(&request));
         }
-        if let Request::Close(_) = &request {
-            self.drop_stream();
+        if let Request::Close(session) = &request {
+            self.drop_stream_of(*session);
         }
         let opened = match &request {
             Request::Open(open) => Some(open.clone()),
