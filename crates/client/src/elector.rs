@@ -2,17 +2,21 @@
 //!
 //! For programs that are built around "am I the leader?" and "tell me when that changes". The safe
 //! parts are the same as in the other levels: [`Elector::is_leader`] reads the lease clock, and the
-//! term is not given up before every callback of its loss has returned.
+//! term is not given up before every callback of its loss has returned. That holds whoever ends it,
+//! the elector's own end included. A callback that panics harms no other; one that was to stop the
+//! work and panicked has not stopped it, so the term then ends with its lease and not before.
 //!
 //! What is known of other leaders comes from the watch and has an age; [`Elector::fresh`] asks.
 
+use std::convert::Infallible;
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use regent_election::store::{Consistency, StoreResult};
 use regent_election::{Group, Metadata, NameError, Node, Term};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 
 use crate::error::CampaignError;
@@ -21,8 +25,8 @@ use crate::office::Sight;
 use crate::regent::{Regent, ToGroup};
 use crate::session::Command;
 
-/// Stands in one group and tells what becomes of it. Cheap to clone; when the last clone goes, the
-/// callbacks end and what is held is given up in the background.
+/// Stands in one group and tells what becomes of it. Cheap to clone; when the last clone goes, what
+/// is held is given up in the background, after the callbacks of its loss.
 #[derive(Clone)]
 pub struct Elector {
     inside: Arc<Inside>,
@@ -32,16 +36,18 @@ struct Inside {
     regent: Regent,
     group: Group,
     shared: Arc<Shared>,
-    /// Ended with the elector.
-    tasks: Mutex<JoinSet<()>>,
+    /// Tells what the watch sees; ended with the elector.
+    _watching: JoinSet<()>,
     is_started: Mutex<bool>,
 }
 
 /// What the elector's tasks may outlive it with.
 struct Shared {
     held: Mutex<Option<Leadership>>,
-    callbacks: Mutex<Callbacks>,
+    callbacks: Arc<Mutex<Callbacks>>,
     notices: mpsc::UnboundedSender<Notice>,
+    /// Whether the last clone of the elector is gone.
+    is_over: watch::Sender<bool>,
 }
 
 type Callback<T> = Arc<dyn Fn(T) + Send + Sync>;
@@ -58,8 +64,8 @@ struct Callbacks {
 enum Notice {
     Gained(Term),
     Jeopardy(Duration),
-    /// The term is given up when the callbacks have returned.
-    Lost(Stop, oneshot::Sender<()>),
+    /// The term is given up when the callbacks have returned; the answer says whether all did.
+    Lost(Stop, oneshot::Sender<bool>),
     Changed(Current),
 }
 
@@ -91,20 +97,22 @@ impl Regent {
         let (notices, noticed) = mpsc::unbounded_channel();
         let shared = Arc::new(Shared {
             held: Mutex::default(),
-            callbacks: Mutex::default(),
+            callbacks: Arc::default(),
             notices: notices.clone(),
+            is_over: watch::Sender::new(false),
         });
-        let mut tasks = JoinSet::new();
-        tasks.spawn(call_back(Arc::clone(&shared), noticed));
+        // Ends when nobody can have anything to tell any more.
+        tokio::spawn(call_back(Arc::clone(&shared.callbacks), noticed));
+        let mut watching = JoinSet::new();
         let mut sights = self.session().known.listen(&group);
-        tasks.spawn(async move {
+        watching.spawn(async move {
             while let Some(sight) = sights.recv().await {
                 let _ = notices.send(Notice::Changed(Current::of(sight, Duration::ZERO)));
             }
         });
         self.session().command(Command::Observe(group.clone()));
-        let (tasks, is_started) = (Mutex::new(tasks), Mutex::new(false));
-        let inside = Inside { regent: self.clone(), group, shared, tasks, is_started };
+        let (regent, is_started) = (self.clone(), Mutex::new(false));
+        let inside = Inside { regent, group, shared, _watching: watching, is_started };
         Ok(Elector { inside: Arc::new(inside) })
     }
 }
@@ -169,13 +177,18 @@ impl Elector {
         }
         let shared = Arc::clone(&self.inside.shared);
         let campaign = self.inside.regent.campaign(&self.inside.group);
-        lock(&self.inside.tasks).spawn(async move {
+        tokio::spawn(async move {
             loop {
-                match campaign.clone().await {
+                let won = tokio::select! {
+                    biased;
+                    () = shared.over() => return,
+                    won = campaign.clone().into_future() => won,
+                };
+                match won {
                     Ok(leadership) => hold(Arc::clone(&shared), leadership).await,
                     Err(CampaignError::Refused(refusal)) => {
                         tracing::warn!(%refusal, "cannot stand; trying again after a ttl");
-                        tokio::time::sleep(campaign.ttl()).await;
+                        let _ = tokio::time::timeout(campaign.ttl(), shared.over()).await;
                     }
                     Err(
                         CampaignError::Name(_)
@@ -246,7 +259,7 @@ impl Elector {
         let shared = Arc::clone(&self.inside.shared);
         // Visible before anybody is told that it was won.
         *shared.held() = Some(leadership.clone());
-        lock(&self.inside.tasks).spawn(hold(shared, leadership));
+        tokio::spawn(hold(shared, leadership));
     }
 }
 
@@ -259,6 +272,7 @@ impl fmt::Debug for Elector {
 impl Drop for Inside {
     fn drop(&mut self) {
         self.regent.session().command(Command::Unobserve(self.group.clone()));
+        self.shared.is_over.send_replace(true);
     }
 }
 
@@ -274,6 +288,11 @@ impl Shared {
     fn tell(&self, notice: Notice) {
         let _ = self.notices.send(notice);
     }
+
+    /// Waits until the elector is gone.
+    async fn over(&self) {
+        let _ = self.is_over.subscribe().wait_for(|is_over| *is_over).await;
+    }
 }
 
 /// What is behind these locks is replaced whole, so a panic elsewhere leaves nothing half done.
@@ -285,47 +304,84 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 async fn hold(shared: Arc<Shared>, leadership: Leadership) {
     *shared.held() = Some(leadership.clone());
     shared.tell(Notice::Gained(leadership.term()));
-    let stop = loop {
-        tokio::select! {
-            biased;
-            stop = leadership.lost() => break stop,
-            Some(remaining) = leadership.jeopardy() => {
-                shared.tell(Notice::Jeopardy(remaining));
-                leadership.recovered().await;
-            }
+    let stop = tokio::select! {
+        biased;
+        stop = leadership.lost() => stop,
+        () = shared.over() => {
+            // Told to stop like any other work; what it holds is held until it has.
+            leadership.clone().give_up();
+            leadership.lost().await
         }
+        never = warn(&shared, &leadership) => match never {},
     };
     *shared.held() = None;
     let (sender, stopped) = oneshot::channel();
     shared.tell(Notice::Lost(stop, sender));
     // Whatever the callbacks stop has stopped when they have returned; only then is the term given
     // up. If they take too long, the last resort is called meanwhile.
-    let _ = stopped.await;
+    if stopped.await != Ok(true) {
+        run_out(&leadership).await;
+    }
     leadership.give_up();
 }
 
+/// Tells of every jeopardy.
+async fn warn(shared: &Shared, leadership: &Leadership) -> Infallible {
+    loop {
+        match leadership.jeopardy().await {
+            Some(remaining) => {
+                shared.tell(Notice::Jeopardy(remaining));
+                leadership.recovered().await;
+            }
+            // It is over or about to be, which is told elsewhere.
+            None => std::future::pending().await,
+        }
+    }
+}
+
+/// Waits until the last resort was called for work that did not stop.
+async fn run_out(leadership: &Leadership) {
+    let mut standing = leadership.tenure().watch();
+    let _ = standing.wait_for(|standing| standing.has_overrun).await;
+}
+
 /// Calls back, one thing after the other.
-async fn call_back(shared: Arc<Shared>, mut notices: mpsc::UnboundedReceiver<Notice>) {
+async fn call_back(callbacks: Arc<Mutex<Callbacks>>, mut notices: mpsc::UnboundedReceiver<Notice>) {
     while let Some(notice) = notices.recv().await {
         // Called without the lock: a callback may register another one.
         match notice {
             Notice::Gained(term) => {
-                let callbacks = shared.callbacks().gained.clone();
-                callbacks.iter().for_each(|callback| callback(term));
+                let gained = lock(&callbacks).gained.clone();
+                call_all(&gained, &term);
             }
             Notice::Jeopardy(remaining) => {
-                let callbacks = shared.callbacks().jeopardy.clone();
-                callbacks.iter().for_each(|callback| callback(remaining));
+                let jeopardy = lock(&callbacks).jeopardy.clone();
+                call_all(&jeopardy, &remaining);
             }
             Notice::Lost(stop, stopped) => {
-                let callbacks = shared.callbacks().lost.clone();
-                callbacks.iter().for_each(|callback| callback(stop.clone()));
-                let _ = stopped.send(());
+                let lost = lock(&callbacks).lost.clone();
+                let _ = stopped.send(call_all(&lost, &stop));
             }
             Notice::Changed(current) => {
-                let callbacks = shared.callbacks().changed.clone();
-                callbacks.iter().for_each(|callback| callback(current.clone()));
+                let changed = lock(&callbacks).changed.clone();
+                call_all(&changed, &current);
             }
         }
     }
+}
+
+/// Calls all of them, whatever one does; says whether all returned.
+fn call_all<T: Clone>(callbacks: &[Callback<T>], told: &T) -> bool {
+    let mut have_returned = true;
+    for callback in callbacks {
+        // Nothing of ours is touched by what it leaves half done.
+        let called = catch_unwind(AssertUnwindSafe(|| callback(told.clone())));
+        if called.is_err() {
+            have_returned = false;
+            tracing::error!(
+                "a callback of an elector panicked; the others are called all the same"
+            );
+        }
+    }
+    have_returned
 }

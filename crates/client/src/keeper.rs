@@ -271,6 +271,7 @@ impl Keeper {
             Output::LastResort { group, term } => {
                 self.metrics.overran(&group, term);
                 self.last_resort.call(&group, term);
+                self.with_tenure(&group, term, |it| it.tell(|it| it.has_overrun = true));
             }
             Output::Offered { group, term, by } => {
                 tracing::info!(%group, %term, %by, node = %self.node, "offered the office");
@@ -405,6 +406,7 @@ impl Drop for Keeper {
                 if !standing.is_to_stop() {
                     (standing.phase, standing.why) = (Phase::Lost, Why::SessionGone);
                 }
+                standing.has_overrun = true;
                 standing.is_over |= self.is_done;
             });
         }

@@ -28,6 +28,8 @@ pub(crate) struct Standing {
     pub(crate) stop_by: Option<Moment>,
     /// Why a hand-over did not come about, if one did not.
     pub(crate) hand_over_refused: Option<HandOverFault>,
+    /// Whether the last resort was called for it, or nobody is left to call it.
+    pub(crate) has_overrun: bool,
     /// Whether the store knows of the end.
     pub(crate) is_over: bool,
 }
@@ -70,8 +72,14 @@ struct Alive {
 impl Tenure {
     pub(crate) fn new(group: Group, term: Term, node: Node, lease_until: Arc<AtomicU64>) -> Self {
         let (phase, why) = (Phase::Leading, Why::Elected);
-        let standing =
-            Standing { phase, why, stop_by: None, hand_over_refused: None, is_over: false };
+        let standing = Standing {
+            phase,
+            why,
+            stop_by: None,
+            hand_over_refused: None,
+            has_overrun: false,
+            is_over: false,
+        };
         Self {
             group,
             term,
