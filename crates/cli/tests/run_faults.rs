@@ -167,6 +167,25 @@ fn a_guard_that_is_stopped_is_noticed_and_replaced() {
     }
 }
 
+/// Nobody renews and the guard hears nothing: the wrapper ends the tree alone, and in time.
+#[test]
+fn a_guard_that_is_stopped_when_its_wrapper_is_cut_off_leaves_nothing_running() {
+    for contain in MEANS {
+        let room = Room::new();
+        let server = room.server();
+        let recorder = Recorder::new(&room);
+        let wire = Wire::to(&server.listen());
+        let a = recorder.run_at(&wire.url, "a", &flags(contain, &[]), &["tree", "4"]);
+        recorder.await_line("deep", "a");
+        let _b = recorder.run(&server, "b", &flags(contain, &[]), &["tree", "4"]);
+        until("b stands", || server.standbys(&room, "billing") == 1);
+        send("STOP", &[guard_of(&a)]);
+        wire.cut();
+        recorder.await_line("deep", "b");
+        recorder.check(2);
+    }
+}
+
 /// Where the tree is a pid namespace, there is no order of deaths that leaves any of it behind.
 #[test]
 fn a_wrapper_and_its_guard_killed_at_once_leave_nothing_in_a_namespace() {

@@ -71,8 +71,9 @@ struct Work {
 enum Stop {
     /// The user wants it to end; the lease goes on.
     Drain { kill_at: Moment },
-    /// The lease is ending.
-    Forced,
+    /// The lease is ending. What is left at `kill_at` is killed from here, too: a guard that was
+    /// stopped ends nothing. None if it has been, or if the guard stops by itself.
+    Forced { kill_at: Option<Moment> },
 }
 
 impl Supervisor {
@@ -96,7 +97,7 @@ impl Supervisor {
             State::Idle => [self.give_up_at, None, None, None],
             State::Leaving { until } => [Some(*until), None, None, None],
             State::Working(work) => [
-                work.drain_at(),
+                work.kill_at(),
                 self.unproved_at(work),
                 work.unheard.map(|(told_at, _)| told_at + self.plan.guard_silence),
                 work.killed_at.map(|killed_at| killed_at + self.plan.reserve / 2),
@@ -138,7 +139,9 @@ impl Supervisor {
                 }
             }),
             Event::Overdue => self.work(|work, _| {
-                work.stop = Some(Stop::Forced);
+                if !work.is_forced() {
+                    work.stop = Some(Stop::Forced { kill_at: None });
+                }
                 work.is_lost = true;
             }),
             Event::Exited(status) => self.exited(status),
@@ -164,7 +167,7 @@ impl Supervisor {
             }
             State::Leaving { until } if *until <= now => self.done(),
             State::Working(work) => {
-                let is_drained = work.drain_at().is_some_and(|at| at <= now);
+                let is_late = work.kill_at().is_some_and(|at| at <= now);
                 let is_hung = self.unproved_at(work).is_some_and(|at| at <= now);
                 let silence = self.plan.guard_silence;
                 let is_deaf = work.unheard.is_some_and(|(told_at, _)| told_at + silence <= now);
@@ -178,7 +181,7 @@ impl Supervisor {
                     // Not the program's fault, so its end is not the end of the command.
                     self.work(|work, _| work.is_lost = true);
                 }
-                if is_drained || is_deaf {
+                if is_late || is_deaf {
                     self.kill();
                 }
                 if is_deaf || is_stuck {
@@ -244,7 +247,7 @@ impl Supervisor {
         let now = self.now;
         match &mut self.state {
             State::Fencing { valid_until, .. } => *valid_until = until,
-            State::Working(work) if work.stop != Some(Stop::Forced) && work.killed_at.is_none() => {
+            State::Working(work) if !work.is_forced() && work.killed_at.is_none() => {
                 work.unheard.get_or_insert((now, until));
                 self.actions.push(Action::Lease(until));
             }
@@ -268,12 +271,15 @@ impl Supervisor {
 
     fn stop_by(&mut self, by: Moment) {
         let kill_at = by - self.plan.reserve;
+        // The guard goes first, so that the two do not race; a guard that does nothing is killed
+        // half a reserve after this, and that is before the end, too.
+        let own_at = kill_at + self.plan.reserve / 4;
         match &mut self.state {
             State::Fencing { .. } => self.give_back(true),
             State::Working(work) => {
                 // Asked to leave before: it is the user's stop that the lease overtakes.
                 work.is_lost |= work.status.is_none() && work.stop.is_none();
-                work.stop = Some(Stop::Forced);
+                work.stop = Some(Stop::Forced { kill_at: Some(own_at) });
                 let has_ended = work.status.is_some();
                 self.actions.push(Action::Stop { kill_at });
                 if !has_ended {
@@ -290,7 +296,7 @@ impl Supervisor {
             State::Fencing { .. } => self.give_back(true),
             State::Working(work) => {
                 work.is_lost |= work.status.is_none() && work.stop.is_none();
-                work.stop = Some(Stop::Forced);
+                work.stop = Some(Stop::Forced { kill_at: None });
                 self.kill();
                 self.show(Shown::Lost);
                 self.hook_lost();
@@ -376,8 +382,8 @@ impl Supervisor {
     fn kill(&mut self) {
         let State::Working(work) = &mut self.state else { return };
         work.killed_at.get_or_insert(self.now);
-        if let Some(Stop::Drain { .. }) = work.stop {
-            work.stop = Some(Stop::Forced);
+        if work.stop.is_some() {
+            work.stop = Some(Stop::Forced { kill_at: None });
         }
         self.actions.push(Action::Kill);
     }
@@ -432,10 +438,16 @@ impl Supervisor {
 }
 
 impl Work {
-    fn drain_at(&self) -> Option<Moment> {
+    const fn is_forced(&self) -> bool {
+        matches!(self.stop, Some(Stop::Forced { .. }))
+    }
+
+    /// When what is left is killed from here.
+    const fn kill_at(&self) -> Option<Moment> {
         match self.stop {
             Some(Stop::Drain { kill_at }) => Some(kill_at),
-            Some(Stop::Forced) | None => None,
+            Some(Stop::Forced { kill_at }) => kill_at,
+            None => None,
         }
     }
 }

@@ -87,6 +87,19 @@ fn a_lease_that_ends_stops_the_program_a_reserve_before_and_then_it_stands_again
     assert_eq!(deeds(supervisor.on(at(20_000), again)), [start]);
 }
 
+/// A guard that was stopped hears no order either: the wrapper does not leave the end of the tree to
+/// it alone, and is done before the lease is.
+#[test]
+fn a_guard_that_does_not_end_the_tree_in_time_is_killed_before_the_lease_is_over() {
+    let mut supervisor = working(plan());
+    supervisor.on(at(9_000), Event::StopBy { by: at(TTL_MS) });
+    assert_eq!(supervisor.wake_at(), Some(at(9_625)), "the guard has its turn at 9,500");
+    assert_eq!(deeds(supervisor.on(at(9_625), Event::Tick)), [Action::Kill]);
+    assert_eq!(supervisor.wake_at(), Some(at(9_875)));
+    assert_eq!(deeds(supervisor.on(at(9_875), Event::Tick)), [Action::KillGuard]);
+    assert_eq!(deeds(over(&mut supervisor, 9_880)), [Action::WorkEnded]);
+}
+
 #[test]
 fn a_term_that_is_gone_kills_at_once_and_ends_the_command_if_asked_to() {
     let mut supervisor = working(Plan { exit_on_lost: true, ..plan() });
