@@ -7,7 +7,8 @@
 //! whoever is next.
 //!
 //! Checks run on the application's runtime: they are its code. One that does not answer in time has
-//! failed. If the runtime itself hangs, the probe of the session's thread notices that.
+//! failed, and so has one that panics. If the runtime itself hangs, the probe of the session's thread
+//! notices that.
 
 mod gate;
 mod ready_made;
@@ -95,17 +96,26 @@ pub(crate) fn watch(checks: &Checks, session: &Arc<Session>) {
     });
 }
 
+/// Looks once. A task of its own, so that a check that panics has failed and nothing else: whoever
+/// stopped looking would believe the last verdict for ever.
+async fn look_once(check: &Arc<dyn Check>, timeout: Duration) -> Finding {
+    let check = Arc::clone(check);
+    // Dropped, it ends the look: one that takes too long is not left behind.
+    let mut looking = JoinSet::new();
+    looking.spawn(async move { check.look().await });
+    match tokio::time::timeout(timeout, looking.join_next()).await {
+        Ok(Some(Ok(finding))) => finding,
+        Ok(Some(Err(_)) | None) => Finding::Ill("the check itself panicked".to_owned()),
+        Err(_) => Finding::Ill(format!("no answer within {} ms", timeout.as_millis())),
+    }
+}
+
 /// Looks at one thing for ever; ends when nobody listens.
 async fn look_for_ever(check: Arc<dyn Check>, tell: impl Fn(Verdict) -> bool) {
     let thresholds = check.thresholds();
     let mut gate = Gate::new(thresholds);
     loop {
-        let finding = match tokio::time::timeout(thresholds.timeout, check.look()).await {
-            Ok(finding) => finding,
-            Err(_) => {
-                Finding::Ill(format!("no answer within {} ms", thresholds.timeout.as_millis()))
-            }
-        };
+        let finding = look_once(&check, thresholds.timeout).await;
         if let Some(verdict) = gate.take(&finding) {
             match &finding {
                 Finding::Well => tracing::info!(check = check.name(), "well again"),

@@ -69,3 +69,26 @@ async fn a_candidate_that_is_ill_from_the_start_never_stands() {
     drop(other);
     assert_eq!(soon("a leads", waiting).await.unwrap().unwrap().node().as_str(), "a");
 }
+
+/// Whoever cannot even look has not found that all is well.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_check_that_panics_has_failed_and_is_asked_again() {
+    let bench = Bench::start();
+    let is_broken = Arc::new(AtomicBool::new(false));
+    let asked = Arc::clone(&is_broken);
+    let look = move || {
+        let is_broken = asked.load(Ordering::SeqCst);
+        async move {
+            assert!(!is_broken, "a mistake of the application's");
+            Ok(())
+        }
+    };
+    let a = bench.at("a").check(Probe::new("broken", look).with(OFTEN)).connect().await.unwrap();
+    let first = soon("a leads", a.campaign("billing")).await.unwrap();
+    is_broken.store(true, Ordering::SeqCst);
+    assert_eq!(soon("a is told", first.lost()).await.why, Why::Unhealthy);
+    is_broken.store(false, Ordering::SeqCst);
+    drop(first);
+    let again = soon("a leads again", a.campaign("billing")).await.unwrap();
+    assert!(again.term().get() > 1);
+}
