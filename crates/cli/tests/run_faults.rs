@@ -186,6 +186,22 @@ fn a_guard_that_is_stopped_when_its_wrapper_is_cut_off_leaves_nothing_running() 
     }
 }
 
+/// Its guard is stopped when the wrapper is killed: the kernel wakes it, and it ends the tree.
+#[test]
+fn a_wrapper_that_is_killed_while_its_guard_is_stopped_leaves_nothing_running() {
+    for contain in MEANS {
+        let room = Room::new();
+        let server = room.server();
+        let recorder = Recorder::new(&room);
+        let mut a = recorder.run(&server, "a", &flags(contain, &[]), &["tree", "4"]);
+        recorder.await_line("deep", "a");
+        send("STOP", &[guard_of(&a)]);
+        a.signal("KILL");
+        a.wait();
+        until("nothing runs", || recorder.is_quiet());
+    }
+}
+
 /// Where the tree is a pid namespace, there is no order of deaths that leaves any of it behind.
 #[test]
 fn a_wrapper_and_its_guard_killed_at_once_leave_nothing_in_a_namespace() {

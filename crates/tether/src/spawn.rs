@@ -199,6 +199,8 @@ impl Life {
                 libc::_exit(i32::from(!is_whole));
             }
             libc::setsid();
+            // A guard that was stopped must wake to hear that its wrapper is gone.
+            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGCONT);
             libc::fcntl(self.stream, libc::F_SETFD, 0);
             libc::execve(self.path, self.arguments, self.environment);
             libc::_exit(127)
