@@ -88,7 +88,8 @@ impl Means {
             }
             Self::Descendants => {
                 "not covered: tasks in uninterruptible sleep, a pause of the whole machine, \
-                 a program that forks faster than it is killed, descendants of the program if \
+                 a program that forks faster than it is killed or becomes a user who cannot be \
+                 killed from here, descendants of the program if \
                  wrapper and guard are killed at once"
             }
         }
