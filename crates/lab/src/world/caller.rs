@@ -63,6 +63,14 @@ impl Caller {
         office.map(|(_, session, term)| (*session, *term))
     }
 
+    /// Whether it is about to put a policy, or may just have done so.
+    pub(super) fn puts_policy(&self) -> bool {
+        let waiting = self.waiting.iter().map(|waiting| &waiting.ask);
+        waiting
+            .chain(&self.orders)
+            .any(|ask| matches!(ask, Ask::Submit { command: Command::PutPolicy { .. }, .. }))
+    }
+
     /// Whether it has nothing left to do by order.
     pub(super) fn is_idle(&self) -> bool {
         self.waiting.is_none() && self.orders.is_empty()

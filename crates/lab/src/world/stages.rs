@@ -185,10 +185,13 @@ impl World {
         while self.now < over {
             let left_ms = (over - self.now) / 1_000_000;
             // What callers began in the chaos comes first: it may be another policy.
-            self.await_until(left_ms, Self::is_idle);
+            self.await_until(left_ms, |world| !world.is_policy_under_way());
             self.order_default_policies();
             let left_ms = over.saturating_sub(self.now) / 1_000_000;
-            self.await_until(left_ms, |world| world.is_led() && world.is_idle());
+            self.await_until(left_ms, |world| {
+                !world.is_policy_under_way()
+                    && (world.is_led() || !world.groups_of_another_policy().is_empty())
+            });
             let before = self.acting();
             self.run_for_ms(ttl_ms.min(left_ms + 1));
             if before == self.acting()
@@ -207,6 +210,13 @@ impl World {
             let command = Command::PutPolicy { group, policy: None };
             self.order(caller, Ask::Submit { command, request: None, query: None });
         }
+    }
+
+    /// Whether a caller is about to put a policy, or may just have done so.
+    fn is_policy_under_way(&self) -> bool {
+        self.clients
+            .values()
+            .any(|client| matches!(client, Client::Caller(caller) if caller.puts_policy()))
     }
 
     /// Groups that have another policy than the default, by the replica that has applied most.
