@@ -179,6 +179,8 @@ impl std::fmt::Debug for Core {
 #[derive(Debug)]
 struct Unconfirmed {
     number: u64,
+    /// What Raft is told is durable when it has: the batch, and what came after it and was empty.
+    ready: u64,
     since: Moment,
     /// What is said when it has.
     messages: Vec<(ReplicaId, PeerMessage)>,

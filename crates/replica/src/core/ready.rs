@@ -52,11 +52,38 @@ impl Core {
                 later.into_iter().filter_map(addressed).collect();
             let must_sync = ready.must_sync();
             let is_installed = snapshot.is_some();
-            self.unconfirmed.push_back(Unconfirmed { number, since: self.now, messages: later });
-            self.out.batches.push(Batch { number, snapshot, entries, hard_state, must_sync });
+            let is_empty =
+                snapshot.is_none() && entries.is_empty() && hard_state.is_none() && !must_sync;
             self.node.advance_append_async(ready);
+            if is_empty {
+                self.nothing_to_keep(number, later);
+                continue;
+            }
+            let since = self.now;
+            self.unconfirmed.push_back(Unconfirmed {
+                number,
+                ready: number,
+                since,
+                messages: later,
+            });
+            self.out.batches.push(Batch { number, snapshot, entries, hard_state, must_sync });
             if is_installed {
                 self.installing = Some((number, self.applied));
+            }
+        }
+    }
+
+    /// Nothing is as durable as everything before it: it is confirmed at once, or with the last batch
+    /// that the disk still has. A round of heartbeats never waits for the disk's thread.
+    fn nothing_to_keep(&mut self, ready: u64, messages: Vec<(ReplicaId, PeerMessage)>) {
+        match self.unconfirmed.back_mut() {
+            Some(before) => {
+                before.ready = ready;
+                before.messages.extend(messages);
+            }
+            None => {
+                self.out.sends.extend(messages);
+                self.node.on_persist_ready(ready);
             }
         }
     }
@@ -72,9 +99,9 @@ impl Core {
     pub(super) fn on_persisted(&mut self, batch: u64) {
         while let Some(kept) = self.unconfirmed.pop_front_if(|it| it.number <= batch) {
             self.out.sends.extend(kept.messages);
+            self.node.on_persist_ready(kept.ready);
         }
         self.unkept_vote.take_if(|number| *number <= batch);
-        self.node.on_persist_ready(batch);
         if let Some((_, index)) = self.installing.take_if(|(number, _)| *number <= batch) {
             // Raft must not look for entries that the snapshot has replaced.
             self.node.advance_apply_to(index);
