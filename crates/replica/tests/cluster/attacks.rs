@@ -403,3 +403,57 @@ fn a_heartbeat_that_met_an_expiry_is_not_answered_from_before_it() {
     let unknown = Response::Error(StoreError::Refused(Refusal::SessionUnknown));
     assert_eq!(cluster.answers.remove(&token), Some(unknown));
 }
+
+/// Renewals are the most frequent thing there is, and there is nothing to keep of them: they are
+/// answered though every disk stands still.
+#[test]
+fn a_round_of_heartbeats_waits_for_no_disk() {
+    let mut cluster = Cluster::new(3);
+    let leader = cluster.await_leader();
+    cluster.submit(leader, open(1, 60_000)).unwrap();
+    cluster.run(500);
+    for replica in 1..=3 {
+        cluster.stall(id(replica));
+    }
+    for replica in 1..=3 {
+        assert!(matches!(cluster.answer(id(replica), heartbeat(1)), Response::Heard { .. }));
+    }
+}
+
+/// What a follower says while its disk still owes something is said when that is paid: after a power cut
+/// it would not remember the Raft term or the entries in which it spoke. That holds for the answers to
+/// rounds, too, of which there is nothing to keep.
+#[test]
+fn a_follower_says_nothing_that_comes_after_what_its_disk_may_forget() {
+    let mut cluster = Cluster::new(3);
+    let leader = cluster.await_leader();
+    let follower = (1..=3).map(id).find(|other| *other != leader).unwrap();
+    cluster.submit(leader, open(1, 60_000)).unwrap();
+    cluster.run(500);
+    cluster.stall(follower);
+    cluster.submit(leader, open(2, 60_000)).unwrap();
+    // The next entries, and rounds without any, meet a disk that still owes the first.
+    cluster.run(5);
+    assert!(!cluster.stalled[&follower].is_empty(), "it has something to write");
+    let is_said = |cluster: &Cluster| {
+        let said = |from, message: &PeerMessage| {
+            from == follower && matches!(message, PeerMessage::Raft(_))
+        };
+        cluster.mail.iter().any(|(_, from, _, message)| said(*from, message))
+    };
+    let before = cluster.stalled[&follower].len();
+    for _ in 0..400 {
+        cluster.ask(leader, heartbeat(1));
+        cluster.step();
+        assert!(!is_said(&cluster), "it spoke of what it may forget");
+    }
+    let after = cluster.stalled[&follower].len();
+    assert!(
+        after <= before + 1,
+        "{} batches for rounds that leave nothing to keep",
+        after - before
+    );
+    cluster.unstall(follower);
+    cluster.step();
+    assert!(is_said(&cluster), "and then says everything");
+}
