@@ -63,12 +63,10 @@ impl Caller {
         office.map(|(_, session, term)| (*session, *term))
     }
 
-    /// Whether it is about to put a policy, or may just have done so.
-    pub(super) fn puts_policy(&self) -> bool {
+    /// Whether it is about to change something, or may just have done so.
+    pub(super) fn is_changing(&self) -> bool {
         let waiting = self.waiting.iter().map(|waiting| &waiting.ask);
-        waiting
-            .chain(&self.orders)
-            .any(|ask| matches!(ask, Ask::Submit { command: Command::PutPolicy { .. }, .. }))
+        waiting.chain(&self.orders).any(|ask| !matches!(ask, Ask::Read { .. }))
     }
 
     /// Whether it has nothing left to do by order.

@@ -184,12 +184,12 @@ impl World {
         let over = self.now + (CORE_MS_MAX + 3 * ttl_ms) * 1_000_000;
         while self.now < over {
             let left_ms = (over - self.now) / 1_000_000;
-            // What callers began in the chaos comes first: it may be another policy.
-            self.await_until(left_ms, |world| !world.is_policy_under_way());
+            // What callers began in the chaos comes first: it may be another policy, or a step-down.
+            self.await_until(left_ms, |world| !world.is_change_under_way());
             self.order_default_policies();
             let left_ms = over.saturating_sub(self.now) / 1_000_000;
             self.await_until(left_ms, |world| {
-                !world.is_policy_under_way()
+                !world.is_change_under_way()
                     && (world.is_led() || !world.groups_of_another_policy().is_empty())
             });
             let before = self.acting();
@@ -197,6 +197,7 @@ impl World {
             if before == self.acting()
                 && self.is_led()
                 && self.groups_of_another_policy().is_empty()
+                && !self.is_change_under_way()
             {
                 return;
             }
@@ -212,11 +213,11 @@ impl World {
         }
     }
 
-    /// Whether a caller is about to put a policy, or may just have done so.
-    fn is_policy_under_way(&self) -> bool {
+    /// Whether a caller is about to change something, or may just have done so.
+    fn is_change_under_way(&self) -> bool {
         self.clients
             .values()
-            .any(|client| matches!(client, Client::Caller(caller) if caller.puts_policy()))
+            .any(|client| matches!(client, Client::Caller(caller) if caller.is_changing()))
     }
 
     /// Groups that have another policy than the default, by the replica that has applied most.
