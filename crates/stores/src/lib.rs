@@ -2,7 +2,9 @@
 //!
 //! Each engine is a room of its own; a URL chooses one, and nothing outside needs to know which.
 
-#[cfg(any(feature = "mysql", feature = "postgres", feature = "redis"))]
+#[cfg(feature = "consul")]
+pub mod consul;
+#[cfg(feature = "engine")]
 pub mod engine;
 pub mod file;
 pub mod lease;

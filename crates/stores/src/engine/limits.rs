@@ -27,3 +27,13 @@ pub const LISTED_AT_ONCE_MAX: usize = 256;
 
 /// Servers that one URL may name; nobody runs more voters than this.
 pub const SERVERS_MAX: usize = 31;
+
+/// Most bytes of one answer over HTTP. A listing of names is the largest: some hundred thousand of them.
+pub const ANSWER_BYTES_MAX: usize = 32 << 20;
+
+/// Connections over HTTP that are kept open for the next request; more are made when needed, and closed.
+pub const IDLE_CONNECTIONS_MAX: usize = 16;
+
+/// Requests that may wait at one server at the same time, each on a connection of its own. Consul allows
+/// an address 200 connections; who waits beyond this bound looks by itself.
+pub const WAITING_REQUESTS_MAX: usize = 64;

@@ -1,9 +1,12 @@
 //! What engines across a network share: bounds, the bell, URLs of several servers, and the one
 //! question after every failure: may it have happened?
 
+#![cfg_attr(not(feature = "full"), allow(dead_code, reason = "each engine uses what it needs"))]
+
 pub(crate) mod bell;
+#[cfg(feature = "consul")]
+pub(crate) mod http;
 pub mod limits;
-#[cfg(feature = "redlock")]
 pub(crate) mod place;
 
 use std::fmt;

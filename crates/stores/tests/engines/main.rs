@@ -3,7 +3,9 @@
 //! One file for each engine, compiled with its feature. Servers come from `tests/servers`.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
-#[cfg(any(feature = "mysql", feature = "postgres", feature = "redis"))]
+#[cfg(feature = "consul")]
+mod consul;
+#[cfg(feature = "engine")]
 mod judge;
 #[cfg(feature = "mysql")]
 mod mysql;
@@ -13,6 +15,6 @@ mod postgres;
 mod redis;
 #[cfg(feature = "redlock")]
 mod redlock;
-#[cfg(any(feature = "mysql", feature = "postgres", feature = "redis"))]
+#[cfg(feature = "engine")]
 #[path = "../servers/mod.rs"]
 mod servers;

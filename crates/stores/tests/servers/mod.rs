@@ -6,6 +6,8 @@
 //! `REGENT_TEST_STORES=all` that is a failure instead.
 #![allow(dead_code, reason = "each engine uses what it needs")]
 
+#[cfg(feature = "consul")]
+pub(crate) mod consul;
 #[cfg(feature = "mysql")]
 pub(crate) mod mysql;
 #[cfg(feature = "postgres")]

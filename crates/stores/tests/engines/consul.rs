@@ -1,0 +1,61 @@
+//! `consul://` on a real Consul.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use regent_election::{Group, Term};
+use regent_stores::consul::ConsulRegister;
+use regent_stores::register::{Key, Plate, Record, Register, RegisterError, Swapped};
+
+use crate::judge::{keeps_the_contract, kill_and_restart, takes_nothing_back, unique};
+use crate::servers::consul::{consul, own};
+use crate::servers::{or_skip, starting};
+
+fn client(url: &str) -> Arc<dyn Register> {
+    Arc::new(ConsulRegister::new(url, Duration::from_secs(20)).unwrap())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn consul_keeps_the_contract_of_registers() {
+    let Some(server) = or_skip("consul", consul()) else { return };
+    keeps_the_contract("consul", &server, false, || client(&server.url)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_killed_consul_takes_nothing_back() {
+    let Some(mut server) = or_skip("consul", starting(own)) else { return };
+    let url = server.url.clone();
+    takes_nothing_back("consul", &mut server, || client(&url), kill_and_restart).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_consul_of_one_server_is_warned_of_and_two_roots_never_meet() {
+    let Some(server) = or_skip("consul", starting(own)) else { return };
+    let register = client(&server.url);
+    let warnings = register.examine().await.unwrap();
+    assert!(matches!(warnings.as_slice(), [one] if one.contains("one server")), "{warnings:?}");
+
+    let elsewhere = client(&format!("{}/elsewhere", server.url));
+    let key = Key::group(&Group::new(&format!("roots/{:032x}", unique())).unwrap());
+    let plate = Plate { term: Term::new(7), ..Plate::default() };
+    let record = Record { value: b"here".to_vec(), plate };
+    let Swapped::Done(version) = register.swap(&key, None, record.clone()).await.unwrap() else {
+        panic!("the entry was there")
+    };
+    assert_eq!(elsewhere.load(&key).await.unwrap(), None);
+    let foreign = elsewhere.swap(&key, Some(&version), record).await.unwrap();
+    assert_eq!(foreign, Swapped::Conflict);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_consul_that_is_gone_is_unavailable_and_never_wrong() {
+    let Some(mut server) = or_skip("consul", starting(own)) else { return };
+    let register = client(&server.url);
+    let key = Key::setting("gone");
+    assert_eq!(register.load(&key).await.unwrap(), None);
+    server.processes[0].kill();
+    let refusal = register.load(&key).await.unwrap_err();
+    assert!(matches!(refusal, RegisterError::Unavailable { .. }), "{refusal:?}");
+    let refusal = register.swap(&key, None, Record::bare(b"x".to_vec())).await.unwrap_err();
+    assert!(matches!(refusal, RegisterError::Unavailable { .. }), "{refusal:?}");
+}
