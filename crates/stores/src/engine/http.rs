@@ -14,8 +14,8 @@ use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 
-use super::limits::{ANSWER_BYTES_MAX, IDLE_CONNECTIONS_MAX};
 use super::Effect;
+use super::limits::{ANSWER_BYTES_MAX, IDLE_CONNECTIONS_MAX};
 use crate::register::{RegisterError, RegisterResult};
 
 /// One server and the connections to it.

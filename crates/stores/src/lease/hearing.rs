@@ -184,7 +184,8 @@ impl Shared {
         Err(Refusal::SessionUnknown.into())
     }
 
-    /// Notes that a session was heard through this process, and follows its groups if that is news.
+    /// Notes that a session was heard through this process. If that is news its groups are followed, and if
+    /// it was silent for long they are looked at.
     fn heard(self: &Arc<Self>, session: u128, open: &Open, sent_at: Moment, sequence: Option<u64>) {
         let mut locals = lock(&self.locals);
         let known = locals.get(&session).copied();
@@ -205,10 +206,13 @@ impl Shared {
             locals.retain(|_, local| local.is_heard(sent_at));
         }
         drop(locals);
-        if is_news {
-            for group in open.groups.keys() {
-                self.follow_for(group, session);
+        match known {
+            _ if is_news => open.groups.keys().for_each(|group| self.follow_for(group, session)),
+            // A vacant office may have waited for it, and a sign of life does not touch the group's entry.
+            Some(known) if known.heard_at + Duration::from_millis(known.ttl_ms / 2) <= sent_at => {
+                open.groups.keys().for_each(|group| self.stir(group));
             }
+            Some(_) => {}
         }
     }
 
