@@ -72,7 +72,7 @@ macro_rules! engine {
 }
 
 /// The usual way to open an engine across a network: by its URL, with the usual time-out.
-#[cfg(any(feature = "mysql", feature = "postgres", feature = "redis"))]
+#[cfg(feature = "engine")]
 macro_rules! at {
     ($register:ty) => {
         |url| match <$register>::new(url, crate::engine::limits::REQUEST_FOR) {
@@ -82,7 +82,9 @@ macro_rules! at {
     };
 }
 
+engine!(CONSUL, "consul", at!(crate::consul::ConsulRegister));
 engine!(MYSQL, "mysql", at!(crate::mysql::MysqlRegister));
+engine!(NATS, "nats", at!(crate::nats::NatsRegister));
 engine!(POSTGRES, "postgres", at!(crate::postgres::PostgresRegister));
 engine!(REDIS, "redis", at!(crate::redis::RedisRegister));
 engine!(REDLOCK, "redlock", at!(crate::redlock::RedlockRegister));
@@ -175,6 +177,24 @@ pub const SCHEMES: &[Scheme] = &[
         level: Level::LeaseOnly,
         why: "a majority of independent servers, none of which may forget what it promised",
         opener: REDLOCK,
+    },
+    Scheme {
+        name: "consul",
+        aliases: &[],
+        example: "consul://host:8500/prefix",
+        feature: Some("consul"),
+        level: Level::Strict,
+        why: "Raft of its servers; deleted keys or an older snapshot take terms back",
+        opener: CONSUL,
+    },
+    Scheme {
+        name: "nats",
+        aliases: &[],
+        example: "nats://a:4222,b:4222,c:4222/bucket?replicas=3",
+        feature: Some("nats"),
+        level: Level::LeaseOnly,
+        why: "terms rise only while the bucket remembers: three replicas, or sync_interval always",
+        opener: NATS,
     },
 ];
 

@@ -60,15 +60,8 @@ impl Place {
                 servers.len()
             )));
         }
-        let options = options
-            .split('&')
-            .filter(|option| !option.is_empty())
-            .map(|option| {
-                let (name, value) = option.split_once('=').unwrap_or((option, ""));
-                (decoded(name), decoded(value))
-            })
-            .collect();
-        Ok(Self { login, servers, path: decoded(path.trim_matches('/')), options })
+        let path = decoded(path.trim_matches('/'));
+        Ok(Self { login, servers, path, options: self::options(options) })
     }
 
     /// Refuses options that nobody reads: a misspelt one would be silently ignored.
@@ -84,6 +77,17 @@ impl Place {
             ))),
         }
     }
+}
+
+/// What follows the question mark of a URL.
+pub(crate) fn options(text: &str) -> Vec<(String, String)> {
+    text.split('&')
+        .filter(|option| !option.is_empty())
+        .map(|option| {
+            let (name, value) = option.split_once('=').unwrap_or((option, ""));
+            (decoded(name), decoded(value))
+        })
+        .collect()
 }
 
 /// One `host` or `host:port`, with the port.

@@ -7,6 +7,7 @@ use regent_election::{Group, Term};
 use regent_stores::consul::ConsulRegister;
 use regent_stores::register::{Key, Plate, Record, Register, RegisterError, Swapped};
 
+use crate::elections::keeps_elections;
 use crate::judge::{keeps_the_contract, kill_and_restart, takes_nothing_back, unique};
 use crate::servers::consul::{consul, own};
 use crate::servers::{or_skip, starting};
@@ -19,6 +20,12 @@ fn client(url: &str) -> Arc<dyn Register> {
 async fn consul_keeps_the_contract_of_registers() {
     let Some(server) = or_skip("consul", consul()) else { return };
     keeps_the_contract("consul", &server, false, || client(&server.url)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn elections_are_held_on_consul() {
+    let Some(server) = or_skip("consul", consul()) else { return };
+    keeps_elections("consul", &server, || client(&server.url)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

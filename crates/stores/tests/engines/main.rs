@@ -1,4 +1,4 @@
-//! Engines on real servers: the contract of registers, and what a killed server must not take back.
+//! Engines on real servers: the contract of registers, that of stores over the lease, and what a killed server must not take back.
 //!
 //! One file for each engine, compiled with its feature. Servers come from `tests/servers`.
 #![allow(clippy::unwrap_used, reason = "a test may")]
@@ -6,9 +6,13 @@
 #[cfg(feature = "consul")]
 mod consul;
 #[cfg(feature = "engine")]
+mod elections;
+#[cfg(feature = "engine")]
 mod judge;
 #[cfg(feature = "mysql")]
 mod mysql;
+#[cfg(feature = "nats")]
+mod nats;
 #[cfg(feature = "postgres")]
 mod postgres;
 #[cfg(feature = "redis")]

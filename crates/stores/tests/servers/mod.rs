@@ -10,6 +10,8 @@
 pub(crate) mod consul;
 #[cfg(feature = "mysql")]
 pub(crate) mod mysql;
+#[cfg(feature = "nats")]
+pub(crate) mod nats;
 #[cfg(feature = "postgres")]
 pub(crate) mod postgres;
 #[cfg(feature = "redis")]
