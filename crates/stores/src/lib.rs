@@ -7,6 +7,8 @@ pub mod consul;
 #[cfg(feature = "engine")]
 pub mod engine;
 pub mod file;
+#[cfg(feature = "kubernetes")]
+pub mod kubernetes;
 pub mod lease;
 pub mod local;
 #[cfg(feature = "mysql")]

@@ -83,6 +83,7 @@ macro_rules! at {
 }
 
 engine!(CONSUL, "consul", at!(crate::consul::ConsulRegister));
+engine!(KUBERNETES, "kubernetes", at!(crate::kubernetes::KubernetesRegister));
 engine!(MYSQL, "mysql", at!(crate::mysql::MysqlRegister));
 engine!(NATS, "nats", at!(crate::nats::NatsRegister));
 engine!(POSTGRES, "postgres", at!(crate::postgres::PostgresRegister));
@@ -195,6 +196,15 @@ pub const SCHEMES: &[Scheme] = &[
         level: Level::LeaseOnly,
         why: "terms rise only while the bucket remembers: three replicas, or sync_interval always",
         opener: NATS,
+    },
+    Scheme {
+        name: "kubernetes",
+        aliases: &["k8s"],
+        example: "kubernetes://namespace?context=production",
+        feature: Some("kubernetes"),
+        level: Level::LeaseOnly,
+        why: "terms rise only while the Lease objects live; kubectl get lease shows who leads",
+        opener: KUBERNETES,
     },
 ];
 

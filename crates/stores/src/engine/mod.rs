@@ -7,6 +7,7 @@ pub(crate) mod bell;
 #[cfg(feature = "consul")]
 pub(crate) mod http;
 pub mod limits;
+pub(crate) mod names;
 pub(crate) mod place;
 
 use std::fmt;

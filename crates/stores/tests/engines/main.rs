@@ -9,6 +9,8 @@ mod consul;
 mod elections;
 #[cfg(feature = "engine")]
 mod judge;
+#[cfg(feature = "kubernetes")]
+mod kubernetes;
 #[cfg(feature = "mysql")]
 mod mysql;
 #[cfg(feature = "nats")]

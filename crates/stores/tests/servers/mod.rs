@@ -8,6 +8,8 @@
 
 #[cfg(feature = "consul")]
 pub(crate) mod consul;
+#[cfg(feature = "kubernetes")]
+pub(crate) mod kubernetes;
 #[cfg(feature = "mysql")]
 pub(crate) mod mysql;
 #[cfg(feature = "nats")]
