@@ -148,6 +148,7 @@ mod tests {
             std::thread::sleep(std::time::Duration::from_millis(1));
         }
         let _ = child.kill();
+        let _ = child.wait();
         assert!(!is_gone, "its child was alive");
     }
 
