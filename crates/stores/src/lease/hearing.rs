@@ -212,7 +212,7 @@ impl Shared {
             Some(known) if known.heard_at + Duration::from_millis(known.ttl_ms / 2) <= sent_at => {
                 open.groups.keys().for_each(|group| self.stir(group));
             }
-            Some(_) => {}
+            Some(_) | None => {}
         }
     }
 
