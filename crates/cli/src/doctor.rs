@@ -31,7 +31,8 @@ const AT_ONCE: usize = 8;
 /// Flags of `regent doctor`.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "\
-Exit code 0: it keeps the contract. 77: it does not, and must not keep elections. 69: it cannot be asked.
+Exit code 0: it keeps the contract. 77: it does not, and must not keep elections. 69: it cannot
+be asked.
 Every run leaves some hundred small entries behind, all named contract/...
 
 Examples:

@@ -96,6 +96,8 @@ fn nothing_that_asks_a_server_hides_how_to_reach_it() {
             "config",
             "completions",
             "exit-codes",
+            "store",
+            "doctor",
             "cluster init",
             "cluster restore",
             "cluster recover",

@@ -272,7 +272,7 @@ fn a_program_that_does_not_answer_its_probe_must_not_lead_for_ever() {
     assert_eq!(supervisor.on(at(9_001), Event::Proved { asked_at: at(9_000) }), []);
     let stop = supervisor.on(at(9_002), Event::StopBy { by: at(12_000) });
     assert_eq!(deeds(stop), [Action::Stop { kill_at: at(11_500) }]);
-    assert_eq!(supervisor.wake_at(), None);
+    assert_eq!(supervisor.wake_at(), Some(at(11_625)), "no answer is waited for, only the end");
 }
 
 #[test]
