@@ -5,6 +5,8 @@
 
 mod process;
 
+#[cfg(target_os = "linux")]
+use process::recorder::Recorder;
 use process::{Room, fact, json};
 
 fn store(room: &Room) -> String {
@@ -47,6 +49,55 @@ fn a_leader_whose_server_dies_with_it_is_succeeded_through_another() {
     one.kill();
     let line = standby.line_with("b leads");
     assert!(line.contains("term 2"), "{line}");
+}
+
+/// No server anywhere: the wrappers meet on the store itself. One is stopped past its ttl, the next one is
+/// killed, and at no instant do two programs run.
+#[cfg(target_os = "linux")]
+#[test]
+fn programs_are_elected_on_a_store_with_no_server_between() {
+    const NO_SERVER: &str = "http://127.0.0.1:1";
+    let room = Room::new();
+    let url = store(&room);
+    let flags = ["--ttl", "2s", "--store", &url];
+    let recorder = Recorder::new(&room);
+    let mut a = recorder.run_at(NO_SERVER, "a", &flags, &["tree", "3"]);
+    recorder.await_line("deep", "a");
+    let mut b = recorder.run_at(NO_SERVER, "b", &flags, &["tree", "3"]);
+    a.signal("STOP");
+    recorder.await_line("deep", "b");
+    a.signal("CONT");
+    b.signal("KILL");
+    b.wait();
+    process::until("a starts again", || recorder.count("start", "a") >= 2);
+    let started = std::time::Instant::now();
+    a.signal("TERM");
+    a.wait();
+    let mut c = recorder.run_at(NO_SERVER, "c", &["--ttl", "60s", "--store", &url], &["meek"]);
+    recorder.await_line("start", "c");
+    assert!(started.elapsed().as_secs() < 50, "an office that was given up is free at once");
+    c.signal("TERM");
+    assert_eq!(c.wait(), 5, "{}", c.errors());
+    recorder.check(4);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_store_that_cannot_hold_an_election_for_others_is_refused_before_anybody_stands() {
+    let room = Room::new();
+    let url = store(&room);
+    for (flags, code, part) in [
+        (&["--store", "memory:"][..], 78, "one process alone"),
+        (&["--store", "local:data"], 78, "one process alone"),
+        (&["--store", "zebra://a:secret@b"], 78, "names no store"),
+        (&["--store", &url, "--fence-previous", "true"], 64, "keeps no history"),
+    ] {
+        let arguments = [&["run", "-g", "billing"], flags, &["--", "true"]].concat();
+        let ended = room.run(&arguments);
+        assert_eq!(ended.code, code, "{flags:?}: {ended:?}");
+        assert!(ended.stderr.contains(part), "{flags:?}: {ended:?}");
+        assert!(!ended.stderr.contains("secret"), "{ended:?}");
+    }
 }
 
 #[test]

@@ -13,6 +13,7 @@ use regent_api::{
     CampaignRequest, OpenSessionRequest, Operation, RenewRequest, RenewSessionRequest,
 };
 use regent_election::{Group, Node, SessionId};
+use regent_replica::limits::SNAPSHOT_WHEN_IDLE_FOR;
 use serde::Serialize;
 
 use super::wire::Wire;
@@ -41,10 +42,13 @@ pub(super) enum Work {
     Renew,
     Heartbeat,
     Read,
+    /// The least that a server can be asked over HTTP: a yardstick for the machine.
+    Nothing,
 }
 
 impl Work {
-    const ALL: [Self; 4] = [Self::Campaign, Self::Renew, Self::Heartbeat, Self::Read];
+    const ALL: [Self; 5] =
+        [Self::Campaign, Self::Renew, Self::Heartbeat, Self::Read, Self::Nothing];
 }
 
 impl fmt::Display for Work {
@@ -54,6 +58,7 @@ impl fmt::Display for Work {
             Self::Renew => "renew one tenure",
             Self::Heartbeat => "renew a session",
             Self::Read => "read who leads",
+            Self::Nothing => "nothing at all",
         })
     }
 }
@@ -83,6 +88,7 @@ pub(super) struct Client {
     renew: Vec<u8>,
     heartbeat: Vec<u8>,
     read: Vec<u8>,
+    nothing: Vec<u8>,
 }
 
 pub(super) fn group(text: &str) -> Result<Group, Failure> {
@@ -129,7 +135,8 @@ impl Client {
         let renew = wire.request(Operation::Renew, Some(&group), Some(&renewal));
         let heartbeat = wire.request(Operation::RenewSession, None, Some(&beat(session)));
         let read = wire.request(Operation::Leader, Some(&group), None::<&()>);
-        Ok(Self { wire, node, session, group, campaigns: 0, renew, heartbeat, read })
+        let nothing = wire.request(Operation::Healthz, None, None::<&()>);
+        Ok(Self { wire, node, session, group, campaigns: 0, renew, heartbeat, read, nothing })
     }
 
     /// Asks once; whether the answer was the one that was to be had.
@@ -147,6 +154,7 @@ impl Client {
             Work::Renew => self.wire.ask(&self.renew).await?,
             Work::Heartbeat => self.wire.ask(&self.heartbeat).await?,
             Work::Read => self.wire.ask(&self.read).await?,
+            Work::Nothing => self.wire.ask(&self.nothing).await?,
         };
         Ok(answer.is_some())
     }
@@ -160,8 +168,11 @@ impl Bench<'_> {
     /// Every kind of work with this many clients.
     pub(super) async fn load(&self, to: To, count: usize) -> Result<Vec<Row>, Failure> {
         let mut clients = self.enter(to, count).await?;
-        let mut rows = Vec::new();
+        let mut rows: Vec<Row> = Vec::new();
         for work in Work::ALL {
+            if matches!(rows.last(), Some(Row { work: Work::Campaign, .. })) {
+                tokio::time::sleep(SNAPSHOT_WHEN_IDLE_FOR).await;
+            }
             self.calm_down().await?;
             remark(&format!("{count} clients: {work}, {} s", self.args.seconds));
             let (row, back) = self.work(work, to, clients).await?;

@@ -4,8 +4,10 @@
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::thread;
 use std::time::Duration;
 
 use regent::fresh;
@@ -98,6 +100,10 @@ impl Servers {
         command.args(["serve", "--listen", &self.clients[at], "--peer-listen", peer]);
         command.arg("--data-dir").arg(self.data(at + 1));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log_file);
+        // They share this machine: each is told of its share of the cores only.
+        let cores = thread::available_parallelism().map_or(1, NonZero::get);
+        let share = (cores / self.clients.len()).max(1);
+        command.env("TOKIO_WORKER_THREADS", share.to_string());
         let mut child = command.spawn().map_err(|error| unstartable(&error))?;
         let stdout = child.stdout.take();
         self.children.push(child);

@@ -24,6 +24,7 @@ Examples:
   regent run --group billing --restart -- ./billing       # stand again when the program ends
   regent run --group billing --probe http://127.0.0.1:80/healthz -- ./billing --port 80
   regent run --group db --fence-previous './power-off.sh' -- ./database
+  regent run --group billing --store postgres://regent@db/elections -- ./billing
 
 The program gets REGENT_GROUP, REGENT_NODE, REGENT_TERM (its fencing token) and REGENT_FILE, a
 file of JSON that is replaced whenever the phase changes.
@@ -137,6 +138,9 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "ADDRESS", help_heading = "Telling")]
     pub(crate) status_listen: Option<SocketAddr>,
 
+    /// Hold the election on this store instead, with no server between (`regent store list`)
+    #[arg(long, value_name = "URL", help_heading = "Server and output")]
+    pub(crate) store: Option<String>,
     #[command(flatten)]
     pub(crate) client: ClientArgs,
 

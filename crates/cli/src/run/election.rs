@@ -10,15 +10,16 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
-use regent::remote::{Remote, RemoteResult, Scope, Watched, Watching};
+use regent::office::Sight;
 use regent::{
     CampaignError, ConnectError, Leadership, Phase, Regent, Transition, Transitions, Why,
 };
-use regent_api::WatchEvent;
 use regent_election::timing::Budget;
 use regent_election::{Group, Metadata, Moment, Node, Priority, Term};
+use tokio::sync::mpsc;
 
 use super::machine::Event;
+use super::place::Place;
 use crate::exit::Exit;
 use crate::failure::Failure;
 
@@ -54,7 +55,7 @@ pub(crate) struct Election {
     look_every: Duration,
     transitions: Transitions,
     /// None once it cannot be had at all.
-    watch: Option<Watching>,
+    watch: Option<mpsc::UnboundedReceiver<Sight>>,
     campaign: Option<Soon<Result<Leadership, CampaignError>>>,
     leadership: Option<Leadership>,
     /// The farewell: whether the store heard everything.
@@ -78,17 +79,16 @@ impl Election {
     pub(crate) async fn stand(
         candidate: Candidate,
         budget: &Budget,
-        url: &str,
-        remote: &Remote,
+        place: &Place,
     ) -> Result<Self, Failure> {
-        let mut connect = Regent::at(url).ttl(budget.ttl()).stop_grace(budget.stop_grace());
+        let mut connect = place.connect().ttl(budget.ttl()).stop_grace(budget.stop_grace());
         if let Some(node) = &candidate.node {
             connect = connect.node(node.as_str());
         }
         let regent = connect.connect().await.map_err(refused)?;
         let mut election = Self {
             transitions: regent.transitions(),
-            watch: Some(remote.watch(Scope::Group(candidate.group.clone()), None)),
+            watch: Some(place.watch(candidate.group.clone())?),
             // Fine enough that a guard hears of a lease long before it counts.
             look_every: (budget.ttl() / 50)
                 .clamp(Duration::from_millis(10), Duration::from_millis(100)),
@@ -232,29 +232,10 @@ impl Election {
         }
     }
 
-    fn watched(&mut self, watched: RemoteResult<Watched>) {
-        let event = match watched {
-            Ok(Watched::Event(event)) => *event,
-            Ok(Watched::Interrupted { why, .. }) => {
-                tracing::debug!(%why, "the watch broke");
-                return;
-            }
-            Err(error) => {
-                tracing::warn!(%error, "going on without a watch");
-                self.watch = None;
-                return;
-            }
-        };
-        match event {
-            WatchEvent::LeaderChanged(changed) => {
-                self.saw(changed.term, changed.leader, changed.metadata);
-            }
-            WatchEvent::State(present) => {
-                if let Some(office) = present.offices.into_iter().next() {
-                    self.saw(office.term, office.leader, office.metadata);
-                }
-            }
-            WatchEvent::Gap(_) | WatchEvent::Bookmark(_) | WatchEvent::Closing(_) => {}
+    fn watched(&mut self, watched: Option<Sight>) {
+        match watched {
+            Some(Sight { term, leader, metadata, .. }) => self.saw(term, leader, metadata),
+            None => self.watch = None,
         }
     }
 
@@ -288,9 +269,9 @@ async fn soon<T>(under_way: &mut Option<Soon<T>>) -> T {
     outcome
 }
 
-async fn next_of(watch: &mut Option<Watching>) -> RemoteResult<Watched> {
+async fn next_of(watch: &mut Option<mpsc::UnboundedReceiver<Sight>>) -> Option<Sight> {
     match watch {
-        Some(watch) => watch.next().await,
+        Some(watch) => watch.recv().await,
         None => std::future::pending().await,
     }
 }

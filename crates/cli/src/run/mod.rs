@@ -13,6 +13,7 @@ mod election;
 mod fence;
 mod machine;
 mod notify;
+mod place;
 mod probe;
 mod runner;
 mod shell;
@@ -23,7 +24,6 @@ mod watchdog;
 
 use std::time::Duration;
 
-use regent::remote::{Remote, RemoteError};
 use regent_election::Term;
 use regent_tether::Means;
 use tokio::sync::mpsc;
@@ -31,6 +31,7 @@ use tokio::sync::mpsc;
 pub(crate) use args::RunArgs;
 use election::{Candidate, Election};
 use machine::{Event, Shown};
+use place::Place;
 use probe::Probe;
 use runner::{Runner, Setup};
 use signals::Signals;
@@ -40,8 +41,6 @@ use crate::exit::Exit;
 use crate::failure::{Failure, Outcome};
 use crate::output::remark;
 
-/// How long a server may take to say what it is.
-const GREETING: Duration = Duration::from_secs(2);
 /// How long the store may take to be told of the end.
 const FAREWELL: Duration = Duration::from_secs(5);
 
@@ -70,8 +69,7 @@ pub(crate) async fn run(args: RunArgs) -> Outcome {
 /// Everything that can be refused is, before anybody stands.
 async fn prepare(args: RunArgs) -> Result<Setup, Failure> {
     let budget = args.budget()?;
-    let remote = args.client.remote()?;
-    is_regent(&remote).await?;
+    let place = Place::find(&args).await?;
     let probe = args.probe.as_deref().map(Probe::parse).transpose();
     let probe = probe.map_err(|why| Failure::usage(format!("--probe: {why}")))?;
     let means = Means::find(args.contain.into())
@@ -89,7 +87,7 @@ async fn prepare(args: RunArgs) -> Result<Setup, Failure> {
             Failure::new(Exit::Unavailable, format!("--status-listen {address}: {error}"))
         })?),
     };
-    let election = Election::stand(candidate, &budget, args.client.url(), &remote).await?;
+    let election = Election::stand(candidate, &budget, &place).await?;
     let view = Shared::new(View {
         group: args.group.clone(),
         node: election.node().clone(),
@@ -107,17 +105,5 @@ async fn prepare(args: RunArgs) -> Result<Setup, Failure> {
         }
         tokio::spawn(status::serve(listener, view.clone()));
     }
-    Ok(Setup { args, budget, remote, probe, means, file, election, view })
-}
-
-/// Refuses what is there and is no Regent: waiting would never help. A server that cannot be reached,
-/// or does not say, is waited for.
-async fn is_regent(remote: &Remote) -> Result<(), Failure> {
-    match tokio::time::timeout(GREETING, remote.health()).await {
-        Ok(Err(error @ RemoteError::Protocol { .. })) => {
-            let addresses: Vec<_> = remote.addresses().iter().map(ToString::to_string).collect();
-            Err(Failure::usage(format!("--server {}: {error}", addresses.join(","))))
-        }
-        Ok(Ok(_) | Err(_)) | Err(_) => Ok(()),
-    }
+    Ok(Setup { args, budget, place, probe, means, file, election, view })
 }

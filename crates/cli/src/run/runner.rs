@@ -4,7 +4,6 @@ use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::time::Duration;
 
-use regent::remote::Remote;
 use regent_election::timing::Budget;
 use regent_election::{Moment, Term};
 use regent_tether::{Means, Order, Report, Tether};
@@ -15,6 +14,7 @@ use super::args::RunArgs;
 use super::election::{self, Election};
 use super::machine::{Action, Ending, Event, Hook, Shown, Supervisor};
 use super::notify::{self, Notify};
+use super::place::Place;
 use super::probe::Probe;
 use super::shell::{self, Told};
 use super::view::{Shared, StateFile};
@@ -40,7 +40,7 @@ const NOT_TETHERED: u8 = 125;
 pub(crate) struct Setup {
     pub(crate) args: RunArgs,
     pub(crate) budget: Budget,
-    pub(crate) remote: Remote,
+    pub(crate) place: Place,
     pub(crate) probe: Option<Probe>,
     pub(crate) means: Means,
     pub(crate) file: StateFile,
@@ -53,7 +53,7 @@ pub(crate) struct Runner {
     args: RunArgs,
     supervisor: Supervisor,
     pub(crate) election: Election,
-    remote: Remote,
+    place: Place,
     budget: Budget,
     means: Means,
     probe: Option<Probe>,
@@ -75,12 +75,12 @@ pub(crate) struct Runner {
 impl Runner {
     /// Stands by; `event` is for tasks and threads that have something to say.
     pub(crate) fn new(setup: Setup, event: mpsc::UnboundedSender<Event>) -> Self {
-        let Setup { args, budget, remote, probe, means, file, election, view } = setup;
+        let Setup { args, budget, place, probe, means, file, election, view } = setup;
         let now = regent_clock::now();
         let mut runner = Self {
             supervisor: Supervisor::new(args.plan(&budget, FAREWELL), now),
             election,
-            remote,
+            place,
             budget,
             means,
             probe,
@@ -284,10 +284,10 @@ impl Runner {
     }
 
     fn begin_fence(&mut self, term: Term) {
-        let Some(line) = self.args.fence_previous.clone() else { return };
+        let (line, server) = (self.args.fence_previous.clone(), self.place.server().cloned());
+        let (Some(line), Some(remote)) = (line, server) else { return };
         let known = self.election.predecessor(term).cloned();
-        let (remote, group, event) =
-            (self.remote.clone(), self.args.group.clone(), self.event.clone());
+        let (group, event) = (self.args.group.clone(), self.event.clone());
         let mut told = self.told(term);
         let task = tokio::spawn(async move {
             let fenced = fence::run(&remote, &group, term, known, &line, &mut told).await;

@@ -251,13 +251,9 @@ impl Core {
     fn successors(&self) -> impl Iterator<Item = (u64, u64)> {
         let own = self.config.id.get();
         let progress = self.node.raft.prs();
-        let is_witness = |id: u64| {
-            let member = ReplicaId::new(id).and_then(|id| self.whole.members.get(&id));
-            member.is_some_and(|member| member.is_witness)
-        };
         let voters = self.node.store().members().voters.iter().copied();
         voters
-            .filter(move |id| *id != own && !is_witness(*id))
+            .filter(move |id| *id != own && !self.is_witness(*id))
             .filter_map(|id| Some((progress.get(id)?, id)))
             .filter(|(progress, _)| progress.recent_active)
             .map(|(progress, id)| (progress.matched, id))
@@ -274,35 +270,88 @@ impl Core {
     /// not at once again: nobody knows who is better off, and if nobody is, somebody must lead all the
     /// same.
     pub(super) fn hand_over_if_disk_fails(&mut self) {
-        let every = Duration::from_millis(10 * self.config.timing.election_ms_max());
-        let is_early = self.handed_over_at.is_some_and(|at| self.now.since(at) < every);
+        if self.config.is_witness {
+            return;
+        }
+        let is_early = self.handed_over_at.is_some_and(|at| self.now.since(at) < self.respite());
         let waits_since = self.unconfirmed.front().map(|batch| batch.since);
         let is_stuck = waits_since.is_some_and(|since| self.now.since(since) >= DISK_STUCK_AFTER);
-        let leads = self.role == Role::Leader && !self.config.is_witness;
         let is_due = (is_stuck || !self.has_room)
-            && leads
+            && self.role == Role::Leader
             && !is_early
             && self.node.raft.lead_transferee.is_none();
         if !is_due {
+            self.burdened_since = None;
             return;
         }
         let own = self.config.id.get();
         let next = self.successors().map(|(_, id)| (id < own, id)).min();
-        if let Some((_, target)) = next {
-            self.handed_over_at = Some(self.now);
-            self.node.transfer_leader(target);
+        match next {
+            Some((_, target)) => {
+                self.burdened_since = None;
+                self.handed_over_at = Some(self.now);
+                self.node.transfer_leader(target);
+            }
+            None => self.lay_down_if_burdened(),
         }
     }
 
-    /// A witness that leads does one thing: it brings the best full voter up to date and hands over.
-    pub(super) fn hand_over_if_witness(&mut self) {
-        let is_due = self.config.is_witness
-            && self.role == Role::Leader
-            && self.node.raft.commit_to_current_term()
-            && self.node.raft.lead_transferee.is_none();
-        if is_due && let Some(target) = self.best_successor() {
-            self.node.transfer_leader(target);
+    /// Whoever leads and should not keeps others from being elected: a witness, or whoever hears only it,
+    /// votes for nobody else meanwhile. If nobody can be handed over to, leadership is laid down for a
+    /// while. If nobody took it up, this one leads again, and tries that four times more rarely each
+    /// time: a new Raft leader owes every session a full ttl, and those must come to their end.
+    fn lay_down_if_burdened(&mut self) {
+        let since = *self.burdened_since.get_or_insert(self.now);
+        let after = self.respite() * 4u32.saturating_pow(self.laid_down.min(8));
+        let has_others = self.node.store().members().voters.len() > 1;
+        if has_others && self.now.since(since) >= after {
+            self.laid_down += 1;
+            self.laid_down_at = Some(self.now);
+            let term = self.node.raft.term;
+            self.node.raft.become_follower(term, 0);
+            self.notice_role();
         }
+    }
+
+    /// Longer than anybody waits between two campaigns.
+    const fn respite(&self) -> Duration {
+        Duration::from_millis(10 * self.config.timing.election_ms_max())
+    }
+
+    /// Whether it has laid leadership down and neither campaigns nor takes it back yet: whoever was not
+    /// heard of may have waited for long, and waits long between two campaigns.
+    pub(super) fn makes_way(&self) -> bool {
+        self.laid_down_at.is_some_and(|at| self.now.since(at) < self.respite())
+    }
+
+    /// Whether somebody else leads who has the state to do it.
+    pub(super) fn is_led_by_another(&self) -> bool {
+        let leader = self.node.raft.leader_id;
+        leader != 0 && leader != self.node.raft.id && !self.is_witness(leader)
+    }
+
+    fn is_witness(&self, id: u64) -> bool {
+        let member = ReplicaId::new(id).and_then(|id| self.whole.members.get(&id));
+        member.is_some_and(|member| member.is_witness)
+    }
+
+    /// A witness that leads does one thing: it brings the best full voter up to date and hands over. One
+    /// that did not take it, or gave it back, comes last. It may lack what the only one it hears needs,
+    /// and then another one that it does not hear may have it.
+    pub(super) fn hand_over_if_witness(&mut self) {
+        if !self.config.is_witness || self.role != Role::Leader {
+            return;
+        }
+        let raft = &self.node.raft;
+        if raft.commit_to_current_term() && raft.lead_transferee.is_none() {
+            let is_new = |id: u64| self.handed_to != Some(id);
+            let best = self.successors().max_by_key(|(matched, id)| (is_new(*id), *matched, *id));
+            if let Some((_, target)) = best {
+                self.handed_to = Some(target);
+                self.node.transfer_leader(target);
+            }
+        }
+        self.lay_down_if_burdened();
     }
 
     /// Asks for a snapshot when the log has grown enough since the last one. Much less is enough while

@@ -158,6 +158,13 @@ pub struct Core {
     has_room: bool,
     /// When leadership was last handed over because of the disk.
     handed_over_at: Option<Moment>,
+    /// Since when it leads and should not: its disk fails, or it is a witness; and nobody takes over.
+    burdened_since: Option<Moment>,
+    /// How often in a row it was laid down for that, and nobody else took it up; and when.
+    laid_down: u32,
+    laid_down_at: Option<Moment>,
+    /// Whom a witness last tried to hand over to.
+    handed_to: Option<u64>,
     /// When something was applied last.
     applied_at: Moment,
     /// The wall clock as last told: a note for people, read by no rule.
@@ -260,6 +267,10 @@ impl Core {
             snapshot_waiters: Vec::new(),
             has_room: true,
             handed_over_at: None,
+            burdened_since: None,
+            laid_down: 0,
+            laid_down_at: None,
+            handed_to: None,
             applied_at: now,
             wall_ms: 0,
             out: Outputs::default(),
@@ -296,7 +307,8 @@ impl Core {
         }
         let tick_at = self.ticked_at.map_or(self.now, |at| at + Duration::from_millis(TICK_MS));
         let left = Duration::from_millis(self.timer.left_ms(self.silent_ms()));
-        let campaign_at = if self.role == Role::Leader { tick_at } else { self.now + left };
+        let is_not_to = self.role == Role::Leader || self.makes_way();
+        let campaign_at = if is_not_to { tick_at } else { self.now + left };
         tick_at.min(campaign_at.max(self.now + Duration::from_millis(1)))
     }
 
@@ -321,6 +333,7 @@ impl Core {
         }
         let may_campaign = self.node.raft.state != StateRole::Leader
             && self.node.raft.promotable()
+            && !self.makes_way()
             && self.installing.is_none();
         if may_campaign && self.timer.is_over(self.silent_ms() / self.patience()) {
             self.node.raft.election_elapsed = 0;
@@ -330,9 +343,14 @@ impl Core {
         }
     }
 
-    /// A witness leads only if nobody else can: it waits three times as long.
+    /// A witness leads only if nobody else can: it waits three times as long. One whose disk is full
+    /// lets those go first that may have room.
     const fn patience(&self) -> u64 {
-        if self.config.is_witness { 3 } else { 1 }
+        match (self.config.is_witness, self.has_room) {
+            (true, _) => 3,
+            (false, false) => 2,
+            (false, true) => 1,
+        }
     }
 
     /// Follows the library's role, and ends what depended on the old one.
@@ -346,8 +364,15 @@ impl Core {
         if raft.leader_id != 0 {
             self.timer.settled();
         }
+        let is_fit = self.has_room && !self.config.is_witness;
+        if is_fit || self.is_led_by_another() {
+            (self.laid_down, self.laid_down_at) = (0, None);
+        }
         if self.role == Role::Leader && role != Role::Leader {
             self.stop_serving();
+        }
+        if self.role != role {
+            self.burdened_since = None;
         }
         self.role = role;
         let may_serve = role == Role::Leader && !self.config.is_witness;

@@ -100,8 +100,10 @@ impl Core {
                 if !self.is_believable(&message) {
                     return;
                 }
-                // A late call to campaign must not meet a snapshot that is not durable yet.
-                if message.msg_type == MessageType::MsgTimeoutNow && self.installing.is_some() {
+                // A late call to campaign must not meet a snapshot that is not durable yet, and none
+                // gives back what was just laid down.
+                let must_wait = self.installing.is_some() || self.makes_way();
+                if message.msg_type == MessageType::MsgTimeoutNow && must_wait {
                     return;
                 }
                 if matches!(message.msg_type, MessageType::MsgAppend | MessageType::MsgHeartbeat) {

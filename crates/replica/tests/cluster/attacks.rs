@@ -9,7 +9,8 @@ use regent_replica::io::{Input, PeerMessage, Request, Response};
 use regent_replica::{MemberChange, Members};
 
 use crate::bench::{
-    Cluster, Disk, campaign, founding_disk, heartbeat, id, member, open, session, witness,
+    Cluster, Disk, campaign, founding_disk, heartbeat, id, member, open, session,
+    two_and_a_witness, witness,
 };
 
 /// The disk of a replica that joins: it knows nothing and nobody.
@@ -321,6 +322,38 @@ fn a_leader_whose_disk_stands_still_hands_over() {
     assert_ne!(next, leader, "somebody leads who can write");
     assert!(cluster.submit(next, open(2, 60_000)).is_ok());
     assert_eq!(cluster.leader_of(next, "billing").1, 1);
+}
+
+/// A Raft leader with a full disk that hears a witness and nobody it could hand over to keeps the witness
+/// from voting for a replica that has room: it lays leadership down (found by a seed of the lab).
+#[test]
+fn a_leader_with_a_full_disk_makes_way_for_one_that_only_the_witness_hears() {
+    let mut cluster = two_and_a_witness();
+    let full = cluster.await_leader();
+    let other = if full == id(1) { id(2) } else { id(1) };
+    cluster.submit(full, open(1, 60_000)).unwrap();
+    cluster.run(100);
+    cluster.cut.extend([(full, other), (other, full)]);
+    cluster.cores.get_mut(&full).unwrap().on(cluster.now, Input::Room { is_there: false });
+    cluster.run(10_000);
+    assert_eq!(cluster.leader(), Some(other), "the one that has room leads");
+    assert!(cluster.submit(other, open(2, 60_000)).is_ok());
+}
+
+/// With nobody else there, one with a full disk must lead all the same, and for ever longer without a
+/// break: else nobody's ttl would ever come to its end.
+#[test]
+fn a_leader_with_a_full_disk_and_nobody_else_there_leads_on_and_sessions_end() {
+    let mut cluster = two_and_a_witness();
+    let full = cluster.await_leader();
+    let other = if full == id(1) { id(2) } else { id(1) };
+    cluster.submit(full, open(1, 20_000)).unwrap();
+    cluster.submit(full, campaign(1, "billing")).unwrap();
+    cluster.stop(other);
+    cluster.cores.get_mut(&full).unwrap().on(cluster.now, Input::Room { is_there: false });
+    cluster.run(120_000);
+    assert_eq!(cluster.leader(), Some(full));
+    assert_eq!(cluster.leader_of(full, "billing").0, None, "the silent leader's office is free");
 }
 
 /// What a network delivers late or twice says nothing about who is alive when it arrives: only the first
