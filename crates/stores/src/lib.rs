@@ -6,6 +6,8 @@
 pub mod consul;
 #[cfg(feature = "engine")]
 pub mod engine;
+#[cfg(feature = "etcd")]
+pub mod etcd;
 pub mod file;
 #[cfg(feature = "kubernetes")]
 pub mod kubernetes;

@@ -84,6 +84,7 @@ macro_rules! at {
 }
 
 engine!(CONSUL, "consul", at!(crate::consul::ConsulRegister));
+engine!(ETCD, "etcd", at!(crate::etcd::EtcdRegister));
 engine!(KUBERNETES, "kubernetes", at!(crate::kubernetes::KubernetesRegister));
 engine!(MYSQL, "mysql", at!(crate::mysql::MysqlRegister));
 engine!(NATS, "nats", at!(crate::nats::NatsRegister));
@@ -143,6 +144,15 @@ pub const SCHEMES: &[Scheme] = &[
         level: Level::Strict,
         why: "one host and one disk: for the processes of one machine; refused on network file systems",
         opener: Opener::Register(open_file),
+    },
+    Scheme {
+        name: "etcd",
+        aliases: &[],
+        example: "etcd://h1:2379,h2:2379,h3:2379",
+        feature: Some("etcd"),
+        level: Level::Strict,
+        why: "a majority of members; restoring a snapshot of the cluster takes back terms",
+        opener: ETCD,
     },
     Scheme {
         name: "postgres",

@@ -82,7 +82,7 @@ impl Line {
         }
         let are_there: Option<i64> =
             connection.query_first(schema::TABLES_THERE).await.map_err(refused)?;
-        if are_there != Some(2) {
+        if are_there.and_then(|count| usize::try_from(count).ok()) != Some(schema::TABLES_COUNT) {
             for table in schema::TABLES {
                 connection.query_drop(table).await.map_err(refused)?;
             }

@@ -3,12 +3,16 @@
 //! As `postgres`: a row for each entry, readable by people, and one statement for each function that
 //! writes. The server tells nobody of a change, so entries are looked at. `GET_LOCK` was not taken: it
 //! belongs to a connection and yields no term.
+//!
+//! What is read is flushed before it is told (see `schema::FLUSH`): a killed server was seen to take back
+//! what others had read.
 
 mod line;
 mod schema;
 
 use std::collections::HashMap;
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::hash::{DefaultHasher, Hash, Hasher as _};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -24,8 +28,12 @@ use crate::register::{
 };
 use line::{Answer, Line};
 
-/// Connections that entries are spread over: commits wait for the disk, and wait together.
+/// Connections that entries are spread over, and as many for signs of life: commits wait for the disk, and
+/// wait together.
 const LINES: usize = 4;
+
+/// Versions remembered to be on the disk.
+const DURABLE_MAX: usize = 4096;
 
 /// Of so many beginnings of sessions, one also forgets old ones.
 const FORGET_ONCE_IN: u64 = 64;
@@ -35,8 +43,10 @@ const FORGET_ONCE_IN: u64 = 64;
 pub struct MysqlRegister {
     place: String,
     lines: Vec<Line>,
-    /// Signs of life have a connection of their own: nothing else may hold them up.
-    pulse: Line,
+    /// Signs of life have connections of their own: nothing else may hold them up.
+    pulses: Vec<Line>,
+    /// Versions that are known to be on the disk.
+    durable: Mutex<HashMap<Key, Version>>,
 }
 
 impl MysqlRegister {
@@ -59,16 +69,50 @@ impl MysqlRegister {
             .ok_or_else(|| UrlError::new(format_args!("it names no database; {example}")))?;
         let place = format!("{}:{}/{database}", opts.ip_or_hostname(), opts.tcp_port());
         let line = || Line::new(opts.clone(), place.clone(), request_for);
-        let (lines, pulse) = ((0..LINES).map(|_| line()).collect(), line());
-        Ok(Self { place, lines, pulse })
+        let lines = || (0..LINES).map(|_| line()).collect();
+        let (lines, pulses) = (lines(), lines());
+        Ok(Self { place, lines, pulses, durable: Mutex::default() })
     }
 
     /// The line on which everything about this key goes, one after the other.
     fn line(&self, key: &Key) -> &Line {
-        let mut hasher = DefaultHasher::new();
-        key.hash(&mut hasher);
-        let number = hasher.finish() % self.lines.len() as u64;
-        &self.lines[usize::try_from(number).unwrap_or_default()]
+        chosen(&self.lines, key)
+    }
+
+    /// Sees to it that whatever was read is on the disk before it is told.
+    async fn flush(&self) -> RegisterResult<()> {
+        let row = fresh() % schema::FLUSHES;
+        let parameters = Params::from((row,));
+        let line = chosen(&self.lines, &row);
+        line.run(Effect::Reads, schema::FLUSH, parameters).await.map(|_| ())
+    }
+
+    /// The same for an entry, unless its version is known to be there.
+    async fn flush_entry(&self, key: &Key, version: &Version) -> RegisterResult<()> {
+        let is_known = self.durable().get(key) == Some(version);
+        if !is_known {
+            self.flush().await?;
+            self.is_durable(key, version);
+        }
+        Ok(())
+    }
+
+    /// Remembers a version that is on the disk. Not for ever: what is forgotten is flushed once more.
+    fn is_durable(&self, key: &Key, version: &Version) {
+        let mut durable = self.durable();
+        if durable.len() >= DURABLE_MAX {
+            durable.clear();
+        }
+        durable.insert(key.clone(), version.clone());
+    }
+
+    fn durable(&self) -> MutexGuard<'_, HashMap<Key, Version>> {
+        self.durable.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The line on which the signs of life of this session go.
+    fn pulse(&self, session: u128) -> &Line {
+        chosen(&self.pulses, &session)
     }
 
     /// Hears a session, or closes it: ms that it has left, none if it has ended for ever.
@@ -76,20 +120,27 @@ impl MysqlRegister {
         let ttl_us = ttl_ms.saturating_mul(1000);
         let name = session_name(session);
         let parameters = Params::from((&name, ttl_ms, ttl_us, is_over, ttl_us));
-        self.pulse.run(Effect::Writes, schema::HEAR, parameters).await?;
+        self.pulse(session).run(Effect::Writes, schema::HEAR, parameters).await?;
         // What it was is asked afterwards: over is for ever, so "not over" then was "not over" before.
-        let asked = self.pulse.run(Effect::Writes, schema::ALIVE, Params::from((&name,))).await?;
+        let asked =
+            self.pulse(session).run(Effect::Writes, schema::ALIVE, Params::from((&name,))).await?;
         let (is_over, left_us): (bool, i64) =
             first(asked)?.ok_or_else(|| RegisterError::corrupt("a session without a row"))?;
+        if is_over {
+            // "No" is for ever, so it is on the disk first.
+            self.flush().await?;
+        }
         Ok((!is_over).then(|| left_ms(left_us)))
     }
 
     /// Ms until a session ends; none if it has, for ever.
     async fn left(&self, session: u128) -> RegisterResult<Option<u64>> {
         let name = session_name(session);
-        let asked = self.pulse.run(Effect::Reads, schema::ALIVE, Params::from((&name,))).await?;
+        let asked = chosen(&self.lines, &session)
+            .run(Effect::Reads, schema::ALIVE, Params::from((&name,)))
+            .await?;
         match first::<(bool, i64)>(asked)? {
-            Some((true, _)) => Ok(None),
+            Some((true, _)) => self.flush().await.map(|()| None),
             Some((false, left_us)) if left_us > 0 => Ok(Some(left_ms(left_us))),
             // "No" is for ever, so it is made so; meanwhile the session may have been heard.
             Some((false, _)) | None => match self.hear(session, 0, true).await {
@@ -98,6 +149,14 @@ impl MysqlRegister {
             },
         }
     }
+}
+
+/// Always the same line for the same thing.
+fn chosen<'a>(lines: &'a [Line], thing: &impl Hash) -> &'a Line {
+    let mut hasher = DefaultHasher::new();
+    thing.hash(&mut hasher);
+    let number = hasher.finish() % lines.len() as u64;
+    &lines[usize::try_from(number).unwrap_or_default()]
 }
 
 fn session_name(session: u128) -> String {
@@ -140,7 +199,7 @@ impl Register for MysqlRegister {
     }
 
     async fn examine(&self) -> RegisterResult<Vec<String>> {
-        let told = self.pulse.run(Effect::Reads, schema::SETTINGS, Params::Empty).await?;
+        let told = self.lines[0].run(Effect::Reads, schema::SETTINGS, Params::Empty).await?;
         let rows = told.map(|answer| answer.rows).unwrap_or_default();
         let settings =
             rows.into_iter().map(cells).collect::<RegisterResult<HashMap<String, String>>>()?;
@@ -151,7 +210,7 @@ impl Register for MysqlRegister {
                 )));
             }
         }
-        let told = self.pulse.run(Effect::Reads, schema::REPLICAS, Params::Empty).await?;
+        let told = self.lines[0].run(Effect::Reads, schema::REPLICAS, Params::Empty).await?;
         let replicas = first::<(i64,)>(told)?.map_or(0, |(count,)| count);
         Ok(weaknesses(&settings, replicas))
     }
@@ -160,7 +219,11 @@ impl Register for MysqlRegister {
         let parameters = Params::from((key.kind().word(), key.name()));
         let answer = self.line(key).run(Effect::Reads, schema::LOAD, parameters).await?;
         let row: Option<(Vec<u8>, u64, String)> = first(answer)?;
-        Ok(row.map(|(value, version, nonce)| found(value, version, &nonce)))
+        let held = row.map(|(value, version, nonce)| found(value, version, &nonce));
+        if let Some(held) = &held {
+            self.flush_entry(key, &held.version).await?;
+        }
+        Ok(held)
     }
 
     async fn swap(
@@ -195,7 +258,9 @@ impl Register for MysqlRegister {
         let parameters = Params::Positional(parameters);
         match self.line(key).run(Effect::Writes, statement, parameters).await? {
             Some(answer) if answer.changed > 0 => {
-                Ok(Swapped::Done(Version(format!("{version}-{nonce}"))))
+                let version = Version(format!("{version}-{nonce}"));
+                self.is_durable(key, &version);
+                Ok(Swapped::Done(version))
             }
             Some(_) | None => Ok(Swapped::Conflict),
         }
@@ -252,6 +317,8 @@ impl Register for MysqlRegister {
                 break;
             }
         }
+        // Once for all of them.
+        self.flush().await?;
         Ok(entries)
     }
 
@@ -260,7 +327,7 @@ impl Register for MysqlRegister {
     }
 
     async fn shut_down(&self) {
-        for line in self.lines.iter().chain([&self.pulse]) {
+        for line in self.lines.iter().chain(&self.pulses) {
             line.hang_up().await;
         }
     }
@@ -286,7 +353,7 @@ impl ServerSessions for MysqlRegister {
 
     async fn end(&self, session: u128) -> RegisterResult<()> {
         let parameters = Params::from((session_name(session),));
-        self.pulse.run(Effect::Writes, schema::END, parameters).await?;
+        self.pulse(session).run(Effect::Writes, schema::END, parameters).await?;
         Ok(())
     }
 

@@ -17,12 +17,15 @@ pub(super) fn settings(patience_s: u64) -> [String; 3] {
     ]
 }
 
-/// How many of our tables are there: where both are, no right to create any is needed.
+/// How many of our tables are there: where all are, no right to create any is needed.
 pub(super) const TABLES_THERE: &str = "SELECT COUNT(*) FROM information_schema.tables \
-WHERE table_schema = DATABASE() AND table_name IN ('regent_entries', 'regent_sessions')";
+WHERE table_schema = DATABASE() AND table_name IN ('regent_entries', 'regent_sessions', 'regent_flushes')";
+
+/// How many there are.
+pub(super) const TABLES_COUNT: usize = 3;
 
 /// Makes them.
-pub(super) const TABLES: [&str; 2] = [
+pub(super) const TABLES: [&str; TABLES_COUNT] = [
     "CREATE TABLE IF NOT EXISTS regent_entries (
         kind       VARCHAR(16)  CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
         name       VARCHAR(255) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
@@ -43,7 +46,21 @@ pub(super) const TABLES: [&str; 2] = [
         is_over    BOOLEAN NOT NULL
     ) ENGINE = InnoDB
     COMMENT = 'Regent: who is alive. A session that is over stays over; forgotten after a week.'",
+    "CREATE TABLE IF NOT EXISTS regent_flushes (
+        number BIGINT UNSIGNED NOT NULL PRIMARY KEY,
+        count  BIGINT UNSIGNED NOT NULL
+    ) ENGINE = InnoDB
+    COMMENT = 'Regent: written to after a read, so that what was read is on the disk.'",
 ];
+
+/// Rows that readers spread their flushes over.
+pub(super) const FLUSHES: u64 = 64;
+
+/// Number of the row. `InnoDB` shows a commit to others before it is on the disk, and a crash in between
+/// takes back what they saw. The log is written in order: once this commit is on the disk, so is whatever
+/// was seen before it.
+pub(super) const FLUSH: &str = "INSERT INTO regent_flushes (number, count) VALUES (?, 1)
+    ON DUPLICATE KEY UPDATE count = count + 1";
 
 /// Kind, name.
 pub(super) const LOAD: &str =

@@ -24,7 +24,17 @@ pub(super) struct Line {
     config: Config,
     place: String,
     request_for: Duration,
+    durability: Durability,
     client: Mutex<Option<Arc<Client>>>,
+}
+
+/// What a commit waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Durability {
+    /// The disk, and the standbys that are configured.
+    Full,
+    /// Nothing: for hints.
+    None,
 }
 
 impl fmt::Debug for Line {
@@ -34,8 +44,13 @@ impl fmt::Debug for Line {
 }
 
 impl Line {
-    pub(super) fn new(config: Config, place: String, request_for: Duration) -> Self {
-        Self { config, place, request_for, client: Mutex::new(None) }
+    pub(super) fn new(
+        config: Config,
+        place: String,
+        request_for: Duration,
+        durability: Durability,
+    ) -> Self {
+        Self { config, place, request_for, durability, client: Mutex::new(None) }
     }
 
     /// Runs one statement, which is one transaction.
@@ -86,10 +101,16 @@ impl Line {
         // It ends with its client, or with the server, which the client then tells.
         tokio::spawn(connection);
         let limit_ms = self.request_for.as_millis();
+        let commit = match self.durability {
+            Durability::Full => {
+                "SELECT set_config('synchronous_commit', 'on', false) \
+                 WHERE current_setting('synchronous_commit') IN ('off', 'local');"
+            }
+            Durability::None => "SET synchronous_commit = off;",
+        };
         let settings = format!(
             "SET statement_timeout = {limit_ms}; SET default_transaction_isolation = 'read committed'; \
-             SELECT set_config('synchronous_commit', 'on', false) \
-             WHERE current_setting('synchronous_commit') IN ('off', 'local');"
+             {commit}"
         );
         client.batch_execute(&settings).await.map_err(refused)?;
         schema::ensure(&client).await.map_err(refused)?;

@@ -11,12 +11,14 @@
 mod line;
 mod schema;
 
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::hash::{DefaultHasher, Hash, Hasher as _};
 use std::str::FromStr as _;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use regent_election::store::{Description, Level};
+use tokio::sync::Semaphore;
 use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
 use tokio_postgres::types::{FromSql, ToSql, Type};
 use tokio_postgres::{AsyncMessage, Config, NoTls, Row};
@@ -28,10 +30,14 @@ use crate::register::{
     Found, Key, Kind, Record, Register, RegisterError, RegisterResult, ServerSessions, Swapped,
     Version,
 };
-use line::{Line, Parameter};
+use line::{Durability, Line, Parameter};
 
-/// Connections that entries are spread over: commits wait for the disk, and wait together.
+/// Connections that entries are spread over, and as many for signs of life: commits wait for the disk, and
+/// wait together.
 const LINES: usize = 4;
+
+/// Changes that may be waiting to be told; more are not told at all.
+const CRIES_MAX: usize = 256;
 
 /// Of so many beginnings of sessions, one also forgets old ones.
 const FORGET_ONCE_IN: u64 = 64;
@@ -42,8 +48,12 @@ pub struct PostgresRegister {
     config: Config,
     place: String,
     lines: Vec<Line>,
-    /// Signs of life have a connection of their own: nothing else may hold them up.
-    pulse: Line,
+    /// Signs of life have connections of their own: nothing else may hold them up.
+    pulses: Vec<Line>,
+    /// The line on which changes are told, after they are made.
+    crier: Arc<Line>,
+    /// How many may be told at once.
+    cries: Arc<Semaphore>,
     tower: Tower,
 }
 
@@ -67,17 +77,33 @@ impl PostgresRegister {
         }
         config.application_name("regent").target_session_attrs(TargetSessionAttrs::ReadWrite);
         let place = place(&config);
-        let line = || Line::new(config.clone(), place.clone(), request_for);
-        let (lines, pulse) = ((0..LINES).map(|_| line()).collect(), line());
-        Ok(Self { config, place, lines, pulse, tower: Tower::new() })
+        let line = |durability| Line::new(config.clone(), place.clone(), request_for, durability);
+        let lines = || (0..LINES).map(|_| line(Durability::Full)).collect();
+        let (crier, cries) =
+            (Arc::new(line(Durability::None)), Arc::new(Semaphore::new(CRIES_MAX)));
+        let (lines, pulses) = (lines(), lines());
+        Ok(Self { config, place, lines, pulses, crier, cries, tower: Tower::new() })
     }
 
     /// The line on which everything about this key goes, one after the other.
     fn line(&self, key: &Key) -> &Line {
-        let mut hasher = DefaultHasher::new();
-        key.hash(&mut hasher);
-        let number = hasher.finish() % self.lines.len() as u64;
-        &self.lines[usize::try_from(number).unwrap_or_default()]
+        chosen(&self.lines, key)
+    }
+
+    /// Tells of a change, if it can be told: a hint nobody waits for.
+    fn cry(&self, what: String) {
+        let Ok(permit) = Arc::clone(&self.cries).try_acquire_owned() else { return };
+        let crier = Arc::clone(&self.crier);
+        tokio::spawn(async move {
+            // Those who wait look for themselves soon enough.
+            let _ = crier.run(Effect::Reads, schema::RING, &[text(&what)]).await;
+            drop(permit);
+        });
+    }
+
+    /// The line on which the signs of life of this session go.
+    fn pulse(&self, session: u128) -> &Line {
+        chosen(&self.pulses, &session)
     }
 
     fn listen(&self) -> Listener {
@@ -96,7 +122,7 @@ impl PostgresRegister {
     async fn hear(&self, session: u128, ttl_ms: u64, is_over: bool) -> RegisterResult<bool> {
         let (name, ttl_ms) = (session_name(session), signed(ttl_ms));
         let parameters = [text(&name), number(&ttl_ms), flag(&is_over)];
-        let rows = self.pulse.run(Effect::Writes, schema::HEAR, &parameters).await?;
+        let rows = self.pulse(session).run(Effect::Writes, schema::HEAR, &parameters).await?;
         let row = rows.first().ok_or_else(|| RegisterError::corrupt("a session without a row"))?;
         column(row, 0)
     }
@@ -105,7 +131,8 @@ impl PostgresRegister {
     async fn left_ms(&self, session: u128) -> RegisterResult<Option<u64>> {
         let name = session_name(session);
         let parameters = [text(&name)];
-        let rows = self.pulse.run(Effect::Reads, schema::LEFT, &parameters).await?;
+        let rows =
+            chosen(&self.lines, &session).run(Effect::Reads, schema::LEFT, &parameters).await?;
         if let Some(row) = rows.first() {
             return Ok(Some(unsigned(column(row, 0)?)));
         }
@@ -156,6 +183,14 @@ async fn ring(config: &Config, bell: &Bell) -> Result<(), tokio_postgres::Error>
         ended = listening => ended,
         ended = hearing => ended,
     }
+}
+
+/// Always the same line for the same thing.
+fn chosen<'a>(lines: &'a [Line], thing: &impl Hash) -> &'a Line {
+    let mut hasher = DefaultHasher::new();
+    thing.hash(&mut hasher);
+    let number = hasher.finish() % lines.len() as u64;
+    &lines[usize::try_from(number).unwrap_or_default()]
 }
 
 fn session_name(session: u128) -> String {
@@ -217,7 +252,7 @@ impl Register for PostgresRegister {
     }
 
     async fn examine(&self) -> RegisterResult<Vec<String>> {
-        let rows = self.pulse.run(Effect::Reads, schema::SETTINGS, &[]).await?;
+        let rows = self.lines[0].run(Effect::Reads, schema::SETTINGS, &[]).await?;
         let row = rows.first().ok_or_else(|| RegisterError::unavailable("it tells no settings"))?;
         if column(row, 0)? {
             return Err(RegisterError::unavailable(
@@ -243,7 +278,7 @@ impl Register for PostgresRegister {
         expected: Option<&Version>,
         record: Record,
     ) -> RegisterResult<Swapped> {
-        let (kind, name, ring) = (key.kind().word(), key.name(), key.to_string());
+        let (kind, name) = (key.kind().word(), key.name());
         let leader = record.plate.leader.as_ref().map(|node| node.as_str());
         let term = record.plate.term.map(|term| signed(term.get()));
         let ttl_ms = record.plate.ttl.map(|ttl| signed(whole_ms(ttl)));
@@ -256,7 +291,6 @@ impl Register for PostgresRegister {
             number(&ttl_ms),
             text(&nonce),
             (&record.value, Type::BYTEA),
-            text(&ring),
         ];
         let (version, before);
         let statement = match expected {
@@ -277,6 +311,7 @@ impl Register for PostgresRegister {
         let rows = self.line(key).run(Effect::Writes, statement, &parameters).await?;
         let Some(row) = rows.first() else { return Ok(Swapped::Conflict) };
         let version: i64 = column(row, 0)?;
+        self.cry(key.to_string());
         Ok(Swapped::Done(Version(format!("{version}-{nonce}"))))
     }
 
@@ -335,7 +370,7 @@ impl Register for PostgresRegister {
 
     async fn shut_down(&self) {
         self.tower.close();
-        for line in self.lines.iter().chain([&self.pulse]) {
+        for line in self.lines.iter().chain(&self.pulses).chain([&*self.crier]) {
             line.hang_up().await;
         }
     }
@@ -361,9 +396,10 @@ impl ServerSessions for PostgresRegister {
     }
 
     async fn end(&self, session: u128) -> RegisterResult<()> {
-        let (name, ring) = (session_name(session), session_ring(session));
-        let parameters = [text(&name), text(&ring)];
-        self.pulse.run(Effect::Writes, schema::END, &parameters).await?;
+        let name = session_name(session);
+        let parameters = [text(&name)];
+        self.pulse(session).run(Effect::Writes, schema::END, &parameters).await?;
+        self.cry(session_ring(session));
         Ok(())
     }
 

@@ -51,21 +51,17 @@ pub(super) const CHANNEL: &str = "regent_changes";
 pub(super) const LOAD: &str =
     "SELECT value, version, nonce FROM regent_entries WHERE kind = $1 AND name = $2";
 
-/// Kind, name, leader, term, ttl, nonce, value, what to ring. No row: it was there.
+/// Kind, name, leader, term, ttl, nonce, value. No row: it was there.
 pub(super) const CREATE: &str = "\
-WITH swapped AS (
-    INSERT INTO regent_entries (kind, name, leader, term, ttl_ms, version, nonce, value, changed_at)
-    VALUES ($1, $2, $3, $4, $5, 1, $6, $7, clock_timestamp())
-    ON CONFLICT DO NOTHING RETURNING version)
-SELECT version, pg_notify('regent_changes', $8) FROM swapped";
+INSERT INTO regent_entries (kind, name, leader, term, ttl_ms, version, nonce, value, changed_at)
+VALUES ($1, $2, $3, $4, $5, 1, $6, $7, clock_timestamp())
+ON CONFLICT DO NOTHING RETURNING version";
 
 /// The same, then the version and the nonce expected. No row: it has another, or is not there.
 pub(super) const REPLACE: &str = "\
-WITH swapped AS (
-    UPDATE regent_entries SET leader = $3, term = $4, ttl_ms = $5, version = version + 1, nonce = $6,
-        value = $7, changed_at = clock_timestamp()
-    WHERE kind = $1 AND name = $2 AND version = $9 AND nonce = $10 RETURNING version)
-SELECT version, pg_notify('regent_changes', $8) FROM swapped";
+UPDATE regent_entries SET leader = $3, term = $4, ttl_ms = $5, version = version + 1, nonce = $6,
+    value = $7, changed_at = clock_timestamp()
+WHERE kind = $1 AND name = $2 AND version = $8 AND nonce = $9 RETURNING version";
 
 /// Kind, least name, whether it counts itself, prefix, count.
 pub(super) const LIST: &str = "\
@@ -92,13 +88,15 @@ pub(super) const LEFT: &str = "\
 SELECT ceil(extract(epoch FROM expires_at - clock_timestamp()) * 1000)::bigint
 FROM regent_sessions WHERE session = $1 AND NOT is_over AND expires_at > clock_timestamp()";
 
-/// Session, what to ring.
+/// Session.
 pub(super) const END: &str = "\
-WITH ended AS (
-    INSERT INTO regent_sessions (session, ttl_ms, expires_at, is_over)
-    VALUES ($1, 0, clock_timestamp(), true)
-    ON CONFLICT (session) DO UPDATE SET is_over = true RETURNING is_over)
-SELECT pg_notify('regent_changes', $2) FROM ended";
+INSERT INTO regent_sessions (session, ttl_ms, expires_at, is_over)
+VALUES ($1, 0, clock_timestamp(), true)
+ON CONFLICT (session) DO UPDATE SET is_over = true";
+
+/// What to ring. A transaction of its own: one that notifies holds a lock of the whole database while it
+/// commits, and no commit that waits for a disk may wait under it.
+pub(super) const RING: &str = "SELECT pg_notify('regent_changes', $1)";
 
 /// Seconds. Forgets sessions that ended longer ago.
 pub(super) const FORGET: &str =

@@ -13,6 +13,7 @@ mod paxos;
 mod simulation;
 
 use std::collections::BTreeSet;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -20,7 +21,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use redis::{Script, Value};
 use regent_election::store::{Description, Level};
-use tokio::sync::mpsc;
+use tokio::sync::{Mutex, mpsc};
 
 use crate::engine::limits::{LISTED_AT_ONCE_MAX, POLL_EVERY};
 use crate::engine::place::Place;
@@ -35,8 +36,15 @@ use paxos::{Accepted, Ask, Ballot, Entry, Outcome, Proposal, Reply, Step, Wish};
 /// What every key opens with.
 const TAG: &str = "{regent-redlock}";
 
-/// The longest rest between two attempts of writers that disturb each other.
-const REST_MS_MAX: u64 = 100;
+/// The longest rest between two attempts of writers that disturb each other: longer than a round takes on
+/// a machine that is busy with their quarrel.
+const REST_MS_MAX: u64 = 1000;
+
+/// How often a read looks again for a write to end before it takes a hand in it, and disturbs it.
+const LOOKS_MAX: usize = 4;
+
+/// Queues in which the writers of this process wait for each other: keys share them by chance.
+const QUEUES: usize = 64;
 
 /// Keys: entry. Arguments: ballot. Answers 1 and what was accepted, or 0 and what was promised.
 const PREPARE: &str = r"
@@ -67,6 +75,8 @@ pub struct RedlockRegister {
     round: AtomicU64,
     request_for: Duration,
     place: String,
+    /// Writers of one process need not quarrel over ballots: they take turns.
+    queues: Vec<Mutex<()>>,
 }
 
 /// One of the servers.
@@ -109,7 +119,8 @@ impl RedlockRegister {
             })
             .collect::<Result<Vec<_>, UrlError>>()?;
         let (proposer, round) = (fresh(), AtomicU64::new(0));
-        Ok(Self { acceptors, proposer, round, request_for, place: place.to_string() })
+        let queues = (0..QUEUES).map(|_| Mutex::new(())).collect();
+        Ok(Self { acceptors, proposer, round, request_for, place: place.to_string(), queues })
     }
 
     /// A ballot never used before, above this round.
@@ -121,13 +132,27 @@ impl RedlockRegister {
         Ok(Ballot { round, proposer: self.proposer })
     }
 
+    fn queue(&self, key: &Key) -> &Mutex<()> {
+        let mut hasher = DefaultHasher::new();
+        key.hash(&mut hasher);
+        let number = hasher.finish() % self.queues.len() as u64;
+        &self.queues[usize::try_from(number).unwrap_or_default()]
+    }
+
     /// Brings a wish to its end, in time.
     async fn propose(&self, key: &Key, wish: Wish) -> RegisterResult<Outcome> {
         let is_read = matches!(wish, Wish::Read);
         let mut proposal = Proposal::new(self.acceptors.len(), wish);
         let mut last_words = Vec::new();
-        let step = if is_read { proposal.look() } else { proposal.prepare(self.ballot(0)?) };
-        let running = self.run(key, &mut proposal, step, &mut last_words);
+        let running = async {
+            if is_read {
+                let step = proposal.look();
+                return self.run(key, &mut proposal, step, LOOKS_MAX, &mut last_words).await;
+            }
+            let _turn = self.queue(key).lock().await;
+            let step = proposal.prepare(self.ballot(0)?);
+            self.run(key, &mut proposal, step, 0, &mut last_words).await
+        };
         let why = match tokio::time::timeout(self.request_for, running).await {
             Ok(Ok(Some(outcome))) => return Ok(outcome),
             Ok(Ok(None)) => "no majority answers",
@@ -151,6 +176,7 @@ impl RedlockRegister {
         key: &Key,
         proposal: &mut Proposal,
         mut step: Step,
+        mut looks: usize,
         last_words: &mut Vec<String>,
     ) -> RegisterResult<Option<Outcome>> {
         let mut answers = None;
@@ -177,7 +203,12 @@ impl RedlockRegister {
                 Step::Retry(above) => {
                     tokio::time::sleep(Duration::from_millis(fresh() % rest_ms)).await;
                     rest_ms = (rest_ms * 2).min(REST_MS_MAX);
-                    proposal.prepare(self.ballot(above.round)?)
+                    if looks > 0 {
+                        looks -= 1;
+                        proposal.look()
+                    } else {
+                        proposal.prepare(self.ballot(above.round)?)
+                    }
                 }
                 Step::Stuck => return Ok(None),
                 Step::Answer(outcome) => return Ok(Some(outcome)),

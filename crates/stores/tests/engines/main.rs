@@ -7,6 +7,8 @@
 mod consul;
 #[cfg(feature = "engine")]
 mod elections;
+#[cfg(feature = "etcd")]
+mod etcd;
 #[cfg(feature = "engine")]
 mod judge;
 #[cfg(feature = "kubernetes")]

@@ -7,6 +7,7 @@ use regent_election::{Group, Node, Term};
 use regent_stores::postgres::PostgresRegister;
 use regent_stores::register::{Key, Plate, Record, Register, RegisterError};
 
+use crate::elections::{elects_through_kills, keeps_elections};
 use crate::judge::{keeps_the_contract, kill_and_restart, takes_nothing_back};
 use crate::servers::postgres::{own, postgres};
 use crate::servers::{or_skip, starting};
@@ -70,4 +71,17 @@ async fn people_read_who_leads_and_a_weak_server_is_warned_of() {
             Err(error) => panic!("{error:?}"),
         }
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn postgres_keeps_the_contract_of_stores() {
+    let Some(server) = or_skip("postgres", postgres()) else { return };
+    keeps_elections("postgres", &server, || client(&server.url)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn elections_go_on_through_kills_of_postgres() {
+    let Some(mut server) = or_skip("postgres", starting(own)) else { return };
+    let url = server.url.clone();
+    elects_through_kills("postgres", &mut server, || client(&url), kill_and_restart).await;
 }

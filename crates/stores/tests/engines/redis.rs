@@ -6,6 +6,7 @@ use std::time::Duration;
 use regent_stores::redis::RedisRegister;
 use regent_stores::register::{Register, RegisterError, Swapped};
 
+use crate::elections::{elects_through_kills, keeps_elections};
 use crate::judge::{keeps_the_contract, kill_and_restart, takes_nothing_back};
 use crate::servers::redis::{own, redis};
 use crate::servers::{or_skip, starting};
@@ -75,4 +76,17 @@ async fn a_replica_and_foreign_keys_are_refused() {
     let refusal = late.load(&key).await.unwrap_err();
     assert!(refusal.to_string().contains("lags behind its master"), "{refusal:?}");
     assert!(matches!(refusal, RegisterError::Unavailable { .. }));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn redis_keeps_the_contract_of_stores() {
+    let Some(server) = or_skip("redis", redis()) else { return };
+    keeps_elections("redis", &server, || client(&server.url)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn elections_go_on_through_kills_of_redis() {
+    let Some(mut server) = or_skip("redis", starting(own)) else { return };
+    let url = server.url.clone();
+    elects_through_kills("redis", &mut server, || client(&url), kill_and_restart).await;
 }

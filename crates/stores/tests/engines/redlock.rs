@@ -7,6 +7,7 @@ use regent_election::Group;
 use regent_stores::redlock::RedlockRegister;
 use regent_stores::register::{Key, Record, Register, RegisterError, Swapped};
 
+use crate::elections::{elects_through_kills, keeps_elections};
 use crate::judge::{keeps_the_contract, takes_nothing_back, unique};
 use crate::servers::redis::own;
 use crate::servers::{Server, Skip, or_skip, report, starting};
@@ -109,4 +110,25 @@ async fn two_of_five_down_works_and_three_down_refuses() {
     }
     assert_eq!(raise(&*register, &key).await.unwrap(), last + 1, "what was refused did not happen");
     report("redlock", &server.version, 1, 0, "two of five down works, three down refuses");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn redlock_keeps_the_contract_of_stores() {
+    let Some(server) = or_skip("redlock", five()) else { return };
+    keeps_elections("redlock", &server, || client(&server.url)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn elections_go_on_through_kills_of_redlock() {
+    let Some(mut server) = or_skip("redlock", own_five()) else { return };
+    let url = server.url.clone();
+    let mut turn = 0;
+    let strike = |server: &mut Server| {
+        turn += 1;
+        for number in [turn % 5, (turn + 2) % 5] {
+            server.processes[number].kill();
+            server.processes[number].start_again().expect("it starts again");
+        }
+    };
+    elects_through_kills("redlock", &mut server, || client(&url), strike).await;
 }

@@ -8,6 +8,8 @@
 
 #[cfg(feature = "consul")]
 pub(crate) mod consul;
+#[cfg(feature = "etcd")]
+pub(crate) mod etcd;
 #[cfg(feature = "kubernetes")]
 pub(crate) mod kubernetes;
 #[cfg(feature = "mysql")]
@@ -164,11 +166,20 @@ impl Process {
         Ok(())
     }
 
-    /// Kills it, as a power cut would, and waits until it is gone.
+    /// Kills it with what it started, as a power cut would, and waits until all of it is gone: what lingers
+    /// would keep its successor from starting.
     pub(crate) fn kill(&mut self) {
         if let Some(mut child) = self.child.take() {
+            let children = children_of(child.id());
             let _ = child.kill();
             let _ = child.wait();
+            for pid in children {
+                let Some(known) = rustix::process::Pid::from_raw(pid) else { continue };
+                let _ = rustix::process::kill_process(known, rustix::process::Signal::KILL);
+                while parent_and_state(pid).is_some_and(|(_, state)| state != "Z") {
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+            }
         }
     }
 
@@ -188,6 +199,24 @@ impl Drop for Process {
     fn drop(&mut self) {
         self.kill();
     }
+}
+
+/// Who started a process and what it is doing, if it is there.
+fn parent_and_state(pid: i32) -> Option<(u32, String)> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name stands in brackets and may hold anything.
+    let mut rest = stat.rsplit_once(") ")?.1.split(' ');
+    let state = rest.next()?.to_owned();
+    Some((rest.next()?.parse().ok()?, state))
+}
+
+/// The processes that this one started.
+fn children_of(parent: u32) -> Vec<i32> {
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries
+        .filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok())
+        .filter(|pid| parent_and_state(*pid).is_some_and(|(who, _)| who == parent))
+        .collect()
 }
 
 /// Where downloaded servers lie.
