@@ -138,7 +138,7 @@ pub struct Core {
     numbers: u64,
     submissions: VecDeque<Submission>,
     pending: BTreeMap<u64, Pending>,
-    /// The last proposal of each other replica that was appended here: its boot and its number.
+    /// The last proposal of each other replica that was appended or declined here: its boot and number.
     taken: BTreeMap<ReplicaId, (u64, u64)>,
     rounds: Rounds<Waiter>,
     /// Heartbeats on their way to the Raft leader, by number, with when they were sent.

@@ -67,6 +67,7 @@ impl Core {
         let mut entries = Vec::new();
         let mut locals = Vec::new();
         let mut remotes = Vec::new();
+        let mut heard = BTreeSet::new();
         for submission in std::mem::take(&mut self.submissions) {
             match submission {
                 Submission::Local { token, command, request, query, since } => {
@@ -74,13 +75,13 @@ impl Core {
                         self.refuse(token, self.why_not(&command));
                         continue;
                     }
-                    self.hear_of(&command);
+                    heard.extend(self.session_of(&command));
                     self.numbers += 1;
                     let number = self.numbers;
                     self.pending.insert(number, Pending { token, query, since });
                     locals.push(number);
                     let origin = Origin { replica: self.config.id, boot: self.config.boot, number };
-                    entries.push(self.log_entry(origin, *command, request));
+                    entries.push(self.log_entry(origin, *command, request, &heard));
                 }
                 Submission::Remote { replica, boot, number, .. }
                     if self.is_taken(replica, boot, number)
@@ -94,17 +95,19 @@ impl Core {
                         self.decline(replica, boot, number);
                         continue;
                     }
-                    self.hear_of(&command);
+                    heard.extend(self.session_of(&command));
                     remotes.push((replica, boot, number));
                     let origin = Origin { replica, boot, number };
-                    entries.push(self.log_entry(origin, command, request));
+                    entries.push(self.log_entry(origin, command, request, &heard));
                 }
             }
         }
         if entries.is_empty() || self.step_proposal(entries) {
             for (replica, boot, number) in remotes {
-                let taken = self.taken.entry(replica).or_default();
-                *taken = (*taken).max((boot, number));
+                self.note_taken(replica, boot, number);
+            }
+            for session in heard {
+                let _ = self.deadlines.heard(session, None, self.now);
             }
             return;
         }
@@ -118,13 +121,10 @@ impl Core {
         }
     }
 
-    /// Whatever a session asks for is a sign of life: it must not be passed over as silent by its
-    /// own campaign.
-    fn hear_of(&mut self, command: &Command) {
-        let session = command.session().and_then(|id| self.whole.state.find_session(id));
-        if let Some(session) = session {
-            let _ = self.deadlines.heard(session, None, self.now);
-        }
+    /// Whose wish it is. Whatever is appended for a session is a sign of life: it must not be passed over
+    /// as silent by its own campaign.
+    fn session_of(&self, command: &Command) -> Option<SessionNo> {
+        command.session().and_then(|id| self.whole.state.find_session(id))
     }
 
     /// Hands entries to Raft in one message; false means that none of them was appended.
@@ -141,7 +141,7 @@ impl Core {
         self.numbers += 1;
         let number = self.numbers;
         let origin = Origin { replica: self.config.id, boot: self.config.boot, number };
-        let entry = self.log_entry(origin, command, None);
+        let entry = self.log_entry(origin, command, None, &BTreeSet::new());
         self.step_proposal(vec![entry])
     }
 
@@ -152,9 +152,16 @@ impl Core {
         self.step_proposal(vec![entry])
     }
 
-    /// The entry with what travels beside the command: who is silent.
-    fn log_entry(&self, origin: Origin, command: Command, request: Option<RequestId>) -> LogEntry {
-        let silent = self.silent_for(&command);
+    /// The entry with what travels beside the command: who is silent, save for those just `heard`.
+    fn log_entry(
+        &self,
+        origin: Origin,
+        command: Command,
+        request: Option<RequestId>,
+        heard: &BTreeSet<SessionNo>,
+    ) -> LogEntry {
+        let mut silent = self.silent_for(&command);
+        silent.retain(|session| !heard.contains(session));
         let proposal = Entry { command, request, silent, wall_ms: self.wall_ms };
         let mut entry = LogEntry::default();
         entry.data = encode_proposal(origin, &proposal).into();
@@ -261,10 +268,17 @@ impl Core {
     fn decline(&mut self, replica: ReplicaId, boot: u64, number: u64) {
         if !self.is_taken(replica, boot, number) {
             self.out.sends.push((replica, PeerMessage::Declined { boot, number }));
+            // What the network delivers again must not make that untrue.
+            self.note_taken(replica, boot, number);
         }
     }
 
-    /// Whether this proposal of another replica, or a later one, was appended here before.
+    fn note_taken(&mut self, replica: ReplicaId, boot: u64, number: u64) {
+        let taken = self.taken.entry(replica).or_default();
+        *taken = (*taken).max((boot, number));
+    }
+
+    /// Whether this proposal of another replica, or a later one, was appended or declined here before.
     fn is_taken(&self, replica: ReplicaId, boot: u64, number: u64) -> bool {
         self.taken.get(&replica).is_some_and(|taken| (boot, number) <= *taken)
     }

@@ -381,6 +381,34 @@ fn a_change_that_is_delivered_again_and_again_keeps_nobody_alive() {
     assert_eq!(cluster.leader_of(leader, "billing").0.as_deref(), Some("node-2"));
 }
 
+/// A Raft leader that says "not taken, and never will be" is believed: the client is told that nothing
+/// happened. A second copy of the same message must not make it happen after all.
+#[test]
+fn what_was_declined_is_not_taken_when_the_network_delivers_it_again() {
+    let mut cluster = Cluster::new(3);
+    let leader = cluster.await_leader();
+    let follower = (1..=3).map(id).find(|other| *other != leader).unwrap();
+    cluster.submit(leader, open(1, 60_000)).unwrap();
+    // While it hands over, it takes nothing; and nobody takes over from it.
+    let third = (1..=3).map(id).find(|other| ![leader, follower].contains(other)).unwrap();
+    cluster.cut.extend([(leader, third), (third, leader), (third, follower)]);
+    cluster.ask(leader, Request::Transfer { to: Some(third) });
+    cluster.turn(leader);
+    let command = campaign(1, "billing");
+    let token = cluster.ask(follower, Request::Submit { command, request: None, query: None });
+    cluster.turn(follower);
+    let is_forwarded = |message: &PeerMessage| matches!(message, PeerMessage::Propose { .. });
+    let sent = cluster.mail.iter().find(|(.., message)| is_forwarded(message)).unwrap();
+    let forwarded = sent.3.clone();
+    cluster.run(400);
+    assert_eq!(cluster.leader(), Some(leader));
+    let told = cluster.answers.remove(&token);
+    assert!(matches!(told, Some(Response::Error(StoreError::Unavailable { .. }))), "{told:?}");
+    cluster.deliver(follower, leader, forwarded);
+    cluster.run(100);
+    assert_eq!(cluster.leader_of(leader, "billing").0, None);
+}
+
 /// A replica that was removed and comes back with an empty disk counts its runs from the first again:
 /// what it forwards then is new, whatever was taken from its earlier life.
 #[test]
