@@ -339,6 +339,15 @@ impl World {
         let mut healthy: BTreeSet<Address> = replicas.chain(clients).collect();
         healthy.insert(Address::Registers);
         self.net.heal_among(&healthy);
+        // A replica that the core hears by its witness alone may lead on, and no other member of the core
+        // could pass anything on to it: whoever wants something of it must be able to ask it itself.
+        if core.iter().any(|id| self.is_witness(*id)) {
+            let clients = || self.clients.keys().map(|number| Address::Client(*number));
+            for id in self.replicas.keys() {
+                let with_it: BTreeSet<_> = clients().chain([Address::Replica(*id)]).collect();
+                self.net.heal_among(&with_it);
+            }
+        }
     }
 
     /// A print of every running replica's state.

@@ -213,8 +213,8 @@ impl World {
                 let (group, phase, term) = (transition.group, transition.to, transition.term);
                 self.note(proc, What::Phase { group, phase, term });
             }
-            Action::StopWork { group, by, .. } => self.stop_work(number, group, by),
-            Action::LastResort { group, .. } => self.end_by_force(number, group),
+            Action::StopWork { group, term, by } => self.stop_work(number, group, term, by),
+            Action::LastResort { group, term } => self.end_by_force(number, group, term),
             // Some never get ready: a leader must not wait for them for ever.
             Action::Offered { group, term, .. } if !member.dice.once_in(8) => {
                 self.on_member(number, Event::Warm { group, term });
@@ -240,19 +240,19 @@ impl World {
     }
 
     /// Work that did not stop in time is killed; half of the time its process dies with it.
-    fn end_by_force(&mut self, number: u32, group: Group) {
+    fn end_by_force(&mut self, number: u32, group: Group, term: Term) {
         let Some(Client::Member(member)) = self.clients.get_mut(&number) else { return };
         if member.dice.once_in(2) {
             self.kill_client(number);
             self.restart_client_later(number);
         } else {
             let run = member.run;
-            let timer = Timer::Drained { group };
+            let timer = Timer::Drained { group, term };
             self.queue.push(self.now + 1_000_000, Happening::Client { number, run, timer });
         }
     }
 
-    fn stop_work(&mut self, number: u32, group: Group, by: Moment) {
+    fn stop_work(&mut self, number: u32, group: Group, term: Term, by: Moment) {
         let overruns_ppm = if self.stage == Stage::Chaos { self.plan.overruns_ppm } else { 0 };
         let Some(Client::Member(member)) = self.clients.get_mut(&number) else { return };
         let left = member.clock.when(by).saturating_sub(self.now);
@@ -262,8 +262,18 @@ impl World {
             member.dice.below(left * 3 / 4 + 1)
         };
         let run = member.run;
-        let timer = Timer::Drained { group };
+        let timer = Timer::Drained { group, term };
         self.queue.push(self.now + takes, Happening::Client { number, run, timer });
+    }
+
+    /// The work of a term has ended. What was killed before it had stopped by itself ended then, and the
+    /// work of a later term is another.
+    fn drained(&mut self, number: u32, group: Group, term: Term) {
+        let Some(Client::Member(member)) = self.clients.get(&number) else { return };
+        let held = member.machine.as_ref().and_then(|machine| machine.held().get(&group).copied());
+        if held.is_none_or(|(held, _)| held == term) {
+            self.on_member(number, Event::Stopped { group });
+        }
     }
 
     /// Puts a request into the outbox.
@@ -320,7 +330,7 @@ impl World {
                 }
             }
             Timer::Act => self.act_member(number),
-            Timer::Drained { group } => self.on_member(number, Event::Stopped { group }),
+            Timer::Drained { group, term } => self.drained(number, group, term),
             Timer::Start => {}
         }
     }

@@ -92,7 +92,7 @@ enum Timer {
     /// Its application does something.
     Act,
     /// The work of a group has ended.
-    Drained { group: Group },
+    Drained { group: Group, term: Term },
     /// A dead one is started again.
     Start,
 }
