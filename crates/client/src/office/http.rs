@@ -2,8 +2,12 @@
 //!
 //! Heartbeats have connections of their own: nothing that an application asks for, however much of
 //! it, can stand in a queue before them.
+//!
+//! Any replica serves. Now and then it is asked who leads the log, and that one is preferred if it is
+//! among the addresses given.
 
-use std::time::Duration;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use regent_api::WatchEvent;
@@ -20,7 +24,12 @@ pub struct HttpOffice {
     beats: Remote,
     errands: Remote,
     watches: Remote,
+    /// When it was last asked who leads the log.
+    asked_at: Mutex<Option<Instant>>,
 }
+
+/// How often it is asked who leads the log.
+const FOLLOW_EVERY: Duration = Duration::from_secs(5);
 
 impl HttpOffice {
     /// The service at these addresses, waiting so long for an answer.
@@ -30,7 +39,24 @@ impl HttpOffice {
             beats: remote()?.with_timeout(request_timeout),
             errands: remote()?.with_timeout(request_timeout),
             watches: remote()?,
+            asked_at: Mutex::default(),
         })
+    }
+
+    /// Looks for the log's leader, if it is time for that; nobody waits for it.
+    fn follow(&self) {
+        if self.beats.addresses().len() < 2 {
+            return;
+        }
+        let mut asked_at = self.asked_at.lock().unwrap_or_else(PoisonError::into_inner);
+        if asked_at.is_some_and(|at| at.elapsed() < FOLLOW_EVERY) {
+            return;
+        }
+        *asked_at = Some(Instant::now());
+        drop(asked_at);
+        for remote in [self.beats.clone(), self.errands.clone()] {
+            tokio::spawn(async move { remote.follow_log_leader().await });
+        }
     }
 }
 
@@ -43,7 +69,11 @@ impl Office for HttpOffice {
                 &self.errands
             }
         };
-        remote.perform(&request).await.map_err(|error| error.into_store_error(&request))
+        let performed = remote.perform(&request).await;
+        if matches!(request, Request::Open(_) | Request::Heartbeat(_)) {
+            self.follow();
+        }
+        performed.map_err(|error| error.into_store_error(&request))
     }
 
     async fn leader(&self, group: &Group, consistency: Consistency) -> StoreResult<LeaderView> {

@@ -1,7 +1,6 @@
-//! Where a server is: `http://host:port[/prefix]`, one or several.
+//! Where a server is: `http://host:port[/prefix]` or `https://…`, one or several.
 //!
-//! Only plain HTTP is spoken. `https://` is refused rather than silently spoken in the clear; the
-//! scheme is looked at here and nowhere else, so this is where TLS will be let in.
+//! A build without TLS refuses `https://` rather than speak in the clear.
 
 use std::fmt;
 use std::str::FromStr;
@@ -15,6 +14,7 @@ use crate::limits::ADDRESSES_MAX;
 pub struct Address {
     /// `http://host:port` and, perhaps, a path without a slash at its end.
     base: String,
+    is_tls: bool,
 }
 
 /// Why a text is no address. The message is a clause for a person.
@@ -27,12 +27,21 @@ pub enum AddressError {
         given: String,
     },
     /// A scheme that is not spoken.
-    #[error(
-        "{scheme}:// is not spoken: this version has no TLS; use http:// on a network you trust, or a local proxy that adds TLS"
-    )]
+    #[error("{scheme}:// is not spoken; write an address like http://127.0.0.1:7400")]
     Scheme {
         /// The scheme.
         scheme: String,
+    },
+    /// TLS, in a build that has none.
+    #[error(
+        "https:// is not spoken: this build has no TLS; build with the feature \"tls\", or use http:// on a network you trust"
+    )]
+    NoTls,
+    /// TLS that cannot be had here.
+    #[error("no TLS: {why}")]
+    Tls {
+        /// Why not.
+        why: String,
     },
     /// Parts that a base must not have.
     #[error("the address of a server has no {part}; write it like http://127.0.0.1:7400")]
@@ -53,6 +62,24 @@ impl Address {
     pub(crate) fn of(&self, path_and_query: &str) -> Result<Uri, AddressError> {
         let text = format!("{}{path_and_query}", self.base);
         text.parse().map_err(|_| AddressError::Malformed { given: shorten(&text) })
+    }
+
+    /// Whether it is spoken to by TLS.
+    #[cfg(feature = "tls")]
+    pub(crate) const fn is_tls(&self) -> bool {
+        self.is_tls
+    }
+
+    /// Another server, `host:port`, spoken to in the same way.
+    pub(crate) fn beside(&self, authority: &str) -> Result<Self, AddressError> {
+        let scheme = if self.is_tls { "https" } else { "http" };
+        format!("{scheme}://{authority}").parse()
+    }
+
+    /// Whether this is the server at `host:port`.
+    pub(crate) fn is_at(&self, authority: &str) -> bool {
+        let rest = self.base.split_once("://").map_or("", |(_, rest)| rest);
+        rest.split('/').next() == Some(authority)
     }
 
     /// Addresses with commas between.
@@ -79,11 +106,13 @@ impl FromStr for Address {
     fn from_str(text: &str) -> Result<Self, AddressError> {
         let malformed = || AddressError::Malformed { given: shorten(text) };
         let uri: Uri = text.parse().map_err(|_| malformed())?;
-        match uri.scheme_str() {
-            Some("http") => {}
+        let is_tls = match uri.scheme_str() {
+            Some("http") => false,
+            Some("https") if cfg!(feature = "tls") => true,
+            Some("https") => return Err(AddressError::NoTls),
             Some(scheme) => return Err(AddressError::Scheme { scheme: shorten(scheme) }),
             None => return Err(malformed()),
-        }
+        };
         let authority = uri.authority().ok_or_else(malformed)?;
         if authority.as_str().contains('@') {
             return Err(AddressError::Extra { part: "user or password" });
@@ -99,7 +128,8 @@ impl FromStr for Address {
             return Err(malformed());
         }
         let path = uri.path().trim_end_matches('/');
-        Ok(Self { base: format!("http://{authority}{path}") })
+        let scheme = if is_tls { "https" } else { "http" };
+        Ok(Self { base: format!("{scheme}://{authority}{path}"), is_tls })
     }
 }
 
@@ -130,10 +160,19 @@ mod tests {
         }
     }
 
+    #[cfg(not(feature = "tls"))]
     #[test]
-    fn tls_is_refused_with_the_way_out() {
+    fn tls_that_is_not_built_in_is_refused_with_the_way_out() {
         let error = "https://regent:7400".parse::<Address>().unwrap_err().to_string();
-        assert!(error.contains("no TLS") && error.contains("http://"), "{error}");
+        assert!(error.contains("\"tls\"") && error.contains("http://"), "{error}");
+    }
+
+    #[cfg(feature = "tls")]
+    #[test]
+    fn tls_is_never_left_out() {
+        let address = "https://regent:7400/x/".parse::<Address>().unwrap();
+        assert_eq!(address.of("/v1").unwrap().to_string(), "https://regent:7400/x/v1");
+        assert!(address.is_tls() && address.is_at("regent:7400"));
     }
 
     #[test]

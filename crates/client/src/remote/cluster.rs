@@ -3,6 +3,7 @@
 //! Members are changed at the replica that leads the log. Whoever asks another one is told where that
 //! is and asks there, once or twice: nothing happened at the first, so nothing can happen twice.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use hyper::body::Bytes;
@@ -25,6 +26,17 @@ impl Remote {
     pub async fn cluster(&self) -> RemoteResult<ClusterResponse> {
         let path = Operation::ShowCluster.route().path.to_owned();
         self.call(Call::bare(Operation::ShowCluster, path), Duration::ZERO).await
+    }
+
+    /// Turns to the replica that leads the log if it is one of the addresses given: whoever asks another
+    /// one waits for the way from there to it, too.
+    pub(crate) async fn follow_log_leader(&self) {
+        let Ok(ClusterResponse { leader_address: Some(leader), .. }) = self.cluster().await else {
+            return;
+        };
+        if let Some(index) = self.addresses().iter().position(|known| known.is_at(&leader)) {
+            self.shared.preferred.store(index, Ordering::Relaxed);
+        }
     }
 
     /// The cluster as the replica that leads the log knows it, which alone knows how far the others
@@ -99,7 +111,7 @@ impl Remote {
 
     /// The same store at another address.
     fn towards(&self, address: &str) -> Option<Self> {
-        let address: Address = format!("http://{address}").parse().ok()?;
+        let address: Address = self.addresses().first()?.beside(address).ok()?;
         Some(Self::at(vec![address]).ok()?.with_timeout(self.request_timeout))
     }
 }

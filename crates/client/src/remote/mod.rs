@@ -25,6 +25,7 @@ mod address;
 mod backoff;
 mod campaign;
 mod cluster;
+mod connector;
 mod error;
 mod groups;
 mod history;
@@ -51,19 +52,21 @@ use std::time::Duration;
 use http_body_util::Full;
 use hyper::body::Bytes;
 use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use regent_election::{RequestId, Revision};
 
 pub use address::{Address, AddressError};
 #[cfg(feature = "grpc")]
 pub(crate) use backoff::Backoff;
+#[cfg(feature = "grpc")]
+pub(crate) use connector::connector;
+pub(crate) use connector::{Connector, Spoken};
 pub use error::RemoteError;
 pub use regent_election::store::Scope;
 pub use watch::{Watched, Watching};
 
 use crate::fresh::{self, NoRandomness};
-use crate::limits::{CONNECT_TIMEOUT, CONNECTION_IDLE_MAX, REQUEST_TIMEOUT};
+use crate::limits::{CONNECTION_IDLE_MAX, REQUEST_TIMEOUT};
 
 /// What every verb returns.
 pub type RemoteResult<T> = Result<T, RemoteError>;
@@ -81,7 +84,7 @@ struct Shared {
     preferred: AtomicUsize,
     /// The highest revision any answer told.
     seen: AtomicU64,
-    http: Client<HttpConnector, Full<Bytes>>,
+    http: Client<Connector, Full<Bytes>>,
 }
 
 impl Remote {
@@ -93,9 +96,7 @@ impl Remote {
     /// A remote at these addresses, which all serve the same store.
     pub fn at(addresses: Vec<Address>) -> Result<Self, AddressError> {
         address::check_count(addresses.len())?;
-        let mut connector = HttpConnector::new();
-        connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
-        connector.set_nodelay(true);
+        let connector = connector::connector(&addresses, Spoken::One)?;
         let http = Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(CONNECTION_IDLE_MAX)

@@ -9,7 +9,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use regent_api::grpc as pb;
 use regent_api::grpc::ask::Verb;
@@ -24,8 +23,8 @@ use tonic::body::Body;
 use tonic::{Status, Streaming};
 
 use super::lanes::{Lanes, Upward};
-use crate::limits::{CONNECT_TIMEOUT, EVENT_BYTES_MAX};
-use crate::remote::Address;
+use crate::limits::EVENT_BYTES_MAX;
+use crate::remote::{Address, AddressError, Connector, Spoken, connector};
 
 /// Events that may be on their way before this side took them.
 const WINDOW: u32 = 64;
@@ -87,8 +86,9 @@ impl Line {
             window: Some(WINDOW),
             resume: true,
         });
+        let channel = channel(&address).map_err(|error| not_opened(error.to_string()))?;
         let mut client =
-            RegentClient::with_origin(channel(), origin).max_decoding_message_size(EVENT_BYTES_MAX);
+            RegentClient::with_origin(channel, origin).max_decoding_message_size(EVENT_BYTES_MAX);
         let opening = async {
             let mut down = client.session(Upward(Arc::clone(&lanes))).await?.into_inner();
             let first = down.message().await?.and_then(|down| down.message);
@@ -140,7 +140,7 @@ impl Line {
         loop {
             let told = leader.borrow_and_update().clone();
             if let Some(leader) = told.filter(|leader| !leader.is_this_one)
-                && let Ok(address) = format!("http://{}", leader.address).parse::<Address>()
+                && let Ok(address) = self.address.beside(&leader.address)
                 && address != self.address
             {
                 return address;
@@ -229,16 +229,14 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Connections for one line alone.
-fn channel() -> Client<HttpConnector, Body> {
-    let mut connector = HttpConnector::new();
-    connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
-    connector.set_nodelay(true);
-    Client::builder(TokioExecutor::new())
+fn channel(address: &Address) -> Result<Client<Connector, Body>, AddressError> {
+    let connector = connector(std::slice::from_ref(address), Spoken::Two)?;
+    Ok(Client::builder(TokioExecutor::new())
         .timer(TokioTimer::new())
         .http2_only(true)
         .http2_keep_alive_interval(PING_EVERY)
         .http2_keep_alive_timeout(PING_EVERY)
-        .build(connector)
+        .build(connector))
 }
 
 impl Waiting {

@@ -1,0 +1,78 @@
+//! How connections are made: in the clear, or by TLS where an address says so.
+//!
+//! Whom to trust is the system's business: its certificates are used, or those that `SSL_CERT_FILE` and
+//! `SSL_CERT_DIR` name.
+
+use hyper_util::client::legacy::connect::HttpConnector;
+
+use super::address::{Address, AddressError};
+use crate::limits::CONNECT_TIMEOUT;
+
+/// What makes connections.
+#[cfg(feature = "tls")]
+pub(crate) type Connector = hyper_rustls::HttpsConnector<HttpConnector>;
+/// What makes connections.
+#[cfg(not(feature = "tls"))]
+pub(crate) type Connector = HttpConnector;
+
+/// What is spoken on them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Spoken {
+    /// HTTP/1.1.
+    One,
+    /// HTTP/2 alone.
+    #[cfg(feature = "grpc")]
+    Two,
+}
+
+fn plain() -> HttpConnector {
+    let mut connector = HttpConnector::new();
+    connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
+    connector.set_nodelay(true);
+    connector
+}
+
+/// What makes connections to these.
+#[cfg(not(feature = "tls"))]
+pub(crate) fn connector(_: &[Address], _: Spoken) -> Result<Connector, AddressError> {
+    Ok(plain())
+}
+
+/// What makes connections to these.
+#[cfg(feature = "tls")]
+pub(crate) fn connector(addresses: &[Address], spoken: Spoken) -> Result<Connector, AddressError> {
+    let mut plain = plain();
+    plain.enforce_http(false);
+    let needs_roots = addresses.iter().any(Address::is_tls);
+    let roots = if needs_roots { roots()? } else { rustls::RootCertStore::empty() };
+    let provider = std::sync::Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| AddressError::Tls { why: error.to_string() })?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let builder =
+        hyper_rustls::HttpsConnectorBuilder::new().with_tls_config(config).https_or_http();
+    Ok(match spoken {
+        Spoken::One => builder.enable_http1().wrap_connector(plain),
+        #[cfg(feature = "grpc")]
+        Spoken::Two => builder.enable_http2().wrap_connector(plain),
+    })
+}
+
+/// The certificates that this system trusts.
+#[cfg(feature = "tls")]
+fn roots() -> Result<rustls::RootCertStore, AddressError> {
+    let found = rustls_native_certs::load_native_certs();
+    let mut roots = rustls::RootCertStore::empty();
+    let (added, _) = roots.add_parsable_certificates(found.certs);
+    if added == 0 {
+        let reasons: Vec<String> = found.errors.iter().map(ToString::to_string).collect();
+        let why = format!(
+            "this system trusts no certificate {}; name a file of them in SSL_CERT_FILE",
+            reasons.join(", ")
+        );
+        return Err(AddressError::Tls { why });
+    }
+    Ok(roots)
+}
