@@ -26,6 +26,8 @@ pub mod redlock;
 pub mod register;
 pub mod scheme;
 pub mod time;
+#[cfg(feature = "zookeeper")]
+pub mod zookeeper;
 
 use std::sync::Arc;
 

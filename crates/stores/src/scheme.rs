@@ -91,6 +91,7 @@ engine!(NATS, "nats", at!(crate::nats::NatsRegister));
 engine!(POSTGRES, "postgres", at!(crate::postgres::PostgresRegister));
 engine!(REDIS, "redis", at!(crate::redis::RedisRegister));
 engine!(REDLOCK, "redlock", at!(crate::redlock::RedlockRegister));
+engine!(ZOOKEEPER, "zookeeper", at!(crate::zookeeper::ZookeeperRegister));
 
 fn open_file(url: &str) -> Result<Arc<dyn Register>, String> {
     let directory = directory_of(url)?;
@@ -153,6 +154,15 @@ pub const SCHEMES: &[Scheme] = &[
         level: Level::Strict,
         why: "a majority of members; restoring a snapshot of the cluster takes back terms",
         opener: ETCD,
+    },
+    Scheme {
+        name: "zookeeper",
+        aliases: &["zk"],
+        example: "zookeeper://h1:2181,h2:2181,h3:2181/regent",
+        feature: Some("zookeeper"),
+        level: Level::Strict,
+        why: "a majority of servers; deleted nodes or an older snapshot take terms back",
+        opener: ZOOKEEPER,
     },
     Scheme {
         name: "postgres",

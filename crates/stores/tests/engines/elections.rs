@@ -223,6 +223,17 @@ pub(crate) async fn elects_through_kills(
     store: &str,
     server: &mut Server,
     client: impl Fn() -> Arc<dyn Register>,
+    strike: impl FnMut(&mut Server),
+) {
+    elects_through("kill", store, server, client, strike).await;
+}
+
+/// The same through whatever blow this is called, be it to the server or to what leads there.
+pub(crate) async fn elects_through(
+    blow: &str,
+    store: &str,
+    server: &mut Server,
+    client: impl Fn() -> Arc<dyn Register>,
     mut strike: impl FnMut(&mut Server),
 ) {
     let group = Group::new(&format!("elections/{:032x}", unique())).unwrap();
@@ -262,8 +273,8 @@ pub(crate) async fn elects_through_kills(
         assert!(pair[0].until <= pair[1].from, "two acted at once: {pair:#?}");
     }
     let note = format!(
-        "elections through {KILLS} kills: {} tenures, terms rose, no two at once; a leader again at most \
-         {:.1} s after a kill (ttl {} s)",
+        "elections through {KILLS} {blow}s: {} tenures, terms rose, no two at once; a leader again at most \
+         {:.1} s after a {blow} (ttl {} s)",
         tenures.len(),
         slowest.as_secs_f64(),
         TTL_MS / 1000

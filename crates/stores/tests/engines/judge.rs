@@ -157,6 +157,17 @@ pub(crate) async fn takes_nothing_back(
     store: &str,
     server: &mut Server,
     client: impl Fn() -> Arc<dyn Register>,
+    strike: impl FnMut(&mut Server),
+) {
+    takes_nothing_back_through("kill", store, server, client, strike).await;
+}
+
+/// The same through whatever blow this is called, be it to the server or to what leads there.
+pub(crate) async fn takes_nothing_back_through(
+    blow: &str,
+    store: &str,
+    server: &mut Server,
+    client: impl Fn() -> Arc<dyn Register>,
     mut strike: impl FnMut(&mut Server),
 ) {
     let key = Key::group(&Group::new(&format!("kill/{:032x}", unique())).unwrap());
@@ -197,8 +208,8 @@ pub(crate) async fn takes_nothing_back(
     );
     let slowest = recoveries.iter().max().copied().unwrap_or_default();
     let note = format!(
-        "{KILLS} kills under load: {last} writes, {} in doubt, none taken back; writing again at most {:.1} s \
-         after a kill",
+        "{KILLS} {blow}s under load: {last} writes, {} in doubt, none taken back; writing again at most {:.1} s \
+         after a {blow}",
         tally.uncertain,
         slowest.as_secs_f64()
     );

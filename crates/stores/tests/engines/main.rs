@@ -6,6 +6,8 @@
 #[cfg(feature = "consul")]
 mod consul;
 #[cfg(feature = "engine")]
+mod cuts;
+#[cfg(feature = "engine")]
 mod elections;
 #[cfg(feature = "etcd")]
 mod etcd;
@@ -24,5 +26,9 @@ mod redis;
 #[cfg(feature = "redlock")]
 mod redlock;
 #[cfg(feature = "engine")]
+mod relay;
+#[cfg(feature = "engine")]
 #[path = "../servers/mod.rs"]
 mod servers;
+#[cfg(feature = "zookeeper")]
+mod zookeeper;

@@ -20,6 +20,8 @@ pub(crate) mod nats;
 pub(crate) mod postgres;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
+#[cfg(feature = "zookeeper")]
+pub(crate) mod zookeeper;
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
