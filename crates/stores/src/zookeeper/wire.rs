@@ -24,6 +24,8 @@ use crate::register::{RegisterError, RegisterResult};
 
 /// How long a session lives unheard, if the server grants it.
 const SESSION_MS: i32 = 10_000;
+/// How long a server may take to begin a session. One that is starting takes what it is told and forgets it.
+const CONNECT_FOR: Duration = Duration::from_secs(2);
 /// Questions that may wait to be sent on one connection; more wait to wait.
 const CALLS_MAX: usize = 1024;
 
@@ -152,12 +154,17 @@ impl Wire {
         }
         // Every server gets its share of the time, or one that is gone would take it all.
         let share = self.request_for / u32::try_from(self.servers.len()).unwrap_or(u32::MAX).max(1);
+        let share = share.min(CONNECT_FOR);
         let mut last_words = Vec::new();
         for _ in 0..self.servers.len() {
             let number = self.turn.fetch_add(1, Ordering::AcqRel);
             let server = &self.servers[number % self.servers.len()];
-            let why = match tokio::time::timeout(share, self.connect(server, number)).await {
-                Ok(Ok(link)) => return Ok(held.insert(link).clone()),
+            let connected = tokio::time::timeout(share, self.connect(server, number)).await;
+            let why = match connected {
+                Ok(Ok(link)) => match self.lay_out(&link).await {
+                    Ok(()) => return Ok(held.insert(link).clone()),
+                    Err(refused) => format!("{refused:?}"),
+                },
                 Ok(Err(why)) => why,
                 Err(_) => format!("no answer within {share:?}"),
             };
@@ -198,9 +205,7 @@ impl Wire {
             write_within: self.request_for,
         };
         tokio::spawn(line.serve(reader, waiting));
-        let link = Link { calls, number };
-        self.lay_out(&link).await.map_err(|refused| format!("{refused:?}"))?;
-        Ok(link)
+        Ok(Link { calls, number })
     }
 
     /// Creates the nodes that must be there. One that may not be created may be there all the same.
