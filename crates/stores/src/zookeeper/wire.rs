@@ -12,7 +12,6 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{Mutex, mpsc, oneshot};
-use tokio::time::Instant;
 
 use super::messages::{
     self, Ask, Garbled, NO_AUTH, NODE_EXISTS, NUMBER_OF_CHANGES, NUMBER_OF_PINGS, Rights, Step,
@@ -26,6 +25,8 @@ use crate::register::{RegisterError, RegisterResult};
 const SESSION_MS: i32 = 10_000;
 /// How long a server may take to begin a session. One that is starting takes what it is told and forgets it.
 const CONNECT_FOR: Duration = Duration::from_secs(2);
+/// Signs of life after which a server that is not heard is given up.
+const PINGS_UNHEARD_MAX: u32 = 2;
 /// Questions that may wait to be sent on one connection; more wait to wait.
 const CALLS_MAX: usize = 1024;
 
@@ -199,7 +200,7 @@ impl Wire {
             asked: VecDeque::new(),
             ear: None,
             last: 0,
-            heard_at: Instant::now(),
+            pings_unheard: 0,
             // Three signs of life in the time of a session, and two of them may be lost.
             ping_every: Duration::from_millis(granted_ms) / 3,
             write_within: self.request_for,
@@ -288,7 +289,8 @@ struct Line {
     ear: Option<mpsc::Sender<String>>,
     /// The last number that was given.
     last: i32,
-    heard_at: Instant,
+    /// Signs of life since the server was last heard.
+    pings_unheard: u32,
     ping_every: Duration,
     write_within: Duration,
 }
@@ -315,9 +317,10 @@ impl Line {
                     }
                 },
                 _ = pulse.tick() => {
-                    if self.heard_at.elapsed() > self.ping_every * 2 {
+                    if self.pings_unheard >= PINGS_UNHEARD_MAX {
                         return;
                     }
+                    self.pings_unheard += 1;
                     self.write(&messages::ping()).await
                 }
             };
@@ -355,7 +358,7 @@ impl Line {
 
     /// Hands on every answer that is there in full; none if what came is no answer.
     fn hear(&mut self, inbox: &mut Vec<u8>) -> Option<()> {
-        self.heard_at = Instant::now();
+        self.pings_unheard = 0;
         let mut read = 0;
         while let Some(length) = inbox.get(read..read + 4) {
             let length = u32::from_be_bytes(length.try_into().ok()?);

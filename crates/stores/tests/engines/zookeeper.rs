@@ -59,7 +59,7 @@ async fn elections_go_on_through_kills_of_the_leader_of_zookeeper() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn connections_to_zookeeper_may_be_cut() {
-    let Some(mut server) = or_skip("zookeeper", zookeeper()) else { return };
+    let Some(mut server) = or_skip("zookeeper", starting(|| own(1))) else { return };
     bears_cuts("zookeeper", &mut server, client).await;
 }
 
