@@ -7,13 +7,13 @@
 //! among the addresses given.
 
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use regent_api::WatchEvent;
-use regent_election::Group;
 use regent_election::participant::{Reply, Request};
 use regent_election::store::{Consistency, LeaderView, Scope, StoreResult};
+use regent_election::{Group, Moment};
 
 use super::{Office, Sight, Sights};
 use crate::remote::{Address, AddressError, Remote, Watched};
@@ -25,7 +25,7 @@ pub struct HttpOffice {
     errands: Remote,
     watches: Remote,
     /// When it was last asked who leads the log.
-    asked_at: Mutex<Option<Instant>>,
+    asked_at: Mutex<Option<Moment>>,
 }
 
 /// How often it is asked who leads the log.
@@ -49,10 +49,11 @@ impl HttpOffice {
             return;
         }
         let mut asked_at = self.asked_at.lock().unwrap_or_else(PoisonError::into_inner);
-        if asked_at.is_some_and(|at| at.elapsed() < FOLLOW_EVERY) {
+        let now = regent_clock::now();
+        if asked_at.is_some_and(|at| now.since(at) < FOLLOW_EVERY) {
             return;
         }
-        *asked_at = Some(Instant::now());
+        *asked_at = Some(now);
         drop(asked_at);
         for remote in [self.beats.clone(), self.errands.clone()] {
             tokio::spawn(async move { remote.follow_log_leader().await });
