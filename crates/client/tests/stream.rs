@@ -15,7 +15,7 @@ use regent::election::participant::{GroupRequest, Reply, Request, Verb};
 use regent::election::store::{Campaign, CampaignSession, Heartbeat, Open, Scope, Store};
 use regent::election::{Group, Metadata, Node, Revision, SessionId, Term};
 use regent::fresh;
-use regent::office::{Office, Sights, StreamOffice};
+use regent::office::{HttpOffice, Office, Sights, StreamOffice};
 use regent::remote::Address;
 use regent_server::{Cluster, Measured, ServerConfig, serve_cluster};
 use regent_stores::LocalStore;
@@ -355,6 +355,29 @@ async fn the_stream_moves_to_the_replica_that_leads_the_log() {
     hand.open().await;
     until("a stream at the leader", || hand.office.stream_address() == Some(leader.url())).await;
     hand.beat().await.unwrap();
+}
+
+/// Over HTTP, too: what is asked for next arrives at the leader, here told apart by its store.
+#[tokio::test]
+async fn over_http_the_replica_that_leads_the_log_is_preferred() {
+    let (near, far) = (LocalStore::memory().unwrap(), Arc::new(LocalStore::memory().unwrap()));
+    let leader = Server::over(Arc::clone(&far) as Arc<dyn Store>, None).await;
+    let follows: Arc<dyn Cluster> = Arc::new(Follows(leader.address));
+    let follower = Server::over(Arc::new(near), Some(follows)).await;
+    let office = HttpOffice::new(&[follower.url(), leader.url()], PATIENCE).unwrap();
+    let node = Node::new("a").unwrap();
+    patiently("a session at the leader", async {
+        loop {
+            let session = fresh::session_id().unwrap();
+            let open = Open { session, node: node.clone(), ttl_ms: 60_000 };
+            office.perform(Request::Open(open)).await.unwrap();
+            if far.session(session).await.is_ok() {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    })
+    .await;
 }
 
 #[tokio::test]
