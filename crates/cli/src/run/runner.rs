@@ -151,7 +151,7 @@ impl Runner {
                 | Event::OtherLeads
                 | Event::Hopeless
                 | Event::Left
-                | Event::Fenced(_)
+                | Event::Fenced { .. }
                 | Event::Failed(_)
                 | Event::Heard(_)
                 | Event::Overdue
@@ -294,7 +294,7 @@ impl Runner {
             if let Err(why) = &fenced {
                 remark(&format!("--fence-previous: {why}; the office is given up"));
             }
-            let _ = event.send(Event::Fenced(fenced.is_ok()));
+            let _ = event.send(Event::Fenced { term, is_done: fenced.is_ok() });
         });
         self.fence = Some(task.abort_handle());
     }

@@ -130,7 +130,7 @@ impl Supervisor {
                     self.done();
                 }
             }
-            Event::Fenced(is_done) => self.fenced(is_done),
+            Event::Fenced { term, is_done } => self.fenced(term, is_done),
             Event::Started(_) => self.started(),
             Event::Failed(code) => self.work(|work, _| work.failed = Some(code)),
             Event::Heard(until) => self.work(|work, _| {
@@ -224,8 +224,12 @@ impl Supervisor {
         self.actions.push(Action::Start { term, valid_until });
     }
 
-    fn fenced(&mut self, is_done: bool) {
+    fn fenced(&mut self, fenced: Term, is_done: bool) {
         let State::Fencing { term, valid_until } = self.state else { return };
+        // What was done in an earlier term says nothing of who led since.
+        if fenced != term {
+            return;
+        }
         if is_done && self.ending.is_none() {
             self.start(term, valid_until);
         } else {

@@ -234,21 +234,27 @@ fn a_program_that_cannot_be_started_ends_the_command_even_if_it_restarts() {
 
 #[test]
 fn nothing_starts_before_whoever_led_before_is_fenced() {
+    let fenced = |is_done| Event::Fenced { term: term(), is_done };
     let fences = || Plan { fences: true, ..plan() };
     let mut supervisor = Supervisor::new(fences(), at(0));
     assert_eq!(deeds(supervisor.on(at(1), elected())), [Action::Fence { term: term() }]);
     supervisor.on(at(3_000), Event::Extended { valid_until: at(13_000) });
     let start = Action::Start { term: term(), valid_until: at(13_000) };
-    assert_eq!(deeds(supervisor.on(at(4_000), Event::Fenced(true))), [start]);
+    assert_eq!(deeds(supervisor.on(at(4_000), fenced(true))), [start]);
 
     let give_back = [Action::CancelFence, Action::WorkEnded];
     let mut failed = Supervisor::new(fences(), at(0));
     failed.on(at(1), elected());
-    assert_eq!(deeds(failed.on(at(2), Event::Fenced(false))), give_back);
+    assert_eq!(deeds(failed.on(at(2), fenced(false))), give_back);
     let mut late = Supervisor::new(fences(), at(0));
     late.on(at(1), elected());
     assert_eq!(deeds(late.on(at(9_000), Event::StopBy { by: at(TTL_MS) })), give_back);
-    assert_eq!(late.on(at(9_001), Event::Fenced(true)), [], "that term is given back");
+    assert_eq!(late.on(at(9_001), fenced(true)), [], "that term is given back");
+
+    let mut again = Supervisor::new(fences(), at(0));
+    again.on(at(1), elected());
+    let earlier = Event::Fenced { term: Term::NONE, is_done: true };
+    assert_eq!(again.on(at(2), earlier), [], "another one may have led since");
 }
 
 #[test]

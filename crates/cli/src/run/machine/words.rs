@@ -60,8 +60,8 @@ pub(crate) enum Event {
     Hopeless,
     /// Nothing is left to tell the store.
     Left,
-    /// What must succeed before the program starts has, or has not.
-    Fenced(bool),
+    /// What must succeed before the program starts in this term has, or has not.
+    Fenced { term: Term, is_done: bool },
     /// The program runs, under this number.
     Started(u32),
     /// The program cannot be started at all; the code that shells use for it.
