@@ -182,9 +182,10 @@ impl LockGuard {
 
     /// Gives the lock back and, if this was the last guard, waits until the store knows.
     pub async fn release(self) -> Result<(), Untold> {
-        match Arc::try_unwrap(self.held) {
-            Ok(held) => held.leadership.resign().await,
-            Err(_) => Ok(()),
+        // Of several that are released at once, exactly one is the last.
+        match Arc::into_inner(self.held) {
+            Some(held) => held.leadership.resign().await,
+            None => Ok(()),
         }
     }
 }
