@@ -276,7 +276,11 @@ impl Core {
         let is_early = self.handed_over_at.is_some_and(|at| self.now.since(at) < self.respite());
         let waits_since = self.unconfirmed.front().map(|batch| batch.since);
         let is_stuck = waits_since.is_some_and(|since| self.now.since(since) >= DISK_STUCK_AFTER);
-        let is_due = (is_stuck || !self.has_room)
+        let is_failing = is_stuck || !self.has_room;
+        if !is_failing {
+            self.given_away = 0;
+        }
+        let is_due = is_failing
             && self.role == Role::Leader
             && !is_early
             && self.node.raft.lead_transferee.is_none();
@@ -292,25 +296,33 @@ impl Core {
                 self.handed_over_at = Some(self.now);
                 self.node.transfer_leader(target);
             }
-            None => self.lay_down_if_burdened(),
+            None => self.give_to_witness(),
         }
     }
 
-    /// Whoever leads and should not keeps others from being elected: a witness, or whoever hears only it,
-    /// votes for nobody else meanwhile. If nobody can be handed over to, leadership is laid down for a
-    /// while. If nobody took it up, this one leads again, and tries that four times more rarely each
-    /// time: a new Raft leader owes every session a full ttl, and those must come to their end.
-    fn lay_down_if_burdened(&mut self) {
-        let since = *self.burdened_since.get_or_insert(self.now);
-        let after = self.respite() * 4u32.saturating_pow(self.laid_down.min(8));
-        let has_others = self.node.store().members().voters.len() > 1;
-        if has_others && self.now.since(since) >= after {
-            self.laid_down += 1;
-            self.laid_down_at = Some(self.now);
-            let term = self.node.raft.term;
-            self.node.raft.become_follower(term, 0);
-            self.notice_role();
+    /// Nobody who could lead is heard here, but a witness may hear somebody, and votes for nobody else as
+    /// long as this one leads. So the witness is given leadership: it hands it to whoever it hears, or
+    /// back.
+    fn give_to_witness(&mut self) {
+        let progress = self.node.raft.prs();
+        let mut voters = self.node.store().members().voters.iter().copied();
+        let witness = voters.find(|id| {
+            self.is_witness(*id) && progress.get(*id).is_some_and(|progress| progress.recent_active)
+        });
+        if let Some(witness) = witness
+            && self.is_burdened_for_long()
+        {
+            self.given_away += 1;
+            self.burdened_since = None;
+            self.node.transfer_leader(witness);
         }
+    }
+
+    /// Whether it has led too long by now. Four times longer each time, if nobody else could: a new Raft
+    /// leader owes every session a full ttl, and those must come to their end.
+    fn is_burdened_for_long(&mut self) -> bool {
+        let since = *self.burdened_since.get_or_insert(self.now);
+        self.now.since(since) >= self.respite() * 4u32.saturating_pow(self.given_away.min(8))
     }
 
     /// Longer than anybody waits between two campaigns.
@@ -318,8 +330,8 @@ impl Core {
         Duration::from_millis(10 * self.config.timing.election_ms_max())
     }
 
-    /// Whether it has laid leadership down and neither campaigns nor takes it back yet: whoever was not
-    /// heard of may have waited for long, and waits long between two campaigns.
+    /// Whether it is a witness that laid leadership down and neither campaigns nor takes it yet: whoever
+    /// was not heard of may have waited for long, and waits long between two campaigns.
     pub(super) fn makes_way(&self) -> bool {
         self.laid_down_at.is_some_and(|at| self.now.since(at) < self.respite())
     }
@@ -336,22 +348,35 @@ impl Core {
     }
 
     /// A witness that leads does one thing: it brings the best full voter up to date and hands over. One
-    /// that did not take it, or gave it back, comes last. It may lack what the only one it hears needs,
-    /// and then another one that it does not hear may have it.
+    /// that gave it leadership, or did not take it, comes last, and only after all others had time to be
+    /// heard.
+    ///
+    /// It may lack what the only one it hears needs, while another one that it does not hear has it: then
+    /// it lays leadership down, and nobody misses it.
     pub(super) fn hand_over_if_witness(&mut self) {
         if !self.config.is_witness || self.role != Role::Leader {
             return;
         }
         let raft = &self.node.raft;
         if raft.commit_to_current_term() && raft.lead_transferee.is_none() {
-            let is_new = |id: u64| self.handed_to != Some(id);
-            let best = self.successors().max_by_key(|(matched, id)| (is_new(*id), *matched, *id));
-            if let Some((_, target)) = best {
-                self.handed_to = Some(target);
+            let is_wanted = |id: u64| self.least_wanted != id;
+            let best =
+                self.successors().max_by_key(|(matched, id)| (is_wanted(*id), *matched, *id));
+            let others_had = Duration::from_millis(self.config.timing.election_ms_min());
+            if let Some((_, target)) = best
+                && (is_wanted(target) || self.now.since(self.led_since) >= others_had)
+            {
+                self.least_wanted = target;
                 self.node.transfer_leader(target);
             }
         }
-        self.lay_down_if_burdened();
+        if self.is_burdened_for_long() {
+            self.given_away += 1;
+            self.laid_down_at = Some(self.now);
+            let term = self.node.raft.term;
+            self.node.raft.become_follower(term, 0);
+            self.notice_role();
+        }
     }
 
     /// Asks for a snapshot when the log has grown enough since the last one. Much less is enough while

@@ -160,11 +160,14 @@ pub struct Core {
     handed_over_at: Option<Moment>,
     /// Since when it leads and should not: its disk fails, or it is a witness; and nobody takes over.
     burdened_since: Option<Moment>,
-    /// How often in a row it was laid down for that, and nobody else took it up; and when.
-    laid_down: u32,
+    /// How often in a row it gave leadership away for that, and nobody else had it in between.
+    given_away: u32,
+    /// When a witness laid leadership down.
     laid_down_at: Option<Moment>,
-    /// Whom a witness last tried to hand over to.
-    handed_to: Option<u64>,
+    /// Since when it leads.
+    led_since: Moment,
+    /// Who led before this one, or to whom a witness last tried to hand over: the last to be handed it.
+    least_wanted: u64,
     /// When something was applied last.
     applied_at: Moment,
     /// The wall clock as last told: a note for people, read by no rule.
@@ -268,9 +271,10 @@ impl Core {
             has_room: true,
             handed_over_at: None,
             burdened_since: None,
-            laid_down: 0,
+            given_away: 0,
             laid_down_at: None,
-            handed_to: None,
+            led_since: now,
+            least_wanted: 0,
             applied_at: now,
             wall_ms: 0,
             out: Outputs::default(),
@@ -343,14 +347,9 @@ impl Core {
         }
     }
 
-    /// A witness leads only if nobody else can: it waits three times as long. One whose disk is full
-    /// lets those go first that may have room.
+    /// A witness leads only if nobody else can: it waits three times as long.
     const fn patience(&self) -> u64 {
-        match (self.config.is_witness, self.has_room) {
-            (true, _) => 3,
-            (false, false) => 2,
-            (false, true) => 1,
-        }
+        if self.config.is_witness { 3 } else { 1 }
     }
 
     /// Follows the library's role, and ends what depended on the old one.
@@ -364,15 +363,17 @@ impl Core {
         if raft.leader_id != 0 {
             self.timer.settled();
         }
-        let is_fit = self.has_room && !self.config.is_witness;
-        if is_fit || self.is_led_by_another() {
-            (self.laid_down, self.laid_down_at) = (0, None);
+        if self.is_led_by_another() {
+            (self.given_away, self.laid_down_at) = (0, None);
+        }
+        if role != Role::Leader && ![0, raft.id].contains(&raft.leader_id) {
+            self.least_wanted = raft.leader_id;
         }
         if self.role == Role::Leader && role != Role::Leader {
             self.stop_serving();
         }
         if self.role != role {
-            self.burdened_since = None;
+            (self.burdened_since, self.led_since) = (None, self.now);
         }
         self.role = role;
         let may_serve = role == Role::Leader && !self.config.is_witness;

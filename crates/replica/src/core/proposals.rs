@@ -67,6 +67,7 @@ impl Core {
         let mut entries = Vec::new();
         let mut locals = Vec::new();
         let mut remotes = Vec::new();
+        let mut declined = Vec::new();
         let mut heard = BTreeSet::new();
         for submission in std::mem::take(&mut self.submissions) {
             match submission {
@@ -92,7 +93,7 @@ impl Core {
                         Command::Expire { .. } | Command::Elapsed { .. } | Command::Refill { .. }
                     );
                     if is_for_drivers || !self.may_write(&command) {
-                        self.decline(replica, boot, number);
+                        declined.push((replica, boot, number));
                         continue;
                     }
                     heard.extend(self.session_of(&command));
@@ -109,6 +110,7 @@ impl Core {
             for session in heard {
                 let _ = self.deadlines.heard(session, None, self.now);
             }
+            self.decline(declined);
             return;
         }
         for number in locals {
@@ -116,9 +118,7 @@ impl Core {
                 self.refuse(pending.token, unavailable("the log takes nothing at the moment"));
             }
         }
-        for (replica, boot, number) in remotes {
-            self.decline(replica, boot, number);
-        }
+        self.decline(remotes.into_iter().chain(declined));
     }
 
     /// Whose wish it is. Whatever is appended for a session is a sign of life: it must not be passed over
@@ -256,17 +256,20 @@ impl Core {
             .into_iter()
             .partition(|submission| matches!(submission, Submission::Remote { .. }));
         self.submissions = local;
-        for submission in remote {
-            if let Submission::Remote { replica, boot, number, .. } = submission {
-                self.decline(replica, boot, number);
+        let first = remote.into_iter().filter_map(|submission| match submission {
+            Submission::Remote { replica, boot, number, .. } => {
+                (!self.is_taken(replica, boot, number)).then_some((replica, boot, number))
             }
-        }
+            Submission::Local { .. } => None,
+        });
+        let first: Vec<_> = first.collect();
+        self.decline(first);
     }
 
-    /// Says that a proposal was not appended and never will be. Of one that was appended before, and
-    /// came a second time, nothing is said: its origin sees it applied, or stays uncertain.
-    fn decline(&mut self, replica: ReplicaId, boot: u64, number: u64) {
-        if !self.is_taken(replica, boot, number) {
+    /// Says that proposals were not appended and never will be. They have come for the first time: of one
+    /// that was appended before nothing is said, its origin sees it applied or stays uncertain.
+    fn decline(&mut self, proposals: impl IntoIterator<Item = (ReplicaId, u64, u64)>) {
+        for (replica, boot, number) in proposals {
             self.out.sends.push((replica, PeerMessage::Declined { boot, number }));
             // What the network delivers again must not make that untrue.
             self.note_taken(replica, boot, number);

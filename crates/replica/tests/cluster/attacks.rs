@@ -349,10 +349,16 @@ fn a_leader_with_a_full_disk_and_nobody_else_there_leads_on_and_sessions_end() {
     let other = if full == id(1) { id(2) } else { id(1) };
     cluster.submit(full, open(1, 20_000)).unwrap();
     cluster.submit(full, campaign(1, "billing")).unwrap();
+    cluster.submit(full, open(2, 2_000)).unwrap();
     cluster.stop(other);
     cluster.cores.get_mut(&full).unwrap().on(cluster.now, Input::Room { is_there: false });
-    cluster.run(120_000);
+    for _ in 0..240 {
+        cluster.ask(full, heartbeat(2));
+        cluster.run(500);
+    }
     assert_eq!(cluster.leader(), Some(full));
+    let state = &cluster.cores[&full].whole().state;
+    assert!(state.find_session(session(2)).is_some(), "whoever was heard lives on");
     assert_eq!(cluster.leader_of(full, "billing").0, None, "the silent leader's office is free");
 }
 
@@ -407,6 +413,30 @@ fn what_was_declined_is_not_taken_when_the_network_delivers_it_again() {
     cluster.deliver(follower, leader, forwarded);
     cluster.run(100);
     assert_eq!(cluster.leader_of(leader, "billing").0, None);
+}
+
+/// Of two changes in one message's time, one is refused for want of room and the other because the log
+/// takes nothing: both are told at once that nothing happened.
+#[test]
+fn every_change_that_is_declined_is_told_so_in_whatever_order() {
+    let mut cluster = Cluster::new(3);
+    let leader = cluster.await_leader();
+    let follower = (1..=3).map(id).find(|other| *other != leader).unwrap();
+    let third = (1..=3).map(id).find(|other| ![leader, follower].contains(other)).unwrap();
+    cluster.submit(leader, open(1, 60_000)).unwrap();
+    cluster.cut.extend([(leader, third), (third, leader), (third, follower)]);
+    cluster.ask(leader, Request::Transfer { to: Some(third) });
+    cluster.turn(leader);
+    cluster.cores.get_mut(&leader).unwrap().on(cluster.now, Input::Room { is_there: false });
+    let commands = [Command::Close { session: session(1) }, open(2, 60_000)];
+    let tokens = commands.map(|command| {
+        cluster.ask(follower, Request::Submit { command, request: None, query: None })
+    });
+    cluster.run(20);
+    for token in tokens {
+        let told = cluster.answers.remove(&token);
+        assert!(matches!(told, Some(Response::Error(StoreError::Unavailable { .. }))), "{told:?}");
+    }
 }
 
 /// A replica that was removed and comes back with an empty disk counts its runs from the first again:
