@@ -135,7 +135,16 @@ pub(crate) async fn run(args: DoctorArgs) -> Outcome {
 }
 
 fn unasked(error: &RegisterError) -> Failure {
-    Failure::new(Exit::Unavailable, format!("the deployment cannot be examined: {error}"))
+    match error {
+        RegisterError::Unfit { why } => {
+            Failure::new(Exit::Refused, format!("{why}; do not hold elections on it"))
+        }
+        RegisterError::Unavailable { .. }
+        | RegisterError::Uncertain { .. }
+        | RegisterError::Corrupt { .. } => {
+            Failure::new(Exit::Unavailable, format!("the deployment cannot be examined: {error}"))
+        }
+    }
 }
 
 /// How long writes take, the shortest first.

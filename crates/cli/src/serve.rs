@@ -11,6 +11,7 @@ use clap::Args;
 use regent_election::Settings as StoreSettings;
 use regent_election::store::{Description, Store};
 use regent_server::{Cluster, serve_cluster};
+use regent_stores::register::RegisterError;
 use regent_stores::{LocalError, OpenError, Options, open_register, open_url_with};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
@@ -168,6 +169,7 @@ async fn open_other(settings: &Settings, url: &str) -> Result<Arc<dyn Store>, Fa
                     register.describe().name
                 ));
             }),
+            Err(error @ RegisterError::Unfit { .. }) => return Err(unfit(&error)),
             // It may come later: the service says itself that it is not ready.
             Err(error) => remark(&format!("WARNING: the store cannot be examined: {error}")),
         }
@@ -179,6 +181,11 @@ async fn open_other(settings: &Settings, url: &str) -> Result<Arc<dyn Store>, Fa
         }
     }
     Ok(store)
+}
+
+/// A store that must not keep elections: no waiting helps, only another store.
+pub(crate) fn unfit(error: &RegisterError) -> Failure {
+    Failure::new(Exit::Config, format!("store: {error}; choose another store"))
 }
 
 /// Why a store cannot be opened, by what an operator may do.

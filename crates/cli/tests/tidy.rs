@@ -24,7 +24,9 @@ const IMPORTS: &[(&str, &[&str])] = &[
 ];
 
 /// Crates that must not come in by any road; deny.toml says why.
-const BANNED: &[&str] = &["ring", "openssl-sys", "native-tls", "bincode", "chrono"];
+const BANNED: &[&str] = &["ring", "openssl-sys", "native-tls", "bincode"];
+/// Crates that come in by one road only, which is never a manifest of ours; deny.toml says why.
+const ONLY_FOR: &[(&str, &str)] = &[("chrono", "object_store")];
 /// What names a banned crate in the lock file without building it: a weak feature of rustls' certificate
 /// checker. Whoever turned that provider on would be named beside it, as `rustls` itself.
 const NAMED_BUT_NOT_BUILT_BY: [&str; 1] = ["rustls-webpki"];
@@ -149,6 +151,12 @@ fn no_banned_crate_is_in_the_lock_file() {
         .map(|name| format!("{name}, for {:?}", dependents(&lock, name)))
         .collect();
     complain("banned crates", &wrong);
+    let wrong: Vec<String> = ONLY_FOR
+        .iter()
+        .filter(|(name, reason)| dependents(&lock, name).iter().any(|it| it != reason))
+        .map(|(name, _)| format!("{name}, for {:?}", dependents(&lock, name)))
+        .collect();
+    complain("crates that are for another one only", &wrong);
 }
 
 #[test]

@@ -17,6 +17,8 @@ pub mod local;
 pub mod mysql;
 #[cfg(feature = "nats")]
 pub mod nats;
+#[cfg(feature = "object")]
+pub mod object;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 #[cfg(feature = "redis")]

@@ -88,6 +88,7 @@ engine!(ETCD, "etcd", at!(crate::etcd::EtcdRegister));
 engine!(KUBERNETES, "kubernetes", at!(crate::kubernetes::KubernetesRegister));
 engine!(MYSQL, "mysql", at!(crate::mysql::MysqlRegister));
 engine!(NATS, "nats", at!(crate::nats::NatsRegister));
+engine!(OBJECT, "object", at!(crate::object::ObjectRegister));
 engine!(POSTGRES, "postgres", at!(crate::postgres::PostgresRegister));
 engine!(REDIS, "redis", at!(crate::redis::RedisRegister));
 engine!(REDLOCK, "redlock", at!(crate::redlock::RedlockRegister));
@@ -226,6 +227,33 @@ pub const SCHEMES: &[Scheme] = &[
         level: Level::LeaseOnly,
         why: "terms rise only while the Lease objects live; kubectl get lease shows who leads",
         opener: KUBERNETES,
+    },
+    Scheme {
+        name: "s3",
+        aliases: &[],
+        example: "s3://bucket/prefix?region=eu-west-1",
+        feature: Some("object"),
+        level: Level::Strict,
+        why: "conditional writes of S3, proved before the first; lease-only where ?endpoint= names another server",
+        opener: OBJECT,
+    },
+    Scheme {
+        name: "gs",
+        aliases: &[],
+        example: "gs://bucket/prefix",
+        feature: Some("object"),
+        level: Level::Strict,
+        why: "generations of Google's objects, about one write a second to each: a ttl of 5 seconds or more",
+        opener: OBJECT,
+    },
+    Scheme {
+        name: "az",
+        aliases: &["azure"],
+        example: "az://container/prefix",
+        feature: Some("object"),
+        level: Level::Strict,
+        why: "conditional writes of Azure's blobs; the account is that of AZURE_STORAGE_ACCOUNT_NAME",
+        opener: OBJECT,
     },
 ];
 

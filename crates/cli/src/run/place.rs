@@ -9,16 +9,21 @@ use regent::remote::{Remote, RemoteError};
 use regent::{Connect, Regent};
 use regent_election::Group;
 use regent_election::store::{Scope, Store};
+use regent_stores::register::RegisterError;
 use regent_stores::{LeaseStore, open_register};
 use tokio::sync::mpsc;
 
 use super::args::RunArgs;
 use crate::failure::Failure;
 use crate::output::remark;
-use crate::serve::unopened;
+use crate::serve::{unfit, unopened};
 
-/// How long a server may take to say what it is, and a store to be examined.
+/// How long a server may take to say what it is.
 const GREETING: Duration = Duration::from_secs(2);
+
+/// How long a store may take to be examined. One that can be reached is done long before; whoever waited
+/// less might start on a store that must be refused.
+const EXAMINED_WITHIN: Duration = Duration::from_secs(10);
 
 /// Where the election is held.
 #[derive(Clone, Debug)]
@@ -77,10 +82,11 @@ impl Place {
 async fn open(url: &str) -> Result<Place, Failure> {
     let register = open_register(url).map_err(unopened)?;
     let name = register.describe().name;
-    match tokio::time::timeout(GREETING, register.examine()).await {
+    match tokio::time::timeout(EXAMINED_WITHIN, register.examine()).await {
         Ok(Ok(warnings)) => warnings.iter().for_each(|warning| {
             remark(&format!("WARNING: {name} is weaker than it looks: {warning}"));
         }),
+        Ok(Err(error @ RegisterError::Unfit { .. })) => return Err(unfit(&error)),
         Ok(Err(error)) => remark(&format!("WARNING: the store cannot be examined: {error}")),
         Err(_) => remark("WARNING: the store does not answer yet; it is waited for"),
     }

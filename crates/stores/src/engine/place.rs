@@ -115,7 +115,7 @@ fn server(scheme: &str, host: &str, port: u16) -> Result<String, UrlError> {
 }
 
 /// Percent-encoded bytes as what they stand for; what is not encoded properly stands for itself.
-fn decoded(text: &str) -> String {
+pub(crate) fn decoded(text: &str) -> String {
     let bytes = text.as_bytes();
     let mut out = Vec::with_capacity(bytes.len());
     let mut at = 0;

@@ -65,7 +65,9 @@ pub(super) struct Desk {
 
 pub(super) fn store_error(error: RegisterError) -> StoreError {
     match error {
-        RegisterError::Unavailable { why } => StoreError::Unavailable { why, retry_after: None },
+        RegisterError::Unavailable { why } | RegisterError::Unfit { why } => {
+            StoreError::Unavailable { why, retry_after: None }
+        }
         RegisterError::Uncertain { why } => StoreError::Uncertain { why },
         RegisterError::Corrupt { what } => StoreError::Corrupt(what),
     }
@@ -180,11 +182,15 @@ impl Desk {
                 }
                 (Ok(Swapped::Conflict), None) => return Ok(mutant::is(Mutant::ConflictIgnored)),
                 (Err(RegisterError::Corrupt { what }), _) => return Err(StoreError::Corrupt(what)),
-                (Err(RegisterError::Unavailable { why }), None) => {
+                (Err(RegisterError::Unavailable { why } | RegisterError::Unfit { why }), None) => {
                     return Err(StoreError::Unavailable { why, retry_after: None });
                 }
                 (Err(RegisterError::Uncertain { why }), _) => doubt = Some(why),
-                (Ok(Swapped::Conflict) | Err(RegisterError::Unavailable { .. }), Some(_)) => {}
+                (
+                    Ok(Swapped::Conflict)
+                    | Err(RegisterError::Unavailable { .. } | RegisterError::Unfit { .. }),
+                    Some(_),
+                ) => {}
             }
             if mutant::is(Mutant::NonceIgnored) {
                 return Ok(true);
@@ -293,11 +299,13 @@ impl Desk {
                 }
                 Ok(Swapped::Conflict) => {}
                 Err(RegisterError::Corrupt { what }) => return Err(StoreError::Corrupt(what)),
-                Err(RegisterError::Unavailable { why }) => match doubt {
-                    None => return Err(StoreError::Unavailable { why, retry_after: None }),
-                    Some(_) if tried >= SETTLES_MAX => break,
-                    Some(_) => {}
-                },
+                Err(RegisterError::Unavailable { why } | RegisterError::Unfit { why }) => {
+                    match doubt {
+                        None => return Err(StoreError::Unavailable { why, retry_after: None }),
+                        Some(_) if tried >= SETTLES_MAX => break,
+                        Some(_) => {}
+                    }
+                }
                 Err(RegisterError::Uncertain { why }) => {
                     doubt = Some(why);
                     if tried >= SETTLES_MAX {

@@ -183,6 +183,12 @@ pub enum RegisterError {
         /// What is wrong.
         what: String,
     },
+    /// Nothing happened, and nothing ever shall: the server does not keep what a register must.
+    #[error("{why}")]
+    Unfit {
+        /// What it does not keep.
+        why: String,
+    },
 }
 
 impl RegisterError {
@@ -194,6 +200,11 @@ impl RegisterError {
     /// It may have happened; for this reason nobody knows.
     pub fn uncertain(why: impl fmt::Display) -> Self {
         Self::Uncertain { why: why.to_string() }
+    }
+
+    /// No elections are to be held there, for this reason.
+    pub fn unfit(why: impl fmt::Display) -> Self {
+        Self::Unfit { why: why.to_string() }
     }
 
     /// What is stored is not ours, for this reason.
@@ -215,7 +226,8 @@ pub trait Register: Send + Sync + fmt::Debug + 'static {
     fn describe(&self) -> Description;
 
     /// Looks at the deployment: whether it can serve, and what in it is weaker than it looks (sentences
-    /// for people, each a reason to trust it less).
+    /// for people, each a reason to trust it less). One that must not be trusted at all is
+    /// [`RegisterError::Unfit`].
     async fn examine(&self) -> RegisterResult<Vec<String>>;
 
     /// Reads an entry linearizably: no older than any answer given before this call began.

@@ -130,7 +130,9 @@ async fn raise(register: Arc<dyn Register>, key: Key, is_over: Arc<AtomicBool>, 
                 seen = number;
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
-            Err(error @ RegisterError::Corrupt { .. }) => panic!("{error:?}"),
+            Err(error @ (RegisterError::Corrupt { .. } | RegisterError::Unfit { .. })) => {
+                panic!("{error:?}")
+            }
         }
     }
 }

@@ -19,6 +19,8 @@ mod kubernetes;
 mod mysql;
 #[cfg(feature = "nats")]
 mod nats;
+#[cfg(feature = "object")]
+mod object;
 #[cfg(feature = "postgres")]
 mod postgres;
 #[cfg(feature = "redis")]

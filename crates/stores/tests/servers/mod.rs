@@ -16,6 +16,8 @@ pub(crate) mod kubernetes;
 pub(crate) mod mysql;
 #[cfg(feature = "nats")]
 pub(crate) mod nats;
+#[cfg(feature = "object")]
+pub(crate) mod object;
 #[cfg(feature = "postgres")]
 pub(crate) mod postgres;
 #[cfg(feature = "redis")]
