@@ -11,8 +11,10 @@ pub(crate) mod names;
 pub(crate) mod place;
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
+
+use regent_election::Moment;
 
 use crate::register::{RegisterError, RegisterResult};
 
@@ -60,24 +62,68 @@ impl Sent {
     }
 }
 
-/// A request to a server, from connecting to the answer, within one time-out. The second value says that
-/// it was too late: the connection it was sent on is of no more use.
+/// Connections that are of no more use: a question on them was not answered in time, or was dropped by
+/// whoever asked it after it had waited for long. They are numbered in the order in which they were made.
+#[derive(Debug, Default)]
+pub(crate) struct Abandoned {
+    /// All below this.
+    below: AtomicU64,
+}
+
+impl Abandoned {
+    /// A question leaves on this connection.
+    pub(crate) fn asks(&self, number: u64, request_for: Duration) -> Question<'_> {
+        // Whoever drops one that was just asked changed its mind, and knows nothing of the connection.
+        let doubtful_at = regent_clock::now() + request_for / 8;
+        Question { abandoned: self, number, doubtful_at, is_answered: false }
+    }
+
+    /// Whether this connection is one of them.
+    pub(crate) fn has(&self, number: u64) -> bool {
+        number < self.below.load(Ordering::Acquire)
+    }
+}
+
+/// A question that is under way.
+#[must_use = "dropped, it is a question that was not answered"]
+pub(crate) struct Question<'a> {
+    abandoned: &'a Abandoned,
+    number: u64,
+    doubtful_at: Moment,
+    is_answered: bool,
+}
+
+impl Question<'_> {
+    /// There was an answer, of whatever kind.
+    pub(crate) fn answered(mut self) {
+        self.is_answered = true;
+    }
+}
+
+impl Drop for Question<'_> {
+    fn drop(&mut self) {
+        if !self.is_answered && regent_clock::now() >= self.doubtful_at {
+            self.abandoned.below.fetch_max(self.number + 1, Ordering::AcqRel);
+        }
+    }
+}
+
+/// A request to a server, from connecting to the answer, within one time-out.
 pub(crate) async fn in_time<T>(
     request_for: Duration,
     effect: Effect,
     server: &str,
     request: impl AsyncFnOnce(&Sent) -> RegisterResult<T>,
-) -> (RegisterResult<T>, bool) {
+) -> RegisterResult<T> {
     let sent = Sent::default();
     if let Ok(answer) = tokio::time::timeout(request_for, request(&sent)).await {
-        return (answer, false);
+        return answer;
     }
-    let error = if sent.0.load(Ordering::Acquire) {
+    Err(if sent.0.load(Ordering::Acquire) {
         effect.unanswered(format_args!("no answer from {server} within {request_for:?}"))
     } else {
         RegisterError::unavailable(format_args!("no connection to {server} within {request_for:?}"))
-    };
-    (Err(error), true)
+    })
 }
 
 /// A number nobody else has drawn, for what must differ from everything before.
@@ -111,14 +157,25 @@ mod tests {
                 }
                 std::future::pending::<RegisterResult<()>>().await
             };
-            let (answer, is_late) =
-                in_time(Duration::from_millis(1), effect, "a server", request).await;
-            assert!(is_late);
-            answer.unwrap_err()
+            in_time(Duration::from_millis(1), effect, "a server", request).await.unwrap_err()
         };
         assert!(matches!(asked(Effect::Writes, true).await, RegisterError::Uncertain { .. }));
         assert!(matches!(asked(Effect::Writes, false).await, RegisterError::Unavailable { .. }));
         assert!(matches!(asked(Effect::Reads, true).await, RegisterError::Unavailable { .. }));
+    }
+
+    #[tokio::test]
+    async fn a_connection_is_given_up_when_a_question_waited_on_it_in_vain() {
+        let (abandoned, request_for) = (Abandoned::default(), Duration::from_millis(8));
+        abandoned.asks(3, request_for).answered();
+        drop(abandoned.asks(3, Duration::from_secs(1000)));
+        assert!(!abandoned.has(3), "answered, and dropped at once");
+        let waits = async {
+            let _question = abandoned.asks(3, request_for);
+            std::future::pending::<()>().await;
+        };
+        assert!(tokio::time::timeout(request_for, waits).await.is_err());
+        assert!(abandoned.has(3) && abandoned.has(2) && !abandoned.has(4));
     }
 
     #[test]

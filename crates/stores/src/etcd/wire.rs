@@ -15,7 +15,7 @@ use tonic_prost::ProstCodec;
 
 use super::messages::{AuthenticateRequest, AuthenticateResponse, LeaseRequest, LeaseResponse};
 use crate::engine::place::Place;
-use crate::engine::{Effect, Sent, UrlError, in_time};
+use crate::engine::{Abandoned, Effect, Sent, UrlError, in_time};
 use crate::register::{RegisterError, RegisterResult};
 
 /// Most bytes of an answer: a listing of many entries.
@@ -34,6 +34,7 @@ pub(super) struct Wire {
     /// Whose turn it is.
     turn: AtomicUsize,
     link: Mutex<Option<Link>>,
+    abandoned: Abandoned,
 }
 
 /// A connection to one member. All that is asked on it is answered by that member.
@@ -41,7 +42,7 @@ pub(super) struct Wire {
 pub(super) struct Link {
     channel: Channel,
     token: Option<MetadataValue<Ascii>>,
-    number: usize,
+    number: u64,
 }
 
 impl fmt::Debug for Wire {
@@ -70,8 +71,9 @@ impl Wire {
             })
             .collect::<Result<Vec<_>, UrlError>>()?;
         let login = place.login.clone();
-        let (turn, link) = (AtomicUsize::new(0), Mutex::new(None));
-        Ok(Self { endpoints, login, place: place.servers.join(","), request_for, turn, link })
+        let (turn, link, abandoned) = Default::default();
+        let place = place.servers.join(",");
+        Ok(Self { endpoints, login, place, request_for, turn, link, abandoned })
     }
 
     pub(super) fn place(&self) -> &str {
@@ -85,11 +87,14 @@ impl Wire {
         asking: impl AsyncFnOnce(Link) -> Result<T, Refused>,
     ) -> RegisterResult<T> {
         let server = format!("etcd at {}", self.place);
-        let (answer, is_late) = in_time(self.request_for, effect, &server, async |sent: &Sent| {
+        in_time(self.request_for, effect, &server, async |sent: &Sent| {
             let link = self.link().await?;
             let number = link.number;
+            let question = self.abandoned.asks(number, self.request_for);
             sent.leaves_now();
-            match asking(link).await {
+            let answer = asking(link).await;
+            question.answered();
+            match answer {
                 Ok(answer) => Ok(answer),
                 Err(Refused::Doubt(why)) => Err(effect.unanswered(why)),
                 Err(Refused::Status(status)) => {
@@ -98,23 +103,20 @@ impl Wire {
                 }
             }
         })
-        .await;
-        if is_late {
-            self.hang_up().await;
-        }
-        answer
+        .await
     }
 
     /// A connection to a member that can be reached.
     pub(super) async fn link(&self) -> RegisterResult<Link> {
         let mut held = self.link.lock().await;
-        if let Some(link) = held.as_ref() {
+        if let Some(link) = held.as_ref().filter(|link| !self.abandoned.has(link.number)) {
             return Ok(link.clone());
         }
         let mut last_words = Vec::new();
         for _ in 0..self.endpoints.len() {
-            let number = self.turn.fetch_add(1, Ordering::AcqRel);
-            let endpoint = &self.endpoints[number % self.endpoints.len()];
+            let turn = self.turn.fetch_add(1, Ordering::AcqRel);
+            let number = turn as u64;
+            let endpoint = &self.endpoints[turn % self.endpoints.len()];
             match self.connect(endpoint, number).await {
                 Ok(link) => return Ok(held.insert(link).clone()),
                 Err(why) => last_words.push(format!("{}: {why}", endpoint.uri())),
@@ -126,7 +128,7 @@ impl Wire {
         )))
     }
 
-    async fn connect(&self, endpoint: &Endpoint, number: usize) -> Result<Link, String> {
+    async fn connect(&self, endpoint: &Endpoint, number: u64) -> Result<Link, String> {
         let channel = endpoint.connect().await.map_err(|error| told(&error))?;
         let mut link = Link { channel, token: None, number };
         if let Some((name, password)) = self.login.clone() {
@@ -142,7 +144,7 @@ impl Wire {
     }
 
     /// Drops this connection unless it was replaced already; the next member is asked then.
-    async fn give_up(&self, number: usize) {
+    async fn give_up(&self, number: u64) {
         let mut held = self.link.lock().await;
         if held.as_ref().is_some_and(|link| link.number == number) {
             *held = None;
@@ -229,11 +231,12 @@ fn meaning(effect: Effect, server: &str, status: &Status) -> RegisterError {
         | Code::FailedPrecondition
         | Code::PermissionDenied
         | Code::Unauthenticated
-        | Code::ResourceExhausted
         | Code::Unimplemented
         | Code::OutOfRange => RegisterError::unavailable(why),
-        // Time-outs, lost leaders and lost connections: a proposal may be on its way.
+        // Time-outs, lost leaders and lost connections: a proposal may be on its way. And the one that
+        // fills the quota is carried out and then told that there is no space.
         Code::Ok
+        | Code::ResourceExhausted
         | Code::Cancelled
         | Code::Unknown
         | Code::DeadlineExceeded

@@ -148,7 +148,7 @@ impl KubernetesRegister {
                 Err(error) => Err(meaning(effect, &server, &error)),
             }
         });
-        answer.await.0
+        answer.await
     }
 
     /// The object of this name, if it is there, and the revision of the whole at that moment.

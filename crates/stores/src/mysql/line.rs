@@ -70,7 +70,7 @@ impl Line {
                 Err(error) => Err(meaning(effect, &server, &error)),
             }
         };
-        in_time(self.request_for, effect, &server, request).await.0
+        in_time(self.request_for, effect, &server, request).await
     }
 
     async fn connect(&self, server: &str) -> RegisterResult<Conn> {

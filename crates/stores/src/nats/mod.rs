@@ -198,7 +198,7 @@ impl NatsRegister {
                 _ = lost.changed() => Err(self.interrupted(Effect::Reads)),
             }
         });
-        answer.await.0
+        answer.await
     }
 
     fn interrupted(&self, effect: Effect) -> RegisterError {
@@ -236,7 +236,7 @@ impl NatsRegister {
                 _ = lost.changed() => Err(self.interrupted(Effect::Writes)),
             }
         });
-        answer.await.0
+        answer.await
     }
 }
 

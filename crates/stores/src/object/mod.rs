@@ -97,7 +97,7 @@ impl ObjectRegister {
             sent.leaves_now();
             request.await
         };
-        in_time(self.request_for, Effect::Reads, &self.bucket.server, request).await.0
+        in_time(self.request_for, Effect::Reads, &self.bucket.server, request).await
     }
 
     /// All keys of a kind.
@@ -158,7 +158,7 @@ impl Register for ObjectRegister {
         let proving = async |_: &Sent| proof::prove(&self.bucket, &self.root).await;
         // Ten requests one after the other, and each may take its time.
         let within = self.request_for.saturating_mul(proof::REQUESTS);
-        let proof = in_time(within, Effect::Reads, &self.bucket.server, proving).await.0?;
+        let proof = in_time(within, Effect::Reads, &self.bucket.server, proving).await?;
         proof.holds()?;
         let _ = self.proof.set(proof);
         Ok(weaknesses(self.bucket.cloud, self.is_elsewhere))
@@ -181,7 +181,7 @@ impl Register for ObjectRegister {
             sent.leaves_now();
             self.bucket.write(&path, expected, record).await
         };
-        in_time(self.request_for, Effect::Writes, &self.bucket.server, writing).await.0
+        in_time(self.request_for, Effect::Writes, &self.bucket.server, writing).await
     }
 
     async fn wait(

@@ -13,7 +13,7 @@ use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Config, Error, NoTls, Row};
 
 use super::schema;
-use crate::engine::{Effect, Sent, in_time};
+use crate::engine::{Abandoned, Effect, Sent, in_time};
 use crate::register::{RegisterError, RegisterResult};
 
 /// A parameter and its type.
@@ -25,7 +25,9 @@ pub(super) struct Line {
     place: String,
     request_for: Duration,
     durability: Durability,
-    client: Mutex<Option<Arc<Client>>>,
+    /// The connection, and how many there were.
+    client: Mutex<(u64, Option<Arc<Client>>)>,
+    abandoned: Abandoned,
 }
 
 /// What a commit waits for.
@@ -50,7 +52,8 @@ impl Line {
         request_for: Duration,
         durability: Durability,
     ) -> Self {
-        Self { config, place, request_for, durability, client: Mutex::new(None) }
+        let (client, abandoned) = Default::default();
+        Self { config, place, request_for, durability, client, abandoned }
     }
 
     /// Runs one statement, which is one transaction.
@@ -61,32 +64,33 @@ impl Line {
         parameters: &[Parameter<'_>],
     ) -> RegisterResult<Vec<Row>> {
         let server = format!("PostgreSQL at {}", self.place);
-        let (answer, is_late) = in_time(self.request_for, effect, &server, async |sent: &Sent| {
-            let client = self.client().await?;
+        in_time(self.request_for, effect, &server, async |sent: &Sent| {
+            let (number, client) = self.client().await?;
+            let question = self.abandoned.asks(number, self.request_for);
             sent.leaves_now();
-            match client.query_typed(statement, parameters).await {
+            let answer = client.query_typed(statement, parameters).await;
+            question.answered();
+            match answer {
                 Ok(rows) => Ok(rows),
                 Err(error) => {
-                    self.give_up(&client).await;
+                    self.give_up(number).await;
                     Err(meaning(effect, &server, &error))
                 }
             }
         })
-        .await;
-        if is_late {
-            self.hang_up().await;
-        }
-        answer
+        .await
     }
 
-    async fn client(&self) -> RegisterResult<Arc<Client>> {
+    async fn client(&self) -> RegisterResult<(u64, Arc<Client>)> {
         let mut held = self.client.lock().await;
-        if let Some(client) = held.as_ref().filter(|client| !client.is_closed()) {
-            return Ok(Arc::clone(client));
+        let serves = |client: &&Arc<Client>| !client.is_closed() && !self.abandoned.has(held.0);
+        if let Some(client) = held.1.as_ref().filter(serves) {
+            return Ok((held.0, Arc::clone(client)));
         }
         let client = Arc::new(self.connect().await?);
-        *held = Some(Arc::clone(&client));
-        Ok(client)
+        held.0 += 1;
+        held.1 = Some(Arc::clone(&client));
+        Ok((held.0, client))
     }
 
     async fn connect(&self) -> RegisterResult<Client> {
@@ -119,16 +123,16 @@ impl Line {
 
     /// Drops this client unless it was replaced already. Even a refusal is a reason: the server may no
     /// longer be what it was, which connecting again will show.
-    async fn give_up(&self, client: &Arc<Client>) {
+    async fn give_up(&self, number: u64) {
         let mut held = self.client.lock().await;
-        if held.as_ref().is_some_and(|held| Arc::ptr_eq(held, client)) {
-            *held = None;
+        if held.0 == number {
+            held.1 = None;
         }
     }
 
     /// Drops whatever connection there is. Statements under way keep theirs until they are answered.
     pub(super) async fn hang_up(&self) {
-        *self.client.lock().await = None;
+        self.client.lock().await.1 = None;
     }
 }
 

@@ -11,7 +11,7 @@ use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, Cmd, FromRedisValue, RedisError, ScriptInvocation};
 use tokio::sync::Mutex;
 
-use crate::engine::{Effect, Sent, UrlError, in_time};
+use crate::engine::{Abandoned, Effect, Sent, UrlError, in_time};
 use crate::register::{RegisterError, RegisterResult};
 
 /// A server and the connection to it.
@@ -20,6 +20,7 @@ pub(crate) struct Wire {
     request_for: Duration,
     /// The connection, and how many there were: a failed request gives up its own, not a later one.
     connection: Mutex<(u64, Option<MultiplexedConnection>)>,
+    abandoned: Abandoned,
 }
 
 impl fmt::Debug for Wire {
@@ -42,7 +43,8 @@ impl Wire {
                 error.detail().unwrap_or(error.category())
             ))
         })?;
-        Ok(Self { client, request_for, connection: Mutex::new((0, None)) })
+        let (connection, abandoned) = Default::default();
+        Ok(Self { client, request_for, connection, abandoned })
     }
 
     /// Where the server is, without the login.
@@ -88,10 +90,13 @@ impl Wire {
         request: impl AsyncFnOnce(&mut MultiplexedConnection) -> Result<T, RedisError>,
     ) -> RegisterResult<T> {
         let server = format!("Redis at {}", self.place());
-        let (answer, is_late) = in_time(self.request_for, effect, &server, async |sent: &Sent| {
+        in_time(self.request_for, effect, &server, async |sent: &Sent| {
             let (number, mut connection) = self.connection().await?;
+            let question = self.abandoned.asks(number, self.request_for);
             sent.leaves_now();
-            match request(&mut connection).await {
+            let answer = request(&mut connection).await;
+            question.answered();
+            match answer {
                 Ok(answer) => Ok(answer),
                 Err(error) => {
                     self.give_up(number).await;
@@ -99,16 +104,12 @@ impl Wire {
                 }
             }
         })
-        .await;
-        if is_late {
-            self.hang_up().await;
-        }
-        answer
+        .await
     }
 
     async fn connection(&self) -> RegisterResult<(u64, MultiplexedConnection)> {
         let mut held = self.connection.lock().await;
-        if let Some(connection) = &held.1 {
+        if let Some(connection) = held.1.as_ref().filter(|_| !self.abandoned.has(held.0)) {
             return Ok((held.0, connection.clone()));
         }
         let connection = self.connect().await?;

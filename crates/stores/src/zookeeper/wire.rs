@@ -18,7 +18,7 @@ use super::messages::{
 };
 use crate::engine::limits::{ANSWER_BYTES_MAX, RINGS_MAX};
 use crate::engine::place::Place;
-use crate::engine::{Effect, Sent, fresh, in_time};
+use crate::engine::{Abandoned, Effect, Sent, fresh, in_time};
 use crate::register::{RegisterError, RegisterResult};
 
 /// How long a session lives unheard, if the server grants it.
@@ -41,6 +41,7 @@ pub(super) struct Wire {
     /// Whose turn it is.
     turn: AtomicUsize,
     link: Mutex<Option<Link>>,
+    abandoned: Abandoned,
 }
 
 /// A connection to one server, which answers in the order in which it was asked. Dropped, with all its
@@ -48,7 +49,7 @@ pub(super) struct Wire {
 #[derive(Clone)]
 pub(super) struct Link {
     calls: mpsc::Sender<Call>,
-    number: usize,
+    number: u64,
 }
 
 /// Something to be sent.
@@ -109,6 +110,7 @@ impl Wire {
             request_for,
             turn: AtomicUsize::new(turn),
             link: Mutex::new(None),
+            abandoned: Abandoned::default(),
         }
     }
 
@@ -128,11 +130,14 @@ impl Wire {
         asking: impl AsyncFnOnce(Link) -> Result<T, Refused>,
     ) -> RegisterResult<T> {
         let server = format!("ZooKeeper at {}", self.place);
-        let (answer, is_late) = in_time(self.request_for, effect, &server, async |sent: &Sent| {
+        in_time(self.request_for, effect, &server, async |sent: &Sent| {
             let link = self.link().await?;
             let number = link.number;
+            let question = self.abandoned.asks(number, self.request_for);
             sent.leaves_now();
-            match asking(link).await {
+            let answer = asking(link).await;
+            question.answered();
+            match answer {
                 Ok(answer) => Ok(answer),
                 Err(refused) => {
                     self.give_up(number).await;
@@ -140,17 +145,17 @@ impl Wire {
                 }
             }
         })
-        .await;
-        if is_late {
-            self.hang_up().await;
-        }
-        answer
+        .await
+    }
+
+    fn serves(&self, link: &Link) -> bool {
+        !link.calls.is_closed() && !self.abandoned.has(link.number)
     }
 
     /// A connection to a server that can be reached and serves.
     pub(super) async fn link(&self) -> RegisterResult<Link> {
         let mut held = self.link.lock().await;
-        if let Some(link) = held.as_ref().filter(|link| !link.calls.is_closed()) {
+        if let Some(link) = held.as_ref().filter(|link| self.serves(link)) {
             return Ok(link.clone());
         }
         // Every server gets its share of the time, or one that is gone would take it all.
@@ -158,8 +163,9 @@ impl Wire {
         let share = share.min(CONNECT_FOR);
         let mut last_words = Vec::new();
         for _ in 0..self.servers.len() {
-            let number = self.turn.fetch_add(1, Ordering::AcqRel);
-            let server = &self.servers[number % self.servers.len()];
+            let turn = self.turn.fetch_add(1, Ordering::AcqRel);
+            let number = turn as u64;
+            let server = &self.servers[turn % self.servers.len()];
             let connected = tokio::time::timeout(share, self.connect(server, number)).await;
             let why = match connected {
                 Ok(Ok(link)) => match self.lay_out(&link).await {
@@ -177,7 +183,7 @@ impl Wire {
         )))
     }
 
-    async fn connect(&self, server: &str, number: usize) -> Result<Link, String> {
+    async fn connect(&self, server: &str, number: u64) -> Result<Link, String> {
         let told = |error: std::io::Error| error.to_string();
         let mut stream = TcpStream::connect(server).await.map_err(told)?;
         stream.set_nodelay(true).map_err(told)?;
@@ -227,7 +233,7 @@ impl Wire {
     }
 
     /// Drops this connection unless it was replaced already; the next server is asked then.
-    async fn give_up(&self, number: usize) {
+    async fn give_up(&self, number: u64) {
         let mut held = self.link.lock().await;
         if held.as_ref().is_some_and(|link| link.number == number) {
             *held = None;
