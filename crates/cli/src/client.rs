@@ -55,6 +55,12 @@ impl ClientArgs {
         &self.server
     }
 
+    /// Whether nobody named a server.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn is_default(&self) -> bool {
+        self.server == SERVER_DEFAULT
+    }
+
     /// Standard output.
     pub(crate) fn screen(&self) -> Screen {
         Screen { output: self.output }

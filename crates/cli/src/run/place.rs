@@ -45,7 +45,12 @@ impl Place {
                 "--fence-previous asks who led before, and a store that is used directly keeps no \
                  history; run `regent serve --store` beside it and name that with --server",
             )),
-            Some(url) => open(url).await,
+            Some(url) => {
+                if !args.client.is_default() {
+                    remark("warning: --server is not used, because --store names another place");
+                }
+                open(url).await
+            }
         }
     }
 

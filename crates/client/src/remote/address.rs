@@ -49,6 +49,9 @@ pub enum AddressError {
         /// Which part.
         part: &'static str,
     },
+    /// Some by TLS and some in the clear.
+    #[error("either all addresses of a service are https:// or none is")]
+    Mixed,
     /// None, or too many.
     #[error("a remote has 1 to {ADDRESSES_MAX} addresses; this has {count}")]
     Count {
@@ -90,14 +93,23 @@ impl Address {
             .filter(|part| !part.is_empty())
             .map(str::parse)
             .collect::<Result<_, _>>()?;
-        check_count(addresses.len())?;
+        check_list(&addresses)?;
         Ok(addresses)
     }
 }
 
-/// Refuses no address at all, and more than a replica set can have.
-pub(crate) fn check_count(count: usize) -> Result<(), AddressError> {
-    if (1..=ADDRESSES_MAX).contains(&count) { Ok(()) } else { Err(AddressError::Count { count }) }
+/// Refuses no address at all, and more than a replica set can have; and some that are spoken to by TLS
+/// beside others that are not, since a server names the others without saying how to speak to them.
+pub(crate) fn check_list(addresses: &[Address]) -> Result<(), AddressError> {
+    let count = addresses.len();
+    if !(1..=ADDRESSES_MAX).contains(&count) {
+        return Err(AddressError::Count { count });
+    }
+    let tls = addresses.iter().filter(|address| address.is_tls).count();
+    if tls != 0 && tls != count {
+        return Err(AddressError::Mixed);
+    }
+    Ok(())
 }
 
 impl FromStr for Address {
@@ -173,6 +185,7 @@ mod tests {
         let address = "https://regent:7400/x/".parse::<Address>().unwrap();
         assert_eq!(address.of("/v1").unwrap().to_string(), "https://regent:7400/x/v1");
         assert!(address.is_tls() && address.is_at("regent:7400"));
+        assert_eq!(Address::list("http://a,https://b"), Err(AddressError::Mixed));
     }
 
     #[test]

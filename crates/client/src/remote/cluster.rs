@@ -34,7 +34,12 @@ impl Remote {
         let Ok(ClusterResponse { leader_address: Some(leader), .. }) = self.cluster().await else {
             return;
         };
-        if let Some(index) = self.addresses().iter().position(|known| known.is_at(&leader)) {
+        let Some(index) = self.addresses().iter().position(|known| known.is_at(&leader)) else {
+            return;
+        };
+        // Others reach it, but does this one? No heartbeat shall be the first to find out.
+        let Ok(there) = Self::at(vec![self.addresses()[index].clone()]) else { return };
+        if there.with_timeout(self.request_timeout).cluster().await.is_ok() {
             self.shared.preferred.store(index, Ordering::Relaxed);
         }
     }

@@ -60,9 +60,14 @@ pub(crate) fn connector(addresses: &[Address], spoken: Spoken) -> Result<Connect
     })
 }
 
-/// The certificates that this system trusts.
+/// The certificates that this system trusts, read once: connections are made again and again, by threads
+/// that have better things to do.
 #[cfg(feature = "tls")]
 fn roots() -> Result<rustls::RootCertStore, AddressError> {
+    static ROOTS: std::sync::OnceLock<rustls::RootCertStore> = std::sync::OnceLock::new();
+    if let Some(roots) = ROOTS.get() {
+        return Ok(roots.clone());
+    }
     let found = rustls_native_certs::load_native_certs();
     let mut roots = rustls::RootCertStore::empty();
     let (added, _) = roots.add_parsable_certificates(found.certs);
@@ -74,5 +79,5 @@ fn roots() -> Result<rustls::RootCertStore, AddressError> {
         );
         return Err(AddressError::Tls { why });
     }
-    Ok(roots)
+    Ok(ROOTS.get_or_init(|| roots).clone())
 }

@@ -95,7 +95,7 @@ impl Remote {
 
     /// A remote at these addresses, which all serve the same store.
     pub fn at(addresses: Vec<Address>) -> Result<Self, AddressError> {
-        address::check_count(addresses.len())?;
+        address::check_list(&addresses)?;
         let connector = connector::connector(&addresses, Spoken::One)?;
         let http = Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())

@@ -85,7 +85,8 @@ impl Tower {
         F: Future<Output = ()> + Send,
     {
         let mut ringer = self.ringer();
-        if ringer.is_none() {
+        // One that ended with the runtime of whoever asked first is replaced.
+        if ringer.as_ref().is_none_or(JoinHandle::is_finished) {
             let bell = Arc::clone(&self.bell);
             *ringer = Some(tokio::spawn(async move {
                 loop {

@@ -107,7 +107,11 @@ impl Shared {
         feeds.insert(group.clone(), Arc::clone(&feed));
         drop(feeds);
         if !*self.closing.borrow() {
-            tokio::spawn(keep(Arc::clone(self), group.clone(), Arc::clone(&feed)));
+            let keeper = keep(Arc::clone(self), group.clone(), Arc::clone(&feed));
+            match &self.runtime {
+                Some(runtime) => runtime.spawn(keeper),
+                None => tokio::spawn(keeper),
+            };
         }
         feed
     }

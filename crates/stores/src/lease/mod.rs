@@ -82,6 +82,8 @@ pub struct LeaseStore {
 #[derive(Debug)]
 struct Shared {
     desk: Desk,
+    /// Where keepers live: sessions come and go with runtimes of their own.
+    runtime: Option<tokio::runtime::Handle>,
     /// The sessions that are heard through this process.
     locals: Locked<BTreeMap<u128, Local>>,
     /// The groups that this process follows.
@@ -105,6 +107,7 @@ impl LeaseStore {
     pub fn with_time(register: Arc<dyn Register>, time: Arc<dyn Time>) -> Self {
         let shared = Shared {
             desk: Desk::new(register, time),
+            runtime: tokio::runtime::Handle::try_current().ok(),
             locals: Locked::default(),
             feeds: Locked::default(),
             stirred: tokio::sync::watch::Sender::new(0),

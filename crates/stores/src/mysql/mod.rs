@@ -87,14 +87,12 @@ impl MysqlRegister {
         line.run(Effect::Reads, schema::FLUSH, parameters).await.map(|_| ())
     }
 
-    /// The same for an entry, unless its version is known to be there.
-    async fn flush_entry(&self, key: &Key, version: &Version) -> RegisterResult<()> {
-        let is_known = self.durable().get(key) == Some(version);
-        if !is_known {
-            self.flush().await?;
-            self.is_durable(key, version);
-        }
-        Ok(())
+    /// An entry as it stands, on the disk or not yet.
+    async fn read(&self, key: &Key) -> RegisterResult<Option<Found>> {
+        let parameters = Params::from((key.kind().word(), key.name()));
+        let answer = self.line(key).run(Effect::Reads, schema::LOAD, parameters).await?;
+        let row: Option<(Vec<u8>, u64, String)> = first(answer)?;
+        Ok(row.map(|(value, version, nonce)| found(value, version, &nonce)))
     }
 
     /// Remembers a version that is on the disk. Not for ever: what is forgotten is flushed once more.
@@ -216,14 +214,23 @@ impl Register for MysqlRegister {
     }
 
     async fn load(&self, key: &Key) -> RegisterResult<Option<Found>> {
-        let parameters = Params::from((key.kind().word(), key.name()));
-        let answer = self.line(key).run(Effect::Reads, schema::LOAD, parameters).await?;
-        let row: Option<(Vec<u8>, u64, String)> = first(answer)?;
-        let held = row.map(|(value, version, nonce)| found(value, version, &nonce));
-        if let Some(held) = &held {
-            self.flush_entry(key, &held.version).await?;
+        let mut read = self.read(key).await?;
+        loop {
+            let Some(held) = read else { return Ok(None) };
+            if self.durable().get(key) == Some(&held.version) {
+                return Ok(Some(held));
+            }
+            self.flush().await?;
+            // The server may have been restarted in between and have forgotten it: what is still there
+            // after the flush is there for good.
+            read = self.read(key).await?;
+            if let Some(again) = &read
+                && again.version == held.version
+            {
+                self.is_durable(key, &held.version);
+                return Ok(Some(held));
+            }
         }
-        Ok(held)
     }
 
     async fn swap(
