@@ -1,13 +1,15 @@
 //! The contract of stores, kept by the lease over the register in memory: with sessions timed by those
 //! who watch, and by the server. Two instances share the entries, as two processes would.
 
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use regent_election::Moment;
 use regent_election::contract::{Abilities, Harness, Verdict, cases};
-use regent_election::store::Store;
+use regent_election::store::{Campaign, CampaignSession, Store};
+use regent_election::{Group, Metadata, Moment, Node, SessionId};
 use regent_stores::LeaseStore;
 use regent_stores::register::memory::MemoryRegister;
 use regent_stores::time::SystemTime;
@@ -97,4 +99,38 @@ async fn the_lease_timed_by_the_server_keeps_the_contract() {
         "a_request_id_serves_one_request",
     ];
     holds(Lease::over(&register, true), &skipped).await;
+}
+
+fn bid(node: &str, session: u128, ttl_ms: u64, wait: Option<Duration>) -> Campaign {
+    Campaign {
+        group: Group::new("billing").unwrap(),
+        node: Node::new(node).unwrap(),
+        session: CampaignSession::Own(SessionId::new(session).unwrap()),
+        ttl_ms: Some(ttl_ms),
+        wait,
+        priority: 0,
+        metadata: Metadata::NONE,
+        request: None,
+    }
+}
+
+/// A session has a runtime of its own, which ends with it. What the store watches for others goes on.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_group_is_watched_on_when_whoever_asked_for_it_first_has_gone() {
+    let register = MemoryRegister::new();
+    let store = Arc::new(LeaseStore::new(Arc::new(register)));
+    let elsewhere = Arc::clone(&store);
+    let stood = tokio::task::spawn_blocking(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            elsewhere.campaign(bid("a", 1, 2_000, None)).await.unwrap();
+            elsewhere.campaign(bid("b", 2, 60_000, None)).await.unwrap()
+        })
+    });
+    assert_eq!(stood.await.unwrap().elected, None);
+    // The leader falls silent, and only this process is left to notice.
+    let won = bid("b", 2, 60_000, Some(Duration::from_secs(60)));
+    let won = tokio::time::timeout(Duration::from_secs(60), store.campaign(won)).await;
+    assert!(won.expect("somebody ends the silent leader").unwrap().elected.is_some());
+    store.shut_down().await;
 }
