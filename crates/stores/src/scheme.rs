@@ -76,7 +76,10 @@ macro_rules! engine {
 #[cfg(feature = "engine")]
 macro_rules! at {
     ($register:ty) => {
-        |url| match <$register>::new(url, crate::engine::limits::REQUEST_FOR) {
+        at!($register, crate::engine::limits::REQUEST_FOR)
+    };
+    ($register:ty, $request_for:expr) => {
+        |url| match <$register>::new(url, $request_for) {
             Ok(register) => Ok(Arc::new(register)),
             Err(error) => Err(error.to_string()),
         }
@@ -88,7 +91,7 @@ engine!(ETCD, "etcd", at!(crate::etcd::EtcdRegister));
 engine!(KUBERNETES, "kubernetes", at!(crate::kubernetes::KubernetesRegister));
 engine!(MYSQL, "mysql", at!(crate::mysql::MysqlRegister));
 engine!(NATS, "nats", at!(crate::nats::NatsRegister));
-engine!(OBJECT, "object", at!(crate::object::ObjectRegister));
+engine!(OBJECT, "object", at!(crate::object::ObjectRegister, crate::object::REQUEST_FOR));
 engine!(POSTGRES, "postgres", at!(crate::postgres::PostgresRegister));
 engine!(REDIS, "redis", at!(crate::redis::RedisRegister));
 engine!(REDLOCK, "redlock", at!(crate::redlock::RedlockRegister));

@@ -32,6 +32,10 @@ use crate::register::{
 use bucket::{Bucket, Cloud, Look};
 use proof::Proof;
 
+/// How long a request may take unless told otherwise: a third of the shortest ttl worth paying for. Some
+/// servers let those who race for one object wait for whole seconds.
+pub const REQUEST_FOR: Duration = Duration::from_secs(5);
+
 /// Objects that are read at once after a listing has named them.
 const READ_AT_ONCE_MAX: usize = 16;
 
@@ -74,7 +78,7 @@ impl ObjectRegister {
             place,
             is_elsewhere: opened.is_elsewhere,
             look_every: opened.look_every,
-            request_for,
+            request_for: opened.request_for,
             proof: OnceCell::new(),
         })
     }

@@ -19,6 +19,8 @@ const ROOT: &str = "regent";
 const LOOK_EVERY_MS: u64 = 1000;
 /// The shortest and the longest time between two looks that can be asked for.
 const LOOK_EVERY_MS_BOUNDS: [u64; 2] = [10, 60_000];
+/// The shortest and the longest time that a request may be given.
+const REQUEST_MS_BOUNDS: [u64; 2] = [100, 60_000];
 
 /// What a URL opened.
 #[derive(Debug)]
@@ -30,6 +32,7 @@ pub(super) struct Opened {
     /// Whether the server is not the cloud's own.
     pub(super) is_elsewhere: bool,
     pub(super) look_every: Duration,
+    pub(super) request_for: Duration,
 }
 
 /// A URL, cut into its parts.
@@ -43,10 +46,12 @@ struct Place {
     /// A file of the certificates that are trusted besides the system's.
     ca: Option<String>,
     look_every: Duration,
+    request_for: Duration,
 }
 
 impl Place {
-    fn parse(url: &str) -> Result<Self, UrlError> {
+    /// Cuts a URL; `request_for` is how long a request may take unless it says otherwise.
+    fn parse(url: &str, request_for: Duration) -> Result<Self, UrlError> {
         let (scheme, rest) =
             url.split_once("://").ok_or_else(|| UrlError::new("no \"://\" after the scheme"))?;
         let cloud = match scheme {
@@ -84,16 +89,18 @@ impl Place {
             endpoint: None,
             ca: None,
             look_every: Duration::from_millis(LOOK_EVERY_MS),
+            request_for,
         };
         for (name, value) in options(given) {
             match name.as_str() {
                 "region" if cloud == Cloud::Amazon => place.region = Some(value),
                 "endpoint" => place.endpoint = Some(value),
                 "ca" => place.ca = Some(value),
-                "poll_ms" => place.look_every = Duration::from_millis(poll_ms(&value)?),
+                "poll_ms" => place.look_every = millis(&name, &value, LOOK_EVERY_MS_BOUNDS)?,
+                "timeout_ms" => place.request_for = millis(&name, &value, REQUEST_MS_BOUNDS)?,
                 _ => {
                     return Err(UrlError::new(format_args!(
-                        "unknown option {name:?}; known are region (of s3), endpoint, ca and poll_ms"
+                        "unknown option {name:?}; known are region (of s3), endpoint, ca, poll_ms and timeout_ms"
                     )));
                 }
             }
@@ -102,15 +109,11 @@ impl Place {
     }
 
     /// How its server is spoken to, if it is at this address.
-    fn client(
-        &self,
-        endpoint: Option<&str>,
-        request_for: Duration,
-    ) -> Result<ClientOptions, UrlError> {
+    fn client(&self, endpoint: Option<&str>) -> Result<ClientOptions, UrlError> {
         let is_plain = endpoint.is_some_and(|endpoint| endpoint.starts_with("http://"));
         let mut client = ClientOptions::new()
-            .with_timeout(request_for)
-            .with_connect_timeout(request_for)
+            .with_timeout(self.request_for)
+            .with_connect_timeout(self.request_for)
             .with_allow_http(is_plain);
         if let Some(file) = &self.ca {
             let bad = |why: &dyn std::fmt::Display| {
@@ -129,24 +132,26 @@ impl Place {
     }
 }
 
-fn poll_ms(value: &str) -> Result<u64, UrlError> {
-    let [shortest, longest] = LOOK_EVERY_MS_BOUNDS;
-    value.parse().ok().filter(|ms| (shortest..=longest).contains(ms)).ok_or_else(|| {
-        UrlError::new(format_args!("poll_ms is no number from {shortest} to {longest}"))
+/// The time that an option names.
+fn millis(name: &str, value: &str, bounds: [u64; 2]) -> Result<Duration, UrlError> {
+    let [shortest, longest] = bounds;
+    let ms = value.parse().ok().filter(|ms| (shortest..=longest).contains(ms));
+    ms.map(Duration::from_millis).ok_or_else(|| {
+        UrlError::new(format_args!("{name} is no number from {shortest} to {longest}"))
     })
 }
 
 /// Opens the bucket that a URL names. Nothing is sent yet.
 pub(super) fn open(url: &str, request_for: Duration) -> Result<Opened, UrlError> {
-    let place = Place::parse(url)?;
+    let place = Place::parse(url, request_for)?;
     let (store, is_elsewhere) = match place.cloud {
-        Cloud::Amazon => amazon(&place, request_for)?,
-        Cloud::Google => google(&place, request_for)?,
-        Cloud::Azure => azure(&place, request_for)?,
+        Cloud::Amazon => amazon(&place)?,
+        Cloud::Google => google(&place)?,
+        Cloud::Azure => azure(&place)?,
     };
     let store = store.map_err(|error| UrlError::new(format_args!("no bucket: {error}")))?;
-    let Place { cloud, bucket, root, look_every, .. } = place;
-    Ok(Opened { store, cloud, bucket, root, is_elsewhere, look_every })
+    let Place { cloud, bucket, root, look_every, request_for, .. } = place;
+    Ok(Opened { store, cloud, bucket, root, is_elsewhere, look_every, request_for })
 }
 
 /// A store, or why not, and whether its server is not the cloud's own.
@@ -157,7 +162,7 @@ fn once() -> RetryConfig {
     RetryConfig { max_retries: 0, ..RetryConfig::default() }
 }
 
-fn amazon(place: &Place, request_for: Duration) -> Result<Built, UrlError> {
+fn amazon(place: &Place) -> Result<Built, UrlError> {
     let mut builder = AmazonS3Builder::from_env().with_bucket_name(&place.bucket);
     if let Some(region) = &place.region {
         builder = builder.with_region(region);
@@ -173,7 +178,7 @@ fn amazon(place: &Place, request_for: Duration) -> Result<Built, UrlError> {
     let endpoint = builder
         .get_config_value(&AmazonS3ConfigKey::S3Endpoint)
         .or_else(|| builder.get_config_value(&AmazonS3ConfigKey::Endpoint));
-    let client = place.client(endpoint.as_deref(), request_for)?;
+    let client = place.client(endpoint.as_deref())?;
     // Set last: the environment can turn conditions off.
     let builder = builder
         .with_client_options(client)
@@ -182,7 +187,7 @@ fn amazon(place: &Place, request_for: Duration) -> Result<Built, UrlError> {
     Ok((builder.build().map(|store| Arc::new(store) as _), endpoint.is_some()))
 }
 
-fn google(place: &Place, request_for: Duration) -> Result<Built, UrlError> {
+fn google(place: &Place) -> Result<Built, UrlError> {
     if place.login.is_some() {
         return Err(UrlError::new(
             "gs:// takes no login; name a file with GOOGLE_APPLICATION_CREDENTIALS",
@@ -192,12 +197,12 @@ fn google(place: &Place, request_for: Duration) -> Result<Built, UrlError> {
     if let Some(endpoint) = &place.endpoint {
         builder = builder.with_base_url(endpoint);
     }
-    let client = place.client(place.endpoint.as_deref(), request_for)?;
+    let client = place.client(place.endpoint.as_deref())?;
     let builder = builder.with_client_options(client).with_retry(once());
     Ok((builder.build().map(|store| Arc::new(store) as _), place.endpoint.is_some()))
 }
 
-fn azure(place: &Place, request_for: Duration) -> Result<Built, UrlError> {
+fn azure(place: &Place) -> Result<Built, UrlError> {
     let mut builder = MicrosoftAzureBuilder::from_env().with_container_name(&place.bucket);
     if let Some(endpoint) = &place.endpoint {
         builder = builder.with_endpoint(endpoint.clone());
@@ -206,7 +211,7 @@ fn azure(place: &Place, request_for: Duration) -> Result<Built, UrlError> {
         builder = builder.with_account(account).with_access_key(key);
     }
     let endpoint = builder.get_config_value(&AzureConfigKey::Endpoint);
-    let client = place.client(endpoint.as_deref(), request_for)?;
+    let client = place.client(endpoint.as_deref())?;
     let builder = builder.with_client_options(client).with_retry(once());
     Ok((builder.build().map(|store| Arc::new(store) as _), endpoint.is_some()))
 }
@@ -221,15 +226,20 @@ mod tests {
 
     #[test]
     fn a_url_names_a_bucket_and_nothing_it_does_not_know() {
-        let place = Place::parse("s3://key:a%2Fb@bucket/some/where/?region=x&poll_ms=250").unwrap();
+        let parse = |url| Place::parse(url, Duration::from_secs(1)).unwrap();
+        let place =
+            parse("s3://key:a%2Fb@bucket/some/where/?region=x&poll_ms=250&timeout_ms=20000");
         assert_eq!(place.login, Some(("key".into(), "a/b".into())));
         assert_eq!((place.bucket.as_str(), place.root.as_ref()), ("bucket", "some/where"));
         assert_eq!(place.look_every, Duration::from_millis(250));
-        assert_eq!(Place::parse("s3://bucket").unwrap().root.as_ref(), ROOT);
+        assert_eq!(place.request_for, Duration::from_secs(20));
+        let place = parse("s3://bucket");
+        assert_eq!((place.root.as_ref(), place.request_for), (ROOT, Duration::from_secs(1)));
         assert!(refusal("s3://").contains("no bucket"));
         assert!(refusal("s3://key:se/cret@bucket").contains("%2F"));
         assert!(refusal("s3://a?ttl=1").contains("unknown option"));
         assert!(refusal("s3://a?poll_ms=0").contains("from 10 to 60000"));
+        assert!(refusal("s3://a?timeout_ms=x").contains("from 100 to 60000"));
         assert!(refusal("s3://a?ca=/no/such/file").contains("no certificates"));
         assert!(refusal("s3://a/b//c").contains("no prefix"));
         assert!(refusal("gs://a?region=x").contains("unknown option"));

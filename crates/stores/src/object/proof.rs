@@ -11,8 +11,9 @@ use super::bucket::Bucket;
 use crate::engine::fresh;
 use crate::register::{Record, RegisterError, RegisterResult, Swapped, Version};
 
-/// Who want to create the same object at once.
-const RACERS: usize = 4;
+/// Who want to create the same object at once. More would be made to wait by some servers, and find no more:
+/// a server that decides late is found by many races, which are not for here.
+const RACERS: usize = 2;
 /// Requests of a proof, those of a race counted as one.
 pub(super) const REQUESTS: u32 = 10;
 

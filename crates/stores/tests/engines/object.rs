@@ -72,11 +72,29 @@ async fn races_have_one_winner(store: &str, server: &Server) {
     report(store, &server.version, 1, 0, &format!("{RACES} races of {RACERS} had one winner each"));
 }
 
+/// Whoever stands between may send a write twice: the second meets the success of the first, and says so.
+async fn a_write_that_arrives_twice_is_done(server: &Server) {
+    let (register, key) = (client(&server.url), Key::group(&group()));
+    let mut version = None;
+    for _ in 0..3 {
+        let record = record();
+        let first = register.swap(&key, version.as_ref(), record.clone()).await.unwrap();
+        let second = register.swap(&key, version.as_ref(), record.clone()).await.unwrap();
+        assert_eq!(first, second);
+        let Swapped::Done(next) = first else { panic!("nobody else writes here") };
+        let other = register.swap(&key, version.as_ref(), self::record()).await.unwrap();
+        assert_eq!(other, Swapped::Conflict);
+        assert_eq!(register.load(&key).await.unwrap().unwrap().value, record.value);
+        version = Some(next);
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn s3_keeps_the_contract_of_registers() {
     let Some(server) = or_skip("s3", s3()) else { return };
     keeps_the_contract("s3", &server, false, || client(&server.url)).await;
     races_have_one_winner("s3", &server).await;
+    a_write_that_arrives_twice_is_done(&server).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -130,6 +148,7 @@ async fn az_keeps_the_contract_of_registers() {
     let Some(server) = with_container(or_skip("az", az())).await else { return };
     keeps_the_contract("az", &server, false, || client(&server.url)).await;
     races_have_one_winner("az", &server).await;
+    a_write_that_arrives_twice_is_done(&server).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
