@@ -13,9 +13,10 @@ use regent_stores::LeaseStore;
 use regent_stores::object::ObjectRegister;
 use regent_stores::register::{Key, Record, Register, RegisterError, Swapped};
 
+use crate::cuts::bears_cuts;
 use crate::elections::{elects_through_kills, keeps_elections};
 use crate::judge::{keeps_the_contract, kill_and_restart, takes_nothing_back, unique};
-use crate::servers::object::{az, azurite, bad, gs, own, own_over_tls, s3};
+use crate::servers::object::{az, azurite, bad, gs, own, own_azurite, own_over_tls, s3};
 use crate::servers::{Server, or_skip, report, starting};
 
 /// Who want to create the same entry at once.
@@ -118,6 +119,12 @@ async fn elections_go_on_through_kills_of_s3() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connections_to_s3_may_be_cut() {
+    let Some(mut server) = or_skip("s3", starting(own)) else { return };
+    bears_cuts("s3", &mut server, client).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_s3_over_tls_is_spoken_to_if_its_authority_is_trusted() {
     let Some(server) = or_skip("s3", starting(own_over_tls)) else { return };
     let key = Key::group(&group());
@@ -155,6 +162,14 @@ async fn az_keeps_the_contract_of_registers() {
 async fn elections_are_held_on_az() {
     let Some(server) = with_container(or_skip("az", az())).await else { return };
     keeps_elections("az", &server, || client(&server.url)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connections_to_az_may_be_cut() {
+    let Some(mut server) = with_container(or_skip("az", starting(own_azurite))).await else {
+        return;
+    };
+    bears_cuts("az", &mut server, client).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -112,7 +112,7 @@ fn seaweedfs(folder: TempDir, port: u16, more: Vec<OsString>) -> Result<Process,
 }
 
 /// Starts an Azurite, whose container the tests make.
-fn own_azurite() -> Result<Server, Skip> {
+pub(crate) fn own_azurite() -> Result<Server, Skip> {
     let program = need("azurite-blob")?;
     let (folder, port) = (folder(), free_port());
     let mut command = words(&program, ["--silent", "--location", ".", "--blobHost", "127.0.0.1"]);
