@@ -4,6 +4,8 @@
 
 #[cfg(feature = "consul")]
 pub mod consul;
+#[cfg(feature = "dynamodb")]
+pub mod dynamodb;
 #[cfg(feature = "engine")]
 pub mod engine;
 #[cfg(feature = "etcd")]

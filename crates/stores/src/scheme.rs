@@ -87,6 +87,7 @@ macro_rules! at {
 }
 
 engine!(CONSUL, "consul", at!(crate::consul::ConsulRegister));
+engine!(DYNAMODB, "dynamodb", at!(crate::dynamodb::DynamodbRegister));
 engine!(ETCD, "etcd", at!(crate::etcd::EtcdRegister));
 engine!(KUBERNETES, "kubernetes", at!(crate::kubernetes::KubernetesRegister));
 engine!(MYSQL, "mysql", at!(crate::mysql::MysqlRegister));
@@ -212,6 +213,15 @@ pub const SCHEMES: &[Scheme] = &[
         level: Level::Strict,
         why: "Raft of its servers; deleted keys or an older snapshot take terms back",
         opener: CONSUL,
+    },
+    Scheme {
+        name: "dynamodb",
+        aliases: &[],
+        example: "dynamodb://elections?region=eu-west-1",
+        feature: Some("dynamodb"),
+        level: Level::Strict,
+        why: "one region; a global table must have strong consistency between regions",
+        opener: DYNAMODB,
     },
     Scheme {
         name: "nats",

@@ -7,6 +7,8 @@
 mod consul;
 #[cfg(feature = "engine")]
 mod cuts;
+#[cfg(feature = "dynamodb")]
+mod dynamodb;
 #[cfg(feature = "engine")]
 mod elections;
 #[cfg(feature = "etcd")]

@@ -8,6 +8,8 @@
 
 #[cfg(feature = "consul")]
 pub(crate) mod consul;
+#[cfg(feature = "dynamodb")]
+pub(crate) mod dynamodb;
 #[cfg(feature = "etcd")]
 pub(crate) mod etcd;
 #[cfg(feature = "kubernetes")]
