@@ -66,6 +66,14 @@ impl DynamodbRegister {
         Ok(Self { address, request_for, client, is_ready })
     }
 
+    /// Whether it is the service itself that is asked. What others make of it, nobody has promised.
+    fn is_amazons(&self) -> bool {
+        let endpoint = self.address.endpoint.as_deref();
+        let host = endpoint.map(|it| it.split("://").last().unwrap_or_default());
+        let host = host.map(|it| it.split(['/', ':']).next().unwrap_or_default());
+        host.is_none_or(|host| host.ends_with(".amazonaws.com"))
+    }
+
     fn server(&self) -> String {
         format!("DynamoDB table {}", self.address)
     }
@@ -109,7 +117,7 @@ impl DynamodbRegister {
             sent.leaves_now();
             request(client).await
         });
-        answer.await.0
+        answer.await
     }
 }
 
@@ -233,7 +241,7 @@ impl Register for DynamodbRegister {
         Description {
             name: "dynamodb",
             place: self.address.to_string(),
-            level: Level::Strict,
+            level: if self.is_amazons() { Level::Strict } else { Level::LeaseOnly },
             caveat: Some(
                 "in one region, or with strong consistency between regions: a global table without it is \
                  not exclusive; deleting items or restoring a backup takes terms back"
@@ -246,9 +254,7 @@ impl Register for DynamodbRegister {
         let (server, table) = (self.server(), &self.address.table);
         let examine = async |client: &Client| table::examine(client, &server, table).await;
         let mut warnings = self.ask(Effect::Reads, examine).await?;
-        if let Some(endpoint) = &self.address.endpoint
-            && !endpoint.contains(".amazonaws.com")
-        {
+        if !self.is_amazons() {
             warnings.push("it is not Amazon's own service that is asked, but another".to_owned());
         }
         Ok(warnings)
@@ -368,7 +374,21 @@ mod tests {
         let url = "dynamodb://me:secret@elections?region=eu-west-1";
         let register = DynamodbRegister::new(url, Duration::from_secs(1)).unwrap();
         assert_eq!(register.describe().place, "elections in eu-west-1");
+        assert_eq!(register.describe().level, Level::Strict);
         assert!(!format!("{register:?}").contains("secret"));
+    }
+
+    #[test]
+    fn only_the_service_itself_is_strict() {
+        for (endpoint, level) in [
+            ("https://dynamodb.eu-west-1.amazonaws.com", Level::Strict),
+            ("http://127.0.0.1:8000", Level::LeaseOnly),
+            ("http://x/.amazonaws.com", Level::LeaseOnly),
+        ] {
+            let url = format!("dynamodb://elections?endpoint={endpoint}");
+            let register = DynamodbRegister::new(&url, Duration::from_secs(1)).unwrap();
+            assert_eq!(register.describe().level, level, "{endpoint}");
+        }
     }
 
     #[tokio::test]

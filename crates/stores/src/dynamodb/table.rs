@@ -183,6 +183,76 @@ mod tests {
         assert!(matches!(judged(table(theirs, TableStatus::Active)), Look::Foreign(_)));
     }
 
+    /// Whether a request is there with all of its body.
+    fn is_whole(asked: &str) -> bool {
+        let Some((head, body)) = asked.split_once("\r\n\r\n") else { return false };
+        let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+        body.len() >= length.unwrap().parse::<usize>().unwrap()
+    }
+
+    /// A service that says to every question what `answer` has for it.
+    async fn service(answer: fn(&str) -> (u16, String)) -> Client {
+        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let endpoint = format!("http://{}", listener.local_addr().unwrap());
+        tokio::spawn(async move {
+            loop {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                let mut asked = Vec::new();
+                while !is_whole(&String::from_utf8_lossy(&asked)) {
+                    stream.read_buf(&mut asked).await.unwrap();
+                }
+                let (status, said) = answer(&String::from_utf8_lossy(&asked));
+                let length = said.len();
+                let head = format!("HTTP/1.1 {status} So\r\ncontent-length: {length}\r\n");
+                let whole = format!("{head}connection: close\r\n\r\n{said}");
+                stream.write_all(whole.as_bytes()).await.unwrap();
+            }
+        });
+        let config = aws_sdk_dynamodb::Config::builder()
+            .behavior_version(aws_sdk_dynamodb::config::BehaviorVersion::v2026_01_12())
+            .region(aws_sdk_dynamodb::config::Region::new("x"))
+            .credentials_provider(aws_sdk_dynamodb::config::Credentials::new(
+                "a", "b", None, None, "a test",
+            ))
+            .endpoint_url(endpoint);
+        Client::from_conf(config.build())
+    }
+
+    #[tokio::test]
+    async fn a_global_table_is_known_by_what_the_service_says() {
+        let client = service(|asked| {
+            let said = if asked.contains("DescribeTimeToLive") {
+                r#"{"TimeToLiveDescription":{"TimeToLiveStatus":"DISABLED"}}"#
+            } else {
+                r#"{"Table":{"TableStatus":"ACTIVE","DeletionProtectionEnabled":true,
+                    "Replicas":[{"RegionName":"eu-west-1","ReplicaStatus":"ACTIVE"}]}}"#
+            };
+            (200, said.to_owned())
+        });
+        let warnings = examine(&client.await, "x", "x").await.unwrap();
+        assert!(warnings.len() == 1 && warnings[0].contains("NOT EXCLUSIVE"), "{warnings:?}");
+        assert!(warnings[0].contains("eu-west-1"), "{warnings:?}");
+    }
+
+    #[tokio::test]
+    async fn who_may_not_look_is_served_and_who_may_not_create_is_told_what_is_missing() {
+        let blind = service(|_| {
+            (400, r#"{"__type":"com.amazon#AccessDeniedException","Message":"no"}"#.to_owned())
+        });
+        ready(&blind.await, "x", "x").await.unwrap();
+        let poor = service(|asked| {
+            let kind = if asked.contains("DescribeTable") {
+                "ResourceNotFoundException"
+            } else {
+                "AccessDeniedException"
+            };
+            (400, format!(r#"{{"__type":"com.amazon#{kind}","Message":"no"}}"#))
+        });
+        let refusal = ready(&poor.await, "x", "x").await.unwrap_err();
+        assert!(refusal.to_string().contains("allow dynamodb:CreateTable"), "{refusal:?}");
+    }
+
     #[test]
     fn a_global_table_is_warned_of_unless_its_regions_agree() {
         let one_region = TableDescription::builder().deletion_protection_enabled(true);

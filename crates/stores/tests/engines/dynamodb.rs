@@ -1,5 +1,5 @@
-//! `dynamodb://` on emulators: nobody can run the service itself. One of them keeps what it has on disk, and
-//! is killed; of both the connections are cut.
+//! `dynamodb://` on emulators: nobody can run the service itself. One is killed and its connections are cut;
+//! the other knows more of what surrounds a table (`tests/servers/dynamodb.rs` says why there are two).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,8 +7,7 @@ use std::time::Duration;
 use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::config::{BehaviorVersion, Credentials, Region};
 use aws_sdk_dynamodb::types::{
-    AttributeDefinition, BillingMode, CreateReplicationGroupMemberAction, KeySchemaElement,
-    KeyType, ReplicationGroupUpdate, ScalarAttributeType, StreamSpecification, StreamViewType,
+    AttributeDefinition, BillingMode, KeySchemaElement, KeyType, ScalarAttributeType,
     TimeToLiveSpecification,
 };
 use regent_stores::dynamodb::DynamodbRegister;
@@ -43,12 +42,6 @@ async fn dynamodb_keeps_the_contract_of_registers() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_second_dynamodb_keeps_the_contract_of_registers() {
-    let Some(server) = or_skip("dynamodb", starting(dynalite)) else { return };
-    keeps_the_contract("dynamodb", &server, false, || client(&server.url)).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn dynamodb_keeps_the_contract_of_stores() {
     let Some(server) = or_skip("dynamodb", dynamodb()) else { return };
     keeps_elections("dynamodb", &server, || client(&server.url)).await;
@@ -70,7 +63,7 @@ async fn elections_go_on_through_kills_of_dynamodb() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn connections_to_dynamodb_may_be_cut() {
-    let Some(mut server) = or_skip("dynamodb", starting(moto)) else { return };
+    let Some(mut server) = or_skip("dynamodb", starting(dynalite)) else { return };
     bears_cuts("dynamodb", &mut server, client).await;
 }
 
@@ -82,26 +75,19 @@ async fn a_table_that_is_made_here_is_weak_only_for_being_emulated() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_global_table_and_one_that_expires_are_warned_of() {
+async fn a_table_whose_items_expire_or_that_may_be_deleted_is_warned_of() {
     let Some(server) = or_skip("dynamodb", starting(moto)) else { return };
     let (register, admin) = (client(&server.url), admin(&server));
     // It makes the table.
     assert_eq!(register.load(&Key::setting("x")).await.unwrap(), None);
-    let streams = StreamSpecification::builder()
-        .stream_enabled(true)
-        .stream_view_type(StreamViewType::NewAndOldImages);
-    let streams = streams.build().unwrap();
-    let update = || admin.update_table().table_name("elections");
-    update().stream_specification(streams).send().await.unwrap();
-    let elsewhere = CreateReplicationGroupMemberAction::builder().region_name("eu-west-1");
-    let elsewhere = ReplicationGroupUpdate::builder().create(elsewhere.build().unwrap()).build();
-    update().replica_updates(elsewhere).send().await.unwrap();
     let expiry = TimeToLiveSpecification::builder().enabled(true).attribute_name("until");
     let expiry = expiry.build().unwrap();
     let expire = admin.update_time_to_live().table_name("elections");
     expire.time_to_live_specification(expiry).send().await.unwrap();
+    let open = admin.update_table().table_name("elections").deletion_protection_enabled(false);
+    open.send().await.unwrap();
     let warnings = register.examine().await.unwrap().join("\n");
-    for word in ["NOT EXCLUSIVE", "eu-west-1", "time to live"] {
+    for word in ["time to live", "protected against deletion"] {
         assert!(warnings.contains(word), "{warnings}");
     }
 }
