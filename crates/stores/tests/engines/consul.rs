@@ -7,6 +7,7 @@ use regent_election::{Group, Term};
 use regent_stores::consul::ConsulRegister;
 use regent_stores::register::{Key, Plate, Record, Register, RegisterError, Swapped};
 
+use crate::cuts::bears_cuts;
 use crate::elections::keeps_elections;
 use crate::judge::{keeps_the_contract, kill_and_restart, takes_nothing_back, unique};
 use crate::servers::consul::{consul, own};
@@ -65,4 +66,10 @@ async fn a_consul_that_is_gone_is_unavailable_and_never_wrong() {
     assert!(matches!(refusal, RegisterError::Unavailable { .. }), "{refusal:?}");
     let refusal = register.swap(&key, None, Record::bare(b"x".to_vec())).await.unwrap_err();
     assert!(matches!(refusal, RegisterError::Unavailable { .. }), "{refusal:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connections_to_consul_may_be_cut() {
+    let Some(mut server) = or_skip("consul", starting(own)) else { return };
+    bears_cuts("consul", &mut server, client).await;
 }

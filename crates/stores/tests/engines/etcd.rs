@@ -7,6 +7,7 @@ use std::time::Duration;
 use regent_stores::etcd::EtcdRegister;
 use regent_stores::register::Register;
 
+use crate::cuts::bears_cuts;
 use crate::elections::{elects_through_kills, keeps_elections};
 use crate::judge::{keeps_the_contract, takes_nothing_back};
 use crate::servers::etcd::{etcd, own};
@@ -52,4 +53,10 @@ async fn elections_go_on_through_kills_of_etcd() {
     let Some(mut server) = or_skip("etcd", starting(|| own(3))) else { return };
     let url = server.url.clone();
     elects_through_kills("etcd", &mut server, || client(&url), kill_in_turn()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connections_to_etcd_may_be_cut() {
+    let Some(mut server) = or_skip("etcd", starting(|| own(3))) else { return };
+    bears_cuts("etcd", &mut server, client).await;
 }

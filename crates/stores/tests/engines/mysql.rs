@@ -6,6 +6,7 @@ use std::time::Duration;
 use regent_stores::mysql::MysqlRegister;
 use regent_stores::register::Register;
 
+use crate::cuts::bears_cuts;
 use crate::elections::{elects_through_kills, keeps_elections};
 use crate::judge::{keeps_the_contract, kill_and_restart, takes_nothing_back};
 use crate::servers::mysql::{mysql, own};
@@ -39,4 +40,10 @@ async fn elections_go_on_through_kills_of_mysql() {
     let Some(mut server) = or_skip("mysql", starting(own)) else { return };
     let url = server.url.clone();
     elects_through_kills("mysql", &mut server, || client(&url), kill_and_restart).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connections_to_mysql_may_be_cut() {
+    let Some(mut server) = or_skip("mysql", starting(own)) else { return };
+    bears_cuts("mysql", &mut server, client).await;
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use regent_stores::nats::NatsRegister;
 use regent_stores::register::{Key, Record, Register, RegisterError};
 
+use crate::cuts::bears_cuts;
 use crate::elections::keeps_elections;
 use crate::judge::{keeps_the_contract, kill_and_restart, takes_nothing_back};
 use crate::servers::nats::{nats, own};
@@ -71,4 +72,10 @@ async fn a_nats_that_is_gone_is_unavailable() {
         let refusal = register.swap(&key, None, Record::bare(b"x".to_vec())).await.unwrap_err();
         assert!(matches!(refusal, RegisterError::Unavailable { .. }), "{refusal:?}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connections_to_nats_may_be_cut() {
+    let Some(mut server) = or_skip("nats", starting(own)) else { return };
+    bears_cuts("nats", &mut server, client).await;
 }

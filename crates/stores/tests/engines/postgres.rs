@@ -7,6 +7,7 @@ use regent_election::{Group, Node, Term};
 use regent_stores::postgres::PostgresRegister;
 use regent_stores::register::{Key, Plate, Record, Register, RegisterError};
 
+use crate::cuts::bears_cuts;
 use crate::elections::{elects_through_kills, keeps_elections};
 use crate::judge::{keeps_the_contract, kill_and_restart, takes_nothing_back};
 use crate::servers::postgres::{own, postgres};
@@ -84,4 +85,10 @@ async fn elections_go_on_through_kills_of_postgres() {
     let Some(mut server) = or_skip("postgres", starting(own)) else { return };
     let url = server.url.clone();
     elects_through_kills("postgres", &mut server, || client(&url), kill_and_restart).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connections_to_postgres_may_be_cut() {
+    let Some(mut server) = or_skip("postgres", starting(own)) else { return };
+    bears_cuts("postgres", &mut server, client).await;
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use regent_stores::redis::RedisRegister;
 use regent_stores::register::{Register, RegisterError, Swapped};
 
+use crate::cuts::bears_cuts;
 use crate::elections::{elects_through_kills, keeps_elections};
 use crate::judge::{keeps_the_contract, kill_and_restart, takes_nothing_back};
 use crate::servers::redis::{own, redis};
@@ -89,4 +90,10 @@ async fn elections_go_on_through_kills_of_redis() {
     let Some(mut server) = or_skip("redis", starting(own)) else { return };
     let url = server.url.clone();
     elects_through_kills("redis", &mut server, || client(&url), kill_and_restart).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connections_to_redis_may_be_cut() {
+    let Some(mut server) = or_skip("redis", starting(own)) else { return };
+    bears_cuts("redis", &mut server, client).await;
 }

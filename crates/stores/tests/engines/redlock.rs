@@ -7,6 +7,7 @@ use regent_election::Group;
 use regent_stores::redlock::RedlockRegister;
 use regent_stores::register::{Key, Record, Register, RegisterError, Swapped};
 
+use crate::cuts::bears_cuts;
 use crate::elections::{elects_through_kills, keeps_elections};
 use crate::judge::{keeps_the_contract, takes_nothing_back, unique};
 use crate::servers::redis::own;
@@ -131,4 +132,10 @@ async fn elections_go_on_through_kills_of_redlock() {
         }
     };
     elects_through_kills("redlock", &mut server, || client(&url), strike).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connections_to_redlock_may_be_cut() {
+    let Some(mut server) = or_skip("redlock", own_five()) else { return };
+    bears_cuts("redlock", &mut server, client).await;
 }
