@@ -42,7 +42,7 @@ pub(super) struct Member {
     pub(super) groups: Vec<Group>,
     /// The replica asked last; another one after a failure.
     favourite: u64,
-    session: Option<SessionId>,
+    pub(super) session: Option<SessionId>,
     calls: BTreeMap<u64, Sent>,
     inbox: VecDeque<Parcel>,
     outbox: VecDeque<(Address, Parcel)>,
@@ -79,6 +79,18 @@ impl Member {
     }
 
     /// Asks another replica from here on.
+    /// Asks the next replica from here on, as the library does: whoever asked one that is gone does not
+    /// meet it again before it has asked all others.
+    fn turn_away(&mut self, replicas: &[u64]) {
+        let favourite = self.favourite;
+        let after = replicas.iter().copied().filter(|id| *id > favourite).min();
+        self.favourite = after.or_else(|| replicas.iter().copied().min()).unwrap_or(favourite);
+        // What was sent there before says nothing about it when it comes round again.
+        for sent in self.calls.values_mut() {
+            sent.is_blamed = true;
+        }
+    }
+
     fn leave(&mut self, replicas: &[u64]) {
         let favourite = self.favourite;
         let others: Vec<u64> = replicas.iter().copied().filter(|id| *id != favourite).collect();
@@ -309,7 +321,9 @@ impl World {
                 is_late = true;
             }
         }
-        if is_late || (wanders && member.dice.once_in(4)) {
+        if is_late {
+            member.turn_away(&replicas);
+        } else if wanders && member.dice.once_in(4) {
             member.leave(&replicas);
         }
     }
