@@ -221,7 +221,7 @@ fn a_wrong_command_line_is_64_and_help_is_0() {
         &["campaign", "bil ling", "--node", "a"],
         &["campaign", "billing"],
         &["campaign", "billing", "--node", "a", "--ttl", "10"],
-        &["leader", "billing", "--server", "https://regent:7400"],
+        &["leader", "billing", "--server", "ftp://regent:7400"],
         &["renew", "billing"],
         &["watch", "--count", "0"],
     ] {

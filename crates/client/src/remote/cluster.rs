@@ -39,7 +39,7 @@ impl Remote {
         };
         // Others reach it, but does this one? No heartbeat shall be the first to find out.
         let Ok(there) = Self::at(vec![self.addresses()[index].clone()]) else { return };
-        if there.with_timeout(self.request_timeout).cluster().await.is_ok() {
+        if there.with_timeout(self.request_timeout).health().await.is_ok() {
             self.shared.preferred.store(index, Ordering::Relaxed);
         }
     }
