@@ -42,7 +42,9 @@ pub(super) struct Member {
     pub(super) groups: Vec<Group>,
     /// The replica asked last; another one after a failure.
     favourite: u64,
-    pub(super) session: Option<SessionId>,
+    session: Option<SessionId>,
+    /// Until when a hand-over that it was told to make may come about.
+    pub(super) hands_over_until: u64,
     calls: BTreeMap<u64, Sent>,
     inbox: VecDeque<Parcel>,
     outbox: VecDeque<(Address, Parcel)>,
@@ -131,6 +133,7 @@ impl World {
             groups,
             favourite: 1,
             session: None,
+            hands_over_until: 0,
             calls: BTreeMap::new(),
             inbox: VecDeque::new(),
             outbox: VecDeque::new(),
@@ -377,6 +380,9 @@ impl World {
                     members.into_iter().filter(|other| *other != number).collect();
                 if let Some(to) = member.dice.pick(&others) {
                     let (to, within) = (node_name(to), WARM_WITHIN);
+                    // Until the other one is warm, and then until the work has stopped.
+                    let lasts = within + member.budget.ttl();
+                    member.hands_over_until = self.now + lasts.as_nanos() as u64;
                     self.on_member(number, Event::Transfer { group, to, within });
                 }
             }

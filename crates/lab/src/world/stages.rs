@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use regent_election::participant::Event;
 use regent_election::state::Query;
 use regent_election::store::Scope;
-use regent_election::{Command, Group, Policy, SessionId};
+use regent_election::{Command, Group, Policy};
 use regent_replica::MemberChange;
 
 use super::net::Address;
@@ -215,18 +215,11 @@ impl World {
 
     /// Whether a caller is about to change something, or may just have done so.
     ///
-    /// An office that was offered is about to be handed over, too.
+    /// A leader that is about to hand over changes something, too.
     fn is_change_under_way(&self) -> bool {
-        let full = self.replicas.values().filter(|replica| !self.is_witness(replica.id));
-        let running = full.filter_map(|replica| replica.running.as_ref());
-        let first = running.max_by_key(|running| running.core.applied());
-        let offers = |session: SessionId| {
-            let view = first.and_then(|it| it.core.whole().state.session_view(session).ok());
-            view.is_some_and(|view| view.tenures.iter().any(|held| held.offered_to.is_some()))
-        };
         self.clients.values().any(|client| match client {
             Client::Caller(caller) => caller.is_changing(),
-            Client::Member(member) => member.session.is_some_and(offers),
+            Client::Member(member) => self.now < member.hands_over_until,
             Client::Watcher(_) | Client::Operator(_) => false,
         })
     }
