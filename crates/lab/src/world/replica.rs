@@ -56,6 +56,10 @@ pub(super) struct Running {
     pub(super) is_serving: bool,
     /// Whether its disk had room when it was last told.
     pub(super) has_room: bool,
+    /// How much is known to be committed by each batch that is written and not yet synced, by its number.
+    pub(super) commits: VecDeque<(u64, u64)>,
+    /// How much it would know to be committed after a power cut.
+    pub(super) kept_commit: u64,
     /// The last of Raft's terms in which it led.
     pub(super) led: u64,
     /// Prints of all entries up to the snapshots that have arrived, by index.
@@ -124,6 +128,7 @@ impl Running {
         let index = recovered.place.index;
         let base = Base { index, bytes: recovered.whole.encode().into() };
         let log = Mirror::new(index, chain, recovered.entries.clone());
+        let kept_commit = recovered.hard_state.commit.max(index);
         let core = Core::new(config, recovered, now).expect("the library takes what the disk kept");
         Ok(Self {
             run,
@@ -141,6 +146,8 @@ impl Running {
             noted: index,
             is_serving: false,
             has_room: true,
+            commits: VecDeque::new(),
+            kept_commit,
             led: 0,
             arriving: BTreeMap::new(),
             base,

@@ -65,6 +65,12 @@ impl Voters {
         decides(some, &self.now, &self.outgoing)
     }
 
+    /// Whether these can decide in the eyes of everybody who has applied at least so much.
+    fn were_majority_since(&self, some: &BTreeSet<u64>, applied: u64) -> bool {
+        let mut since = self.until.iter().filter(|(index, ..)| applied < *index);
+        self.is_majority(some) && since.all(|(_, now, out)| decides(some, now, out))
+    }
+
     /// Whether these can decide in the eyes of one who has applied so much.
     fn was_majority(&self, some: &BTreeSet<u64>, applied: u64) -> bool {
         match self.until.iter().find(|(index, ..)| applied < *index) {
@@ -175,6 +181,16 @@ impl World {
         core.iter().all(|id| {
             let running = self.replicas.get(id).and_then(|replica| replica.running.as_ref());
             running.is_some_and(|it| self.voters.was_majority(&some, it.core.applied()))
+        })
+    }
+
+    /// Whether all but this one can decide, even if all of them lose power at once.
+    pub(super) fn others_decide(&self, id: u64) -> bool {
+        let others: BTreeSet<u64> = self.askable().into_iter().filter(|it| *it != id).collect();
+        others.iter().all(|other| {
+            let running = self.replicas.get(other).and_then(|replica| replica.running.as_ref());
+            let kept = running.map_or(0, |running| running.kept_commit);
+            self.voters.were_majority_since(&others, kept)
         })
     }
 

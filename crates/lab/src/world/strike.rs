@@ -414,7 +414,7 @@ impl World {
     /// quorum survives.
     fn wipe(&mut self, dice: &mut Dice) {
         let all = self.askable();
-        let Some(id) = dice.pick(&all).filter(|_| self.may_lose_a_disk()) else { return };
+        let Some(id) = dice.pick(&all).filter(|id| self.may_lose_a_disk(*id)) else { return };
         self.strikes.wipes += 1;
         self.note_fault(format!("the disk of replica {id} is lost"), false);
         self.crash_replica(id);
@@ -433,20 +433,22 @@ impl World {
         self.replace(id);
     }
 
-    /// Whether the cluster survives the loss of a disk: all others are there, and none is being replaced.
-    fn may_lose_a_disk(&self) -> bool {
+    /// Whether the cluster survives the loss of this disk: all others are there, none is being replaced,
+    /// and they can decide by whatever members they would know of after a power cut.
+    fn may_lose_a_disk(&self, id: u64) -> bool {
         let all = self.askable().len();
         self.strikes.wipes < WIPES_MAX
             && self.is_replaced()
             && all >= 3
             && self.plan.witness.is_none()
             && self.up().len() == all
+            && self.others_decide(id)
     }
 
     /// A replica dies, and while it is down one bit of its files turns round. It notices when it starts,
     /// and is replaced, or it does not matter.
     fn bit_flip(&mut self, dice: &mut Dice) {
-        let Some(id) = dice.pick(&self.up()).filter(|_| self.may_lose_a_disk()) else { return };
+        let Some(id) = dice.pick(&self.up()).filter(|id| self.may_lose_a_disk(*id)) else { return };
         self.end_process(id);
         let Some(replica) = self.replicas.get_mut(&id) else { return };
         if let Some(place) = replica.disk.flip(dice) {

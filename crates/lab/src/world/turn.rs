@@ -208,6 +208,9 @@ impl World {
             self.note_appended(id, running, &batch.entries);
             let chain = running.arriving_chain(&batch);
             running.mirror(&batch, chain);
+            if let Some(hard_state) = &batch.hard_state {
+                running.commits.push_back((batch.number, hard_state.commit));
+            }
             if let Some(replica) = self.replicas.get_mut(&id) {
                 replica.disk.write(batch, chain);
             }
@@ -423,6 +426,11 @@ impl World {
             return;
         }
         if let Some(batch) = synced.batch {
+            if let Some(running) = self.running(id) {
+                while let Some((_, commit)) = running.commits.pop_front_if(|it| it.0 <= batch) {
+                    running.kept_commit = running.kept_commit.max(commit);
+                }
+            }
             self.tell(id, Told::Persisted { batch });
         }
         for place in synced.snapshots {
