@@ -75,6 +75,14 @@ codes! {
     HeartbeatNotNewer = "HEARTBEAT_NOT_NEWER", 409, "a heartbeat that is not newer than the last";
     /// The group is being deleted; its last tenure is ending.
     GroupEnding = "GROUP_ENDING", 409, "the group is being deleted";
+    /// The group has moved to another store: campaign and ask there; `moved_to` says where.
+    Moved = "MOVED", 409, "the group has moved to another store";
+    /// The group is on its way here from another store; finish its move first.
+    OnItsWay = "ON_ITS_WAY", 409, "the group is on its way here";
+    /// The group is not expected here, or not any more by this move.
+    NotExpected = "NOT_EXPECTED", 409, "the group is not expected here";
+    /// The office is not vacant, so the group cannot arrive.
+    StillLed = "STILL_LED", 409, "the office is not vacant";
     /// Nobody leads, so nobody can step down.
     NobodyLeads = "NOBODY_LEADS", 409, "nobody leads";
     /// A limit of the store or of a policy is reached.

@@ -9,6 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::leader::Office;
+use crate::move_group::DoorBody;
 use crate::{schema, wire};
 
 /// What an operator allows in a group. Everything left out has its default.
@@ -165,6 +166,9 @@ pub struct GroupResponse {
     pub policy: PolicyBody,
     /// Whether that policy is the group's own, not the store's default.
     pub own_policy: bool,
+    /// Whether it lives in this store.
+    #[serde(default)]
+    pub door: DoorBody,
     /// Why the tenure is ending, if it is.
     #[serde(with = "wire::cause_option")]
     #[schemars(with = "Option<schema::CauseWord>")]
@@ -194,6 +198,7 @@ impl From<GroupView> for GroupResponse {
             office: view.office.into(),
             policy: view.policy.into(),
             own_policy: view.own_policy,
+            door: view.door.into(),
             ending: view.ending,
             standbys: view.standbys.into_iter().map(Standby::from).collect(),
             standbys_count: view.standbys_count as u64,
@@ -221,6 +226,7 @@ impl TryFrom<GroupResponse> for GroupView {
             office: response.office.into(),
             policy: response.policy.try_into()?,
             own_policy: response.own_policy,
+            door: response.door.into(),
             ending: response.ending,
             standbys: response.standbys.into_iter().map(StandbyView::from).collect(),
             standbys_count: usize::try_from(response.standbys_count).unwrap_or(usize::MAX),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use regent_election::store::{LeaderView, OfficeState};
-use regent_election::{Cursor, Group, Metadata, Node, Revision, Term};
+use regent_election::{Cursor, Group, Home, Metadata, Node, Revision, Term};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -66,6 +66,10 @@ pub struct Office {
     #[serde(default, with = "wire::millis_option", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<schema::Millis>")]
     pub valid_for_ms: Option<u64>,
+    /// The store that the group has moved to: ask there. Absent if it lives here.
+    #[serde(default, with = "wire::text_option", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<schema::Home>")]
+    pub moved_to: Option<Home>,
     /// The revision at which this was true.
     #[serde(with = "wire::revision")]
     #[schemars(with = "schema::Revision")]
@@ -85,6 +89,7 @@ impl From<LeaderView> for Office {
             state: view.state,
             metadata: view.metadata,
             valid_for_ms: view.valid_for.map(millis),
+            moved_to: view.moved_to,
             revision: view.revision,
             cursor: view.cursor,
         }
@@ -100,6 +105,7 @@ impl From<Office> for LeaderView {
             state: office.state,
             metadata: office.metadata,
             valid_for: office.valid_for_ms.map(Duration::from_millis),
+            moved_to: office.moved_to,
             revision: office.revision,
             cursor: office.cursor,
         }

@@ -26,6 +26,7 @@ pub mod grpc;
 pub mod history;
 pub mod leader;
 pub mod limits;
+pub mod move_group;
 pub mod offer;
 pub mod openapi;
 pub mod problem;
@@ -55,6 +56,7 @@ pub use groups::{
 };
 pub use history::{Change, HistoryResponse};
 pub use leader::{Consistency, LeaderQuery, LeaderResponse, Office};
+pub use move_group::{DoorBody, MoveGroupRequest, StepWord};
 pub use offer::OfferRequest;
 pub use problem::{Code, Facts, Problem};
 pub use process::{HealthResponse, ReadyResponse};

@@ -5,7 +5,9 @@
 use std::fmt;
 
 use regent_election::store::StoreError;
-use regent_election::{Cause, CursorError, Group, NameError, Node, PolicyError, Refusal, Term};
+use regent_election::{
+    Cause, CursorError, Group, Home, NameError, Node, PolicyError, Refusal, Term,
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -80,6 +82,10 @@ pub struct Facts {
     /// Where clients reach the replica that leads the log.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub leader_address: Option<String>,
+    /// The store that the group has moved to.
+    #[serde(default, with = "wire::text_option", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<schema::Home>")]
+    pub moved_to: Option<Home>,
 }
 
 impl Problem {
@@ -150,6 +156,10 @@ pub const fn code_of(refusal: &Refusal) -> Code {
         Refusal::NotAllowed { .. } => Code::NotAllowed,
         Refusal::GroupUnknown { .. } => Code::GroupUnknown,
         Refusal::GroupEnding { .. } => Code::GroupEnding,
+        Refusal::Moved { .. } => Code::Moved,
+        Refusal::OnItsWay { .. } => Code::OnItsWay,
+        Refusal::NotExpected { .. } => Code::NotExpected,
+        Refusal::StillLed { .. } => Code::StillLed,
         Refusal::NobodyLeads { .. } => Code::NobodyLeads,
         Refusal::Full { .. } => Code::Full,
         Refusal::SuccessorUnknown { .. } => Code::SuccessorUnknown,
@@ -185,7 +195,17 @@ impl From<Refusal> for Problem {
                 facts.ttl_ms_min = Some(min);
                 facts.ttl_ms_max = Some(max);
             }
+            Refusal::Moved { group, to } => {
+                facts.group = Some(group);
+                facts.moved_to = Some(to);
+            }
+            Refusal::StillLed { group, term } => {
+                facts.group = Some(group);
+                facts.current_term = Some(term);
+            }
             Refusal::NotAllowed { group, .. }
+            | Refusal::OnItsWay { group, .. }
+            | Refusal::NotExpected { group, .. }
             | Refusal::GroupUnknown { group }
             | Refusal::GroupEnding { group }
             | Refusal::NobodyLeads { group }

@@ -67,6 +67,8 @@ pub enum Operation {
     WatchMany,
     /// An administrator ends a tenure.
     StepDown,
+    /// One step of a group's move between two stores.
+    MoveGroup,
     /// The last changes of a group.
     History,
     /// Creates a group or replaces its policy.

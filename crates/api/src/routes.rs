@@ -10,11 +10,11 @@ use crate::route::{Method, Operation, Route};
 use crate::{
     AcceptRequest, AddMemberRequest, CampaignRequest, CampaignResponse, CloseSessionRequest,
     ClusterResponse, DeleteGroupQuery, Done, GroupResponse, GroupsQuery, GroupsResponse,
-    HealthResponse, Heard, HistoryResponse, LeaderQuery, LeaderResponse, OfferRequest,
-    OpenSessionRequest, PromoteMemberRequest, PutGroupRequest, ReadyResponse, RemoveMemberRequest,
-    RenewRequest, RenewSessionRequest, ResignRequest, SessionResponse, ShowSessionRequest,
-    StepDownRequest, SteppedDown, TransferClusterRequest, TransferRequest, WarmRequest,
-    WatchManyQuery, WatchQuery, WatchResponse, WithdrawRequest,
+    HealthResponse, Heard, HistoryResponse, LeaderQuery, LeaderResponse, MoveGroupRequest,
+    OfferRequest, OpenSessionRequest, PromoteMemberRequest, PutGroupRequest, ReadyResponse,
+    RemoveMemberRequest, RenewRequest, RenewSessionRequest, ResignRequest, SessionResponse,
+    ShowSessionRequest, StepDownRequest, SteppedDown, TransferClusterRequest, TransferRequest,
+    WarmRequest, WatchManyQuery, WatchQuery, WatchResponse, WithdrawRequest,
 };
 
 fn of<T: JsonSchema>(to: &mut SchemaGenerator) -> Schema {
@@ -207,6 +207,25 @@ pub const ROUTES: &[Route] = &[
         Code::SuccessorAmbiguous,
         Code::SuccessorSilent,
         Code::TermsExhausted,
+        Code::RequestTooOld,
+        Code::RequestAhead,
+        Code::RequestReused,
+    ]),
+    Route::new(
+        Method::Post,
+        Operation::MoveGroup,
+        "/v1/groups/{group}/move",
+        "moveGroup",
+        "One step of a group's move between two stores: expect, depart, arrive",
+    )
+    .takes(of::<MoveGroupRequest>)
+    .answers(of::<GroupResponse>)
+    .may(&[
+        Code::Moved,
+        Code::NotExpected,
+        Code::StillLed,
+        Code::GroupEnding,
+        Code::Full,
         Code::RequestTooOld,
         Code::RequestAhead,
         Code::RequestReused,

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 use regent_election::Cause;
 use regent_election::limits::{
-    GROUP_BYTES_MAX, METADATA_ENTRIES_MAX, NODE_BYTES_MAX, REASON_BYTES_MAX,
+    GROUP_BYTES_MAX, HOME_BYTES_MAX, METADATA_ENTRIES_MAX, NODE_BYTES_MAX, REASON_BYTES_MAX,
     REQUEST_NONCE_BYTES_MAX, TERM_MAX,
 };
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -106,6 +106,14 @@ schema!(
     json_schema!({
         "type": "string", "minLength": 1, "maxLength": REASON_BYTES_MAX,
         "description": "A sentence for the history.",
+    })
+);
+schema!(
+    Home,
+    json_schema!({
+        "type": "string", "minLength": 1, "maxLength": HOME_BYTES_MAX,
+        "description": "The URL of a store, as participants reach it.",
+        "examples": ["postgres://db/regent"],
     })
 );
 schema!(

@@ -93,6 +93,10 @@ fn exit_of(code: Code) -> Exit {
         | Code::GroupUnknown
         | Code::MethodNotAllowed
         | Code::SessionMismatch
+        | Code::Moved
+        | Code::OnItsWay
+        | Code::NotExpected
+        | Code::StillLed
         | Code::Full
         | Code::SuccessorUnknown
         | Code::SuccessorAmbiguous

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use regent_election::store::Store;
-use regent_election::{Budget, Moment, Wishes};
+use regent_election::{Budget, Moment, Node, Wishes};
 use tokio::runtime::Handle;
 
 use crate::error::ConnectError;
@@ -142,6 +142,12 @@ impl Connect {
         })?;
         health::watch(&self.options.checks, &session);
         Ok(Regent::new(session, self))
+    }
+
+    /// The same session in another store, under the same name.
+    pub(crate) fn at_home(&self, url: &str, node: &Node) -> Self {
+        let options = Options { node: Some(node.to_string()), ..self.options.clone() };
+        Self { place: Place::Url(url.to_owned()), options, clock: self.clock.clone() }
     }
 
     /// The same place with another ttl, for what must outlive the usual one. Whether this process is

@@ -14,12 +14,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use regent_election::store::{Consistency, StoreResult};
+use regent_election::store::{Consistency, StoreError, StoreResult};
 use regent_election::{Group, Metadata, NameError, Node, Term};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 
-use crate::error::CampaignError;
+use crate::error::{CampaignError, ConnectError};
+use crate::follow::HOPS_MAX;
 use crate::leadership::{Leadership, Stop};
 use crate::office::Sight;
 use crate::regent::{Regent, ToGroup};
@@ -186,7 +187,9 @@ impl Elector {
                 };
                 match won {
                     Ok(leadership) => hold(Arc::clone(&shared), leadership).await,
-                    Err(CampaignError::Refused(refusal)) => {
+                    Err(
+                        refusal @ (CampaignError::Refused(_) | CampaignError::CannotFollow { .. }),
+                    ) => {
                         tracing::warn!(%refusal, "cannot stand; trying again after a ttl");
                         let _ = tokio::time::timeout(campaign.ttl(), shared.over()).await;
                     }
@@ -231,7 +234,8 @@ impl Elector {
     /// Who leads, as far as the watch has told, with its age; none before it has told anything.
     #[must_use]
     pub fn known_leader(&self) -> Option<Current> {
-        let session = self.inside.regent.session();
+        let home = self.inside.regent.home_of(&self.inside.group);
+        let session = home.session();
         let (sight, at) = session.known.get(&self.inside.group)?;
         Some(Current::of(sight, session.now().since(at)))
     }
@@ -239,7 +243,9 @@ impl Elector {
     /// Who leads, from the watch if that was heard within a tenth of the ttl, and asked otherwise.
     pub async fn current_leader(&self) -> StoreResult<Current> {
         let age_max = self.inside.regent.budget().ttl() / 10;
-        match self.known_leader().filter(|known| known.age <= age_max) {
+        // That nobody leads may also mean that the group has moved: that is asked.
+        let known = self.known_leader().filter(|known| known.leader.is_some());
+        match known.filter(|known| known.age <= age_max) {
             Some(known) => Ok(known),
             None => self.fresh().await,
         }
@@ -247,12 +253,26 @@ impl Elector {
 
     /// Who leads, by the store's word: no older than anything that was known before the call.
     pub async fn fresh(&self) -> StoreResult<Current> {
-        let session = self.inside.regent.session();
-        let asked_at = session.now();
-        let view = session.reads.leader(&self.inside.group, Consistency::Linearizable).await?;
-        let sight = Sight::from(view);
-        session.known.note(sight.clone(), asked_at);
-        Ok(Current::of(sight, session.now().since(asked_at)))
+        let group = &self.inside.group;
+        let mut hops = 0;
+        loop {
+            let home = self.inside.regent.home_of(group);
+            let session = home.session();
+            let asked_at = session.now();
+            let view = session.reads.leader(group, Consistency::Linearizable).await?;
+            if let Some(to) = view.moved_to.as_ref().filter(|_| hops < HOPS_MAX) {
+                hops += 1;
+                let unavailable = |error: ConnectError| StoreError::Unavailable {
+                    why: format!("{group} has moved to {to}, which cannot be reached: {error}"),
+                    retry_after: None,
+                };
+                home.follow(group, to).await.map_err(unavailable)?;
+                continue;
+            }
+            let sight = Sight::from(view);
+            session.known.note(sight.clone(), asked_at);
+            return Ok(Current::of(sight, session.now().since(asked_at)));
+        }
     }
 
     fn take(&self, leadership: Leadership) {

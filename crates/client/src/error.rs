@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use regent_election::participant::Why;
 use regent_election::store::StoreError;
-use regent_election::{BudgetError, Group, NameError, Node, Refusal, Term};
+use regent_election::{BudgetError, Group, Home, NameError, Node, Refusal, Term};
 
 use crate::driver::Hopeless;
 use crate::fresh::NoRandomness;
@@ -77,6 +77,16 @@ pub enum CampaignError {
     /// The store will say the same every time: change the group's policy, the ttl or the node.
     #[error(transparent)]
     Refused(Refusal),
+    /// The group has moved to a store that this process cannot be connected to.
+    #[error("{group} has moved to {to}, and this process cannot follow: {why}")]
+    CannotFollow {
+        /// Which.
+        group: Group,
+        /// Where it went.
+        to: Home,
+        /// Why not.
+        why: String,
+    },
     /// This process stands in as many groups as one session may: use another process.
     #[error(
         "one session stands in at most {} groups; use another process",

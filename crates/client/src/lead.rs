@@ -39,8 +39,8 @@ impl Campaign {
         loop {
             let leadership = match self.clone().await {
                 Ok(leadership) => leadership,
-                Err(CampaignError::Refused(refusal)) => {
-                    // An operator may allow tomorrow what the policy refuses today.
+                Err(refusal @ (CampaignError::Refused(_) | CampaignError::CannotFollow { .. })) => {
+                    // An operator may allow tomorrow what is refused today.
                     tracing::warn!(%refusal, "cannot stand; trying again after a ttl");
                     tokio::time::sleep(self.ttl()).await;
                     continue;

@@ -77,6 +77,7 @@ mod elector;
 mod embedded;
 mod error;
 mod fenced;
+mod follow;
 pub mod fresh;
 pub mod health;
 mod keeper;

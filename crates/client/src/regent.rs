@@ -7,13 +7,14 @@ use std::sync::Arc;
 
 use regent_election::participant::Transition;
 use regent_election::store::Store;
-use regent_election::{Budget, Group, Metadata, NameError, Node, Priority};
+use regent_election::{Budget, Group, Metadata, NameError, Node, Priority, Refusal};
 use tokio::sync::{mpsc, oneshot};
 use tracing::Instrument;
 
 use crate::connect::{Connect, Place};
 use crate::driver::{ClaimId, Input};
 use crate::error::CampaignError;
+use crate::follow::{Followed, HOPS_MAX};
 use crate::leadership::Leadership;
 use crate::lock::Locks;
 use crate::office::Office;
@@ -30,11 +31,13 @@ pub struct Regent {
     /// How it was made, for the session of its locks.
     made: Arc<Connect>,
     locks: Arc<Locks>,
+    followed: Arc<Followed>,
 }
 
 impl Regent {
     pub(crate) fn new(session: Arc<Session>, made: Connect) -> Self {
-        Self { session, made: Arc::new(made), locks: Arc::default() }
+        let made = Arc::new(made);
+        Self { session, made, locks: Arc::default(), followed: Arc::default() }
     }
 
     /// A session at `url`, with options to be set.
@@ -67,10 +70,11 @@ impl Regent {
     /// Stands in `group` and waits until this process leads it: for as long as it takes, through
     /// any outage. Dropping the future withdraws.
     ///
-    /// Several campaigns of one process in one group are served in turn, one term each.
+    /// Several campaigns of one process in one group are served in turn, one term each. If the group
+    /// moves to another store, the campaign goes on there.
     pub fn campaign(&self, group: impl ToGroup) -> Campaign {
         Campaign {
-            session: Arc::clone(&self.session),
+            regent: self.clone(),
             group: group.to_group(),
             priority: 0,
             metadata: Metadata::NONE,
@@ -114,6 +118,9 @@ impl Regent {
             })
             .collect();
         let mut is_told = true;
+        for home in self.followed.homes() {
+            is_told &= Box::pin(home.close()).await;
+        }
         for left in leaving {
             is_told &= left.await.unwrap_or(false);
         }
@@ -122,6 +129,10 @@ impl Regent {
 
     pub(crate) fn made(&self) -> &Connect {
         &self.made
+    }
+
+    pub(crate) const fn followed(&self) -> &Arc<Followed> {
+        &self.followed
     }
 
     pub(crate) const fn locks(&self) -> &Arc<Locks> {
@@ -173,7 +184,7 @@ impl<T: ToGroup + ?Sized> ToGroup for &T {
 #[derive(Clone, Debug)]
 #[must_use = "nobody stands before the campaign is awaited"]
 pub struct Campaign {
-    session: Arc<Session>,
+    regent: Regent,
     group: Result<Group, NameError>,
     priority: Priority,
     metadata: Metadata,
@@ -193,18 +204,47 @@ impl Campaign {
     }
 
     pub(crate) fn ttl(&self) -> std::time::Duration {
-        self.session.budget.ttl()
+        self.regent.budget().ttl()
     }
 
     async fn run(self) -> Result<Leadership, CampaignError> {
-        let Self { session, group, priority, metadata } = self;
-        let group = group?;
+        let group = self.group.clone()?;
+        let mut hops = 0;
+        loop {
+            let home = self.regent.home_of(&group);
+            let refusal = match self.stand(&home, &group).await {
+                Ok(leadership) => {
+                    home.look_ahead(&leadership);
+                    return Ok(leadership);
+                }
+                Err(CampaignError::Refused(refusal)) => refusal,
+                Err(error) => return Err(error),
+            };
+            match &refusal {
+                Refusal::Moved { to, .. } if hops < HOPS_MAX => {
+                    hops += 1;
+                    home.follow(&group, to).await.map_err(|error| CampaignError::CannotFollow {
+                        group: group.clone(),
+                        to: to.clone(),
+                        why: error.to_string(),
+                    })?;
+                }
+                _ => return Err(CampaignError::Refused(refusal)),
+            }
+        }
+    }
+
+    /// Stands in one store until this process leads, or never can.
+    async fn stand(&self, home: &Regent, group: &Group) -> Result<Leadership, CampaignError> {
+        let session = Arc::clone(home.session());
         let span = tracing::info_span!("campaign", %group, node = %session.node);
         let (reply, answer) = oneshot::channel();
         let claim = session.next_claim();
         // Made before it is sent: dropped at any point after, the claim is withdrawn.
         let withdrawal = Withdrawal { session: Arc::clone(&session), claim };
         let waiter = Waiter { session: Arc::clone(&session), reply };
+        let (priority, metadata) = (self.priority, self.metadata.clone());
+        let group = group.clone();
         session.command(Command::Claim { claim, group, priority, metadata, waiter });
         let answer = answer.instrument(span).await;
         drop(withdrawal);

@@ -7,7 +7,8 @@
 //! the format by accident.
 
 use crate::command::{Command, Entry, IfLost, Opening, WaitKind};
-use crate::name::{Group, Metadata, Node, Reason, RequestId, SessionId, SessionNo};
+use crate::door::{Door, Step};
+use crate::name::{Group, Home, Metadata, Node, Reason, RequestId, SessionId, SessionNo};
 use crate::outcome::{Cause, Change};
 use crate::policy::{NodePattern, Policy, Settings};
 use crate::term::{Revision, Term};
@@ -281,6 +282,7 @@ macro_rules! wire_text {
 wire_text!(
     Group = "a group name",
     Node = "a node id",
+    Home = "a group's place",
     Reason = "a reason",
     NodePattern = "a pattern"
 );
@@ -435,8 +437,12 @@ wire_enum!(IfLost "a loser's wish" { 1 = Stand, 2 = Leave });
 wire_enum!(WaitKind "a kind of wait" { 1 = LockDelay, 2 = Ending, 3 = Acceptance, 4 = MinimumTenure });
 wire_enum!(Cause "a cause" {
     1 = Elected, 2 = Resigned, 3 = Transferred, 4 = Expired, 5 = SteppedDown,
-    6 = Forced, 7 = Withdrawn, 8 = Policy, 9 = Deleted, 10 = PassedOver,
+    6 = Forced, 7 = Withdrawn, 8 = Policy, 9 = Deleted, 10 = PassedOver, 11 = Moved,
 });
+wire_enum!(Step "a step of a move" {
+    1 = Expect { from }, 2 = Depart { to }, 3 = Arrive { since, above, heir },
+});
+wire_enum!(Door "a door" { 1 = Open, 2 = Expected { from, since }, 3 = Moved { to } });
 wire_enum!(Command "a command" {
     1 = Open { session, node, ttl_ms },
     2 = ChangeTtl { session, ttl_ms },
@@ -455,6 +461,7 @@ wire_enum!(Command "a command" {
     15 = PutSettings { settings },
     16 = Elapsed { group, kind, since },
     17 = Refill { session },
+    18 = Move { group, step },
 });
 
 #[cfg(test)]

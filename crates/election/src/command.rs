@@ -3,6 +3,7 @@
 //! Time enters only here: the store's driver measures and proposes [`Command::Expire`] and
 //! [`Command::Elapsed`]; the state machine itself never knows what time it is.
 
+use crate::door::Step;
 use crate::name::{Group, Metadata, Node, Reason, RequestId, SessionId, SessionNo};
 use crate::policy::{Policy, Priority, Settings};
 use crate::term::{Revision, Term};
@@ -189,6 +190,13 @@ pub enum Command {
         /// Which.
         group: Group,
     },
+    /// One step of a group's move between two stores (semantics 34).
+    Move {
+        /// Which group.
+        group: Group,
+        /// Which step.
+        step: Step,
+    },
     /// Changes what holds for the whole store.
     PutSettings {
         /// The new settings.
@@ -230,6 +238,7 @@ impl Command {
             | Self::StepDown { .. }
             | Self::PutPolicy { .. }
             | Self::Delete { .. }
+            | Self::Move { .. }
             | Self::PutSettings { .. }
             | Self::Elapsed { .. }
             | Self::Refill { .. } => None,

@@ -10,6 +10,8 @@ pub const METADATA_ENTRIES_MAX: usize = 32;
 pub const METADATA_BYTES_MAX: usize = 4096;
 /// Longest reason an administrator may give.
 pub const REASON_BYTES_MAX: usize = 500;
+/// Longest URL of a store that a group has moved to or comes from.
+pub const HOME_BYTES_MAX: usize = 500;
 /// Longest own part of a request id.
 pub const REQUEST_NONCE_BYTES_MAX: usize = 40;
 

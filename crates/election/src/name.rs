@@ -6,8 +6,8 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use crate::limits::{
-    GROUP_BYTES_MAX, METADATA_BYTES_MAX, METADATA_ENTRIES_MAX, NODE_BYTES_MAX, REASON_BYTES_MAX,
-    REQUEST_NONCE_BYTES_MAX,
+    GROUP_BYTES_MAX, HOME_BYTES_MAX, METADATA_BYTES_MAX, METADATA_ENTRIES_MAX, NODE_BYTES_MAX,
+    REASON_BYTES_MAX, REQUEST_NONCE_BYTES_MAX,
 };
 use crate::term::Revision;
 
@@ -254,6 +254,48 @@ impl FromStr for RequestId {
 impl fmt::Display for RequestId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}-{}", self.seen, self.nonce)
+    }
+}
+
+/// Where a group lives: the URL of a store, as its participants reach it. It is told to whoever asks, so it
+/// should hold no password.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Home(Box<str>);
+
+impl Home {
+    /// Checks and keeps a URL; whether anything can be reached there is not asked.
+    pub fn new(url: &str) -> Result<Self, NameError> {
+        let kind = "place of a group";
+        if url.is_empty() {
+            return Err(NameError::Empty { kind });
+        }
+        if url.len() > HOME_BYTES_MAX {
+            return Err(NameError::TooLong { kind, bytes: url.len(), max: HOME_BYTES_MAX });
+        }
+        if url.chars().any(|letter| letter.is_control() || letter.is_whitespace()) {
+            return Err(NameError::Control { kind });
+        }
+        Ok(Self(url.into()))
+    }
+
+    /// The URL.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for Home {
+    type Err = NameError;
+
+    fn from_str(url: &str) -> Result<Self, NameError> {
+        Self::new(url)
+    }
+}
+
+impl fmt::Display for Home {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::command::WaitKind;
-use crate::name::{Group, Metadata, Node, Reason, SessionNo};
+use crate::name::{Group, Home, Metadata, Node, Reason, SessionNo};
 use crate::policy::PolicyError;
 use crate::term::{Revision, Term};
 
@@ -235,6 +235,40 @@ pub enum Refusal {
     /// The policy contradicts itself or the store.
     #[error(transparent)]
     Policy(#[from] PolicyError),
+    /// The group has moved to another store.
+    #[error("{group} has moved to {to}; nobody is elected here any more")]
+    Moved {
+        /// Which.
+        group: Group,
+        /// Where it went.
+        to: Home,
+    },
+    /// The group is on its way here from another store.
+    #[error("{group} is on its way here from {from}; finish its move, or turn it round, first")]
+    OnItsWay {
+        /// Which.
+        group: Group,
+        /// Where it comes from.
+        from: Home,
+    },
+    /// The group is not expected here, or not any more by this move.
+    #[error("{group} is not expected here by the move that began at revision {since}")]
+    NotExpected {
+        /// Which.
+        group: Group,
+        /// The revision that was named.
+        since: Revision,
+    },
+    /// A group that is led, or whose last tenure is ending, cannot arrive.
+    #[error(
+        "the office of {group} is not vacant (term {term}); wait for its end, or end it, first"
+    )]
+    StillLed {
+        /// Which.
+        group: Group,
+        /// Its term.
+        term: Term,
+    },
     /// The group has used all terms.
     #[error("{group} has used every term below 2^53")]
     TermsExhausted {
@@ -287,11 +321,13 @@ pub enum Cause {
     Deleted,
     /// A promoted standby did not accept in time.
     PassedOver,
+    /// The group moved to another store, or came from one.
+    Moved,
 }
 
 impl Cause {
     /// All causes, for tables and metrics.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Elected,
         Self::Resigned,
         Self::Transferred,
@@ -302,6 +338,7 @@ impl Cause {
         Self::Policy,
         Self::Deleted,
         Self::PassedOver,
+        Self::Moved,
     ];
 
     /// The word for wires and people.
@@ -318,6 +355,7 @@ impl Cause {
             Self::Policy => "policy",
             Self::Deleted => "deleted",
             Self::PassedOver => "passed_over",
+            Self::Moved => "moved",
         }
     }
 }

@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use crate::name::{Group, Metadata, Node, Reason, RequestId, SessionId};
+use crate::door::{Door, Step};
+use crate::name::{Group, Home, Metadata, Node, Reason, RequestId, SessionId};
 use crate::outcome::{Cause, Change, Event, Refusal};
 use crate::policy::{Policy, Priority};
 use crate::term::{Cursor, Revision, Term};
@@ -258,6 +259,8 @@ pub struct LeaderView {
     pub metadata: Metadata,
     /// How long the leader's session lives if it is not heard again: a hint, never a permission.
     pub valid_for: Option<Duration>,
+    /// The store that the group has moved to: ask there.
+    pub moved_to: Option<Home>,
     /// The revision at which this was true.
     pub revision: Revision,
     /// Where a watch that misses nothing after this read begins.
@@ -359,6 +362,8 @@ pub struct GroupView {
     pub policy: Policy,
     /// Whether that policy is the group's own.
     pub own_policy: bool,
+    /// Whether it lives in this store.
+    pub door: Door,
     /// Why the tenure is ending, if it is.
     pub ending: Option<Cause>,
     /// The line, next one first; at most a page of it.
@@ -516,6 +521,14 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
         &self,
         group: &Group,
         policy: Option<Policy>,
+        request: Option<RequestId>,
+    ) -> StoreResult<GroupView>;
+
+    /// One step of a group's move between two stores. Repeated, it changes nothing.
+    async fn move_group(
+        &self,
+        group: &Group,
+        step: Step,
         request: Option<RequestId>,
     ) -> StoreResult<GroupView>;
 

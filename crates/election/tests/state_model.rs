@@ -23,6 +23,8 @@ mod entry;
 mod many;
 #[path = "state_model/model.rs"]
 mod model;
+#[path = "state_model/moves.rs"]
+mod moves;
 #[path = "state_model/office.rs"]
 mod office;
 #[path = "state_model/orders.rs"]

@@ -271,6 +271,7 @@ fn end_of(record: &Record, tenure: &Tenure, holder: Option<SessionId>) -> End {
         | Command::Warm { .. }
         | Command::StepDown { .. }
         | Command::PutPolicy { .. }
+        | Command::Move { .. }
         | Command::Delete { .. }
         | Command::PutSettings { .. }
         | Command::Elapsed { .. }

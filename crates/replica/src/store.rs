@@ -16,7 +16,7 @@ use regent_election::store::{
 use regent_election::watch::Hub;
 use regent_election::{
     Answer, Change, Command, Cursor, Group, IfLost, Node as Label, Opening, Policy, RequestId,
-    SessionId, Settings, Term,
+    SessionId, Settings, Step, Term,
 };
 use tokio::time::{Instant, sleep_until};
 
@@ -346,6 +346,19 @@ impl Store for ReplicaStore {
         request: Option<RequestId>,
     ) -> StoreResult<GroupView> {
         let command = Command::PutPolicy { group: group.clone(), policy: policy.map(Box::new) };
+        match self.submit(command, request, Some(Query::Group(group.clone()))).await?.view {
+            Some(View::Group(view)) => Ok(view),
+            other => Err(StoreError::Corrupt(format!("{other:?}"))),
+        }
+    }
+
+    async fn move_group(
+        &self,
+        group: &Group,
+        step: Step,
+        request: Option<RequestId>,
+    ) -> StoreResult<GroupView> {
+        let command = Command::Move { group: group.clone(), step };
         match self.submit(command, request, Some(Query::Group(group.clone()))).await?.view {
             Some(View::Group(view)) => Ok(view),
             other => Err(StoreError::Corrupt(format!("{other:?}"))),

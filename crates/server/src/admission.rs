@@ -52,6 +52,7 @@ impl Class {
             | Operation::Warm
             | Operation::Transfer
             | Operation::StepDown
+            | Operation::MoveGroup
             | Operation::AddMember
             | Operation::PromoteMember
             | Operation::RemoveMember

@@ -1,9 +1,9 @@
-//! `PUT`, `GET`, `DELETE /v1/groups/{group}` and `GET /v1/groups`.
+//! `PUT`, `GET`, `DELETE /v1/groups/{group}`, `POST /v1/groups/{group}/move` and `GET /v1/groups`.
 
 use regent_api::limits::GROUPS_PAGE_DEFAULT;
 use regent_api::{
-    Code, DeleteGroupQuery, GroupResponse, GroupsQuery, GroupsResponse, Problem, PutGroupRequest,
-    SteppedDown,
+    Code, DeleteGroupQuery, GroupResponse, GroupsQuery, GroupsResponse, MoveGroupRequest, Problem,
+    PutGroupRequest, SteppedDown,
 };
 use regent_election::limits::{GROUP_BYTES_MAX, GROUPS_PAGE_MAX};
 use regent_election::{Group, Policy, RequestId};
@@ -24,6 +24,23 @@ pub(crate) async fn act_put(
     let PutGroupRequest { policy, request_id } = request;
     let policy = policy.map(Policy::try_from).transpose()?;
     let view = ask.change(ask.store().put_policy(group, policy, request_id)).await?;
+    Ok(GroupResponse::from(view))
+}
+
+pub(crate) async fn take_step(call: Call) -> Reply {
+    let (group, request) = (call.group()?, call.body()?);
+    reply::json(&act_step(&call, &group, request).await?)
+}
+
+pub(crate) async fn act_step(
+    ask: &Ask,
+    group: &Group,
+    request: MoveGroupRequest,
+) -> Result<GroupResponse, Problem> {
+    let request_id = request.request_id.clone();
+    let step = request.into_step()?;
+    tracing::info!(%group, step = step.word(), "a group moves");
+    let view = ask.change(ask.store().move_group(group, step, request_id)).await?;
     Ok(GroupResponse::from(view))
 }
 

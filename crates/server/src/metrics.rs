@@ -373,6 +373,10 @@ const fn renew_reason(code: Code) -> &'static str {
         | Code::SessionMismatch
         | Code::HeartbeatNotNewer
         | Code::GroupEnding
+        | Code::Moved
+        | Code::OnItsWay
+        | Code::NotExpected
+        | Code::StillLed
         | Code::NobodyLeads
         | Code::Full
         | Code::SuccessorUnknown

@@ -118,6 +118,7 @@ async fn verb(call: Call) -> Reply {
         Operation::Watch => watch::one(call).await,
         Operation::WatchMany => watch::many(call).await,
         Operation::StepDown => step_down::answer(call).await,
+        Operation::MoveGroup => groups::take_step(call).await,
         Operation::History => history::answer(call).await,
         Operation::PutGroup => groups::put(call).await,
         Operation::ShowGroup => groups::show(call).await,

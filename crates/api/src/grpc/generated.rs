@@ -52,6 +52,9 @@ pub struct Problem {
     /// Where clients reach the replica that leads the log.
     #[prost(string, optional, tag = "16")]
     pub leader_address: ::core::option::Option<::prost::alloc::string::String>,
+    /// The store that the group has moved to.
+    #[prost(string, optional, tag = "17")]
+    pub moved_to: ::core::option::Option<::prost::alloc::string::String>,
 }
 /// It is done, or had been done already.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -100,6 +103,9 @@ pub struct Office {
     /// Where a watch that misses nothing after this answer begins.
     #[prost(string, tag = "8")]
     pub cursor: ::prost::alloc::string::String,
+    /// The store that the group has moved to: ask there.
+    #[prost(string, optional, tag = "9")]
+    pub moved_to: ::core::option::Option<::prost::alloc::string::String>,
 }
 /// A wish to lead.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -613,6 +619,53 @@ pub struct GroupResponse {
     /// How many stand in all.
     #[prost(uint64, tag = "6")]
     pub standbys_count: u64,
+    /// Whether it lives in this store.
+    #[prost(message, optional, tag = "7")]
+    pub door: ::core::option::Option<Door>,
+}
+/// One step of a group's move between two stores. Repeated, it changes nothing.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct MoveGroupRequest {
+    /// Where.
+    #[prost(string, tag = "1")]
+    pub group: ::prost::alloc::string::String,
+    /// Which step.
+    #[prost(enumeration = "MoveStep", tag = "2")]
+    pub step: i32,
+    /// To expect: the URL of the store it comes from.
+    #[prost(string, optional, tag = "3")]
+    pub from: ::core::option::Option<::prost::alloc::string::String>,
+    /// To depart: the URL of the store it goes to, as its participants reach it.
+    #[prost(string, optional, tag = "4")]
+    pub to: ::core::option::Option<::prost::alloc::string::String>,
+    /// To arrive: the `since` of the door that was closed for it.
+    #[prost(uint64, optional, tag = "5")]
+    pub since: ::core::option::Option<u64>,
+    /// To arrive: the last term that the old store granted.
+    #[prost(uint64, optional, tag = "6")]
+    pub above: ::core::option::Option<u64>,
+    /// To arrive: the node that led it in the old store, which comes first if it stands here.
+    #[prost(string, optional, tag = "7")]
+    pub heir: ::core::option::Option<::prost::alloc::string::String>,
+    /// Makes a repeat take effect once.
+    #[prost(string, optional, tag = "8")]
+    pub request_id: ::core::option::Option<::prost::alloc::string::String>,
+}
+/// Whether a group lives in this store.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Door {
+    /// Whether it does.
+    #[prost(enumeration = "DoorState", tag = "1")]
+    pub state: i32,
+    /// If it is expected, the store it comes from.
+    #[prost(string, optional, tag = "2")]
+    pub from: ::core::option::Option<::prost::alloc::string::String>,
+    /// If it is expected, the name of this closing of the door.
+    #[prost(uint64, optional, tag = "3")]
+    pub since: ::core::option::Option<u64>,
+    /// If it has moved, the store it went to.
+    #[prost(string, optional, tag = "4")]
+    pub to: ::core::option::Option<::prost::alloc::string::String>,
 }
 /// One standby as an operator sees it.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -935,6 +988,8 @@ pub enum Cause {
     Deleted = 9,
     /// A promoted standby did not accept in time.
     PassedOver = 10,
+    /// The group moved to another store, or came from one.
+    Moved = 11,
 }
 impl Cause {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -954,6 +1009,7 @@ impl Cause {
             Self::Policy => "CAUSE_POLICY",
             Self::Deleted => "CAUSE_DELETED",
             Self::PassedOver => "CAUSE_PASSED_OVER",
+            Self::Moved => "CAUSE_MOVED",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -970,6 +1026,7 @@ impl Cause {
             "CAUSE_POLICY" => Some(Self::Policy),
             "CAUSE_DELETED" => Some(Self::Deleted),
             "CAUSE_PASSED_OVER" => Some(Self::PassedOver),
+            "CAUSE_MOVED" => Some(Self::Moved),
             _ => None,
         }
     }
@@ -1043,6 +1100,78 @@ impl Consistency {
         match value {
             "CONSISTENCY_LINEARIZABLE" => Some(Self::Linearizable),
             "CONSISTENCY_STALE" => Some(Self::Stale),
+            _ => None,
+        }
+    }
+}
+/// Which step of a move.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum MoveStep {
+    Unspecified = 0,
+    /// In the new store, first: who wants may stand, nobody is granted.
+    Expect = 1,
+    /// In the old store: the leader is told to stop, whoever comes later is told where it went.
+    Depart = 2,
+    /// In the new store, last: the door is opened above the old store's terms.
+    Arrive = 3,
+}
+impl MoveStep {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Unspecified => "MOVE_STEP_UNSPECIFIED",
+            Self::Expect => "MOVE_STEP_EXPECT",
+            Self::Depart => "MOVE_STEP_DEPART",
+            Self::Arrive => "MOVE_STEP_ARRIVE",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "MOVE_STEP_UNSPECIFIED" => Some(Self::Unspecified),
+            "MOVE_STEP_EXPECT" => Some(Self::Expect),
+            "MOVE_STEP_DEPART" => Some(Self::Depart),
+            "MOVE_STEP_ARRIVE" => Some(Self::Arrive),
+            _ => None,
+        }
+    }
+}
+/// How a door stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum DoorState {
+    Unspecified = 0,
+    /// The group lives here.
+    Open = 1,
+    /// It is on its way here: who wants may stand, nobody is granted.
+    Expected = 2,
+    /// It has moved away, or is about to.
+    Moved = 3,
+}
+impl DoorState {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Unspecified => "DOOR_STATE_UNSPECIFIED",
+            Self::Open => "DOOR_STATE_OPEN",
+            Self::Expected => "DOOR_STATE_EXPECTED",
+            Self::Moved => "DOOR_STATE_MOVED",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "DOOR_STATE_UNSPECIFIED" => Some(Self::Unspecified),
+            "DOOR_STATE_OPEN" => Some(Self::Open),
+            "DOOR_STATE_EXPECTED" => Some(Self::Expected),
+            "DOOR_STATE_MOVED" => Some(Self::Moved),
             _ => None,
         }
     }
@@ -1723,6 +1852,28 @@ pub mod regent_client {
             req.extensions_mut().insert(GrpcMethod::new("regent.v1.Regent", "StepDown"));
             self.inner.unary(req, path, codec).await
         }
+        /// One step of a group's move between two stores.
+        pub async fn move_group(
+            &mut self,
+            request: impl tonic::IntoRequest<super::MoveGroupRequest>,
+        ) -> std::result::Result<tonic::Response<super::GroupResponse>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::grpc::PlainCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/regent.v1.Regent/MoveGroup",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("regent.v1.Regent", "MoveGroup"));
+            self.inner.unary(req, path, codec).await
+        }
         /// The last changes of a group and their causes, oldest first.
         pub async fn history(
             &mut self,
@@ -2162,6 +2313,11 @@ pub mod regent_server {
             &self,
             request: tonic::Request<super::StepDownRequest>,
         ) -> std::result::Result<tonic::Response<super::SteppedDown>, tonic::Status>;
+        /// One step of a group's move between two stores.
+        async fn move_group(
+            &self,
+            request: tonic::Request<super::MoveGroupRequest>,
+        ) -> std::result::Result<tonic::Response<super::GroupResponse>, tonic::Status>;
         /// The last changes of a group and their causes, oldest first.
         async fn history(
             &self,
@@ -2872,6 +3028,49 @@ pub mod regent_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = StepDownSvc(inner);
+                        let codec = crate::grpc::PlainCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/regent.v1.Regent/MoveGroup" => {
+                    #[allow(non_camel_case_types)]
+                    struct MoveGroupSvc<T: Regent>(pub Arc<T>);
+                    impl<T: Regent> tonic::server::UnaryService<super::MoveGroupRequest>
+                    for MoveGroupSvc<T> {
+                        type Response = super::GroupResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::MoveGroupRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Regent>::move_group(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = MoveGroupSvc(inner);
                         let codec = crate::grpc::PlainCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

@@ -31,6 +31,7 @@ pub const fn face(operation: Operation) -> Face {
         Operation::Watch => Face::Method("Watch"),
         Operation::WatchMany => Face::Method("WatchMany"),
         Operation::StepDown => Face::Method("StepDown"),
+        Operation::MoveGroup => Face::Method("MoveGroup"),
         Operation::History => Face::Method("History"),
         Operation::PutGroup => Face::Method("PutGroup"),
         Operation::ShowGroup => Face::Method("ShowGroup"),

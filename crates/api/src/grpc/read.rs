@@ -14,10 +14,10 @@ use crate::limits::WATCH_GROUPS_MAX;
 use crate::problem::{Code, Problem};
 use crate::{
     AcceptRequest, AddMemberRequest, CampaignRequest, CloseSessionRequest, Consistency, Disowned,
-    GroupsQuery, OfferRequest, OpenSessionRequest, PolicyBody, PriorityRule, PromoteMemberRequest,
-    PutGroupRequest, RemoveMemberRequest, RenewRequest, RenewSessionRequest, ResignRequest,
-    ShowSessionRequest, StepDownRequest, TransferClusterRequest, TransferRequest, WarmRequest,
-    WithdrawRequest,
+    GroupsQuery, MoveGroupRequest, OfferRequest, OpenSessionRequest, PolicyBody, PriorityRule,
+    PromoteMemberRequest, PutGroupRequest, RemoveMemberRequest, RenewRequest, RenewSessionRequest,
+    ResignRequest, ShowSessionRequest, StepDownRequest, StepWord, TransferClusterRequest,
+    TransferRequest, WarmRequest, WithdrawRequest,
 };
 
 type Read<T> = Result<T, Problem>;
@@ -242,6 +242,31 @@ impl pb::StepDownRequest {
             reason: Reason::new(&self.reason).map_err(|why| wrong("reason", why))?,
             to: text_option("to", self.to)?,
             immediate: self.immediate,
+            request_id: request_id(self.request_id)?,
+        };
+        Ok((group(&self.group)?, request))
+    }
+}
+
+impl pb::MoveGroupRequest {
+    /// The request, and where.
+    pub fn read(self) -> Read<(Group, MoveGroupRequest)> {
+        let step = match self.step() {
+            pb::MoveStep::Expect => StepWord::Expect,
+            pb::MoveStep::Depart => StepWord::Depart,
+            pb::MoveStep::Arrive => StepWord::Arrive,
+            pb::MoveStep::Unspecified => return Err(wrong("step", "no such step of a move")),
+        };
+        let above = self
+            .above
+            .map(|above| Term::new(above).ok_or_else(|| wrong("above", "terms stay below 2^53")));
+        let request = MoveGroupRequest {
+            step,
+            from: text_option("from", self.from)?,
+            to: text_option("to", self.to)?,
+            since: self.since,
+            above: above.transpose()?,
+            heir: text_option("heir", self.heir)?,
             request_id: request_id(self.request_id)?,
         };
         Ok((group(&self.group)?, request))

@@ -30,6 +30,7 @@ impl pb::Office {
             state: words::state(self.state)?,
             metadata: Metadata::new(self.metadata).ok()?,
             valid_for_ms: self.valid_for_ms,
+            moved_to: option(self.moved_to)?,
             revision: Revision(self.revision),
             cursor: self.cursor.parse().ok()?,
         })
@@ -181,6 +182,7 @@ mod tests {
             term: Term::new(4).unwrap(),
             state: OfficeState::Leading,
             metadata: Metadata::new([("zone", "b")]).unwrap(),
+            moved_to: None,
             valid_for_ms: Some(900),
             revision: Revision(12),
             cursor: cursor(),

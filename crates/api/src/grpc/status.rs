@@ -58,6 +58,10 @@ pub const fn grpc_code(code: Code) -> GrpcCode {
         | Code::TenureEnding
         | Code::SessionMismatch
         | Code::GroupEnding
+        | Code::Moved
+        | Code::OnItsWay
+        | Code::NotExpected
+        | Code::StillLed
         | Code::NobodyLeads
         | Code::SuccessorUnknown
         | Code::SuccessorAmbiguous
@@ -111,6 +115,7 @@ impl From<&Problem> for pb::Problem {
             ttl_ms_max: facts.ttl_ms_max,
             last_sequence: facts.last_sequence,
             leader_address: facts.leader_address.clone(),
+            moved_to: facts.moved_to.as_ref().map(ToString::to_string),
         }
     }
 }
@@ -139,6 +144,7 @@ impl From<pb::Problem> for Problem {
                 ttl_ms_max: problem.ttl_ms_max,
                 last_sequence: problem.last_sequence,
                 leader_address: problem.leader_address,
+                moved_to: problem.moved_to.and_then(|to| to.parse().ok()),
             }),
         }
     }

@@ -19,6 +19,7 @@ impl From<Cause> for pb::Cause {
             Cause::Policy => Self::Policy,
             Cause::Deleted => Self::Deleted,
             Cause::PassedOver => Self::PassedOver,
+            Cause::Moved => Self::Moved,
         }
     }
 }

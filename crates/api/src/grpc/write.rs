@@ -6,10 +6,10 @@ use super::generated as pb;
 use super::generated::{stepped_down, watch_event};
 use super::words::cause_number;
 use crate::{
-    Bookmark, CampaignResponse, Change, Closing, ClusterMember, ClusterResponse, Done, Gap,
-    GroupResponse, GroupsResponse, Heard, HistoryResponse, LeaderChanged, LeaderResponse, Offer,
-    Office, PolicyBody, Present, PriorityRule, SessionResponse, Standby, SteppedDown, Tenure,
-    WatchEvent,
+    Bookmark, CampaignResponse, Change, Closing, ClusterMember, ClusterResponse, Done, DoorBody,
+    Gap, GroupResponse, GroupsResponse, Heard, HistoryResponse, LeaderChanged, LeaderResponse,
+    Offer, Office, PolicyBody, Present, PriorityRule, SessionResponse, Standby, SteppedDown,
+    Tenure, WatchEvent,
 };
 
 fn metadata(metadata: &Metadata) -> std::collections::BTreeMap<String, String> {
@@ -37,6 +37,7 @@ impl From<Office> for pb::Office {
             state: pb::OfficeState::from(office.state) as i32,
             metadata: metadata(&office.metadata),
             valid_for_ms: office.valid_for_ms,
+            moved_to: office.moved_to.map(|to| to.to_string()),
             revision: office.revision.0,
             cursor: office.cursor.to_string(),
         }
@@ -190,10 +191,25 @@ impl From<GroupResponse> for pb::GroupResponse {
             office: Some(response.office.into()),
             policy: Some(response.policy.into()),
             own_policy: response.own_policy,
+            door: Some(response.door.into()),
             ending: cause_number(response.ending),
             standbys: response.standbys.into_iter().map(pb::Standby::from).collect(),
             standbys_count: response.standbys_count,
         }
+    }
+}
+
+impl From<DoorBody> for pb::Door {
+    fn from(door: DoorBody) -> Self {
+        let (state, from, since, to) = match door {
+            DoorBody::Open => (pb::DoorState::Open, None, None, None),
+            DoorBody::Expected { from, since } => {
+                (pb::DoorState::Expected, Some(from), Some(since.0), None)
+            }
+            DoorBody::Moved { to } => (pb::DoorState::Moved, None, None, Some(to)),
+        };
+        let text = |home: regent_election::Home| home.to_string();
+        Self { state: state as i32, from: from.map(text), since, to: to.map(text) }
     }
 }
 

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use regent_api::{
-    DeleteGroupQuery, GroupResponse, GroupsQuery, GroupsResponse, Operation, PutGroupRequest,
-    SteppedDown,
+    DeleteGroupQuery, GroupResponse, GroupsQuery, GroupsResponse, MoveGroupRequest, Operation,
+    PutGroupRequest, SteppedDown,
 };
 use regent_election::Group;
 
@@ -20,6 +20,16 @@ impl Remote {
     ) -> RemoteResult<GroupResponse> {
         let path = Operation::PutGroup.route().of_group(group);
         self.group_answer(Call::with_body(Operation::PutGroup, path, request)).await
+    }
+
+    /// Takes one step of a group's move between two stores; repeating it changes nothing.
+    pub async fn move_group(
+        &self,
+        group: &Group,
+        request: &MoveGroupRequest,
+    ) -> RemoteResult<GroupResponse> {
+        let path = Operation::MoveGroup.route().of_group(group);
+        self.group_answer(Call::with_body(Operation::MoveGroup, path, request)).await
     }
 
     /// Shows a group as an operator sees it.

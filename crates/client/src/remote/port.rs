@@ -152,6 +152,8 @@ fn refusal(problem: &Problem, asked: &Request) -> Option<Refusal> {
         }
         Code::GroupUnknown => Refusal::GroupUnknown { group: group? },
         Code::GroupEnding => Refusal::GroupEnding { group: group? },
+        Code::Moved => Refusal::Moved { group: group?, to: facts.moved_to.clone()? },
+        Code::StillLed => Refusal::StillLed { group: group?, term },
         Code::NobodyLeads => Refusal::NobodyLeads { group: group? },
         Code::SuccessorUnknown => Refusal::SuccessorUnknown { group: group?, to: to? },
         // How many there are is not told; two is the fewest that makes it true.
@@ -170,6 +172,8 @@ fn refusal(problem: &Problem, asked: &Request) -> Option<Refusal> {
         | Code::MethodNotAllowed
         | Code::RequestTimeout
         | Code::Full
+        | Code::OnItsWay
+        | Code::NotExpected
         | Code::OtherReplicaLeads
         | Code::MemberRefused
         | Code::PayloadTooLarge
@@ -234,7 +238,7 @@ fn successor_of(asked: &Request) -> Option<&Node> {
 mod tests {
     use regent_api::problem::code_of;
     use regent_election::store::Heartbeat;
-    use regent_election::{Revision, SessionId};
+    use regent_election::{Home, Revision, SessionId};
 
     use super::*;
 
@@ -263,6 +267,7 @@ mod tests {
             Refusal::TenureEnding { group: group.clone(), term, cause: Cause::Policy },
             Refusal::GroupUnknown { group: group.clone() },
             Refusal::GroupEnding { group: group.clone() },
+            Refusal::Moved { group: group.clone(), to: Home::new("etcd://a").unwrap() },
             Refusal::SuccessorUnknown { group: group.clone(), to: to.clone() },
             Refusal::SuccessorSilent { group: group.clone(), to: to.clone() },
             Refusal::SuccessorAmbiguous { group: group.clone(), to, count: 2 },

@@ -124,6 +124,7 @@ fn only_reads(operation: Operation) -> bool {
         | Operation::Warm
         | Operation::Transfer
         | Operation::StepDown
+        | Operation::MoveGroup
         | Operation::PutGroup
         | Operation::DeleteGroup
         | Operation::OpenSession

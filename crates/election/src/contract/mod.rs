@@ -19,6 +19,7 @@ mod campaign;
 mod ending;
 mod groups;
 mod handover;
+mod moves;
 mod policy;
 mod renew;
 mod requests;
@@ -239,5 +240,9 @@ pub fn cases() -> Vec<Case> {
             a_groups_history_tells_the_causes,
             groups_are_listed_in_pages_by_name,
             a_group_nobody_named_has_no_leader;
+        moves:
+            a_group_that_departs_lets_its_leader_stop_and_tells_where_it_went,
+            an_expected_group_grants_nobody_until_it_arrives_above_the_old_terms,
+            a_closed_door_outlives_deletion_and_opens_by_two_steps_only;
     }
 }

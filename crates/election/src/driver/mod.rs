@@ -441,6 +441,7 @@ fn is_hopeless(refusal: &Refusal) -> bool {
         | Refusal::GroupUnknown { .. }
         | Refusal::TtlOutOfBounds { .. }
         | Refusal::TermsExhausted { .. }
+        | Refusal::Moved { .. }
         | Refusal::Policy(_) => true,
         Refusal::SessionUnknown
         | Refusal::SessionMismatch { .. }
@@ -448,6 +449,9 @@ fn is_hopeless(refusal: &Refusal) -> bool {
         | Refusal::NotLeader { .. }
         | Refusal::TenureEnding { .. }
         | Refusal::GroupEnding { .. }
+        | Refusal::OnItsWay { .. }
+        | Refusal::NotExpected { .. }
+        | Refusal::StillLed { .. }
         | Refusal::NobodyLeads { .. }
         | Refusal::Full { .. }
         | Refusal::SuccessorUnknown { .. }

@@ -175,6 +175,7 @@ impl Model {
                 state: OfficeState::Leading,
                 metadata: Metadata::NONE,
                 valid_for: None,
+                moved_to: None,
                 revision,
                 cursor: Cursor { incarnation: Incarnation(1), revision, ordinal: 0 },
             },

@@ -133,6 +133,7 @@ fn campaigned(node: Node, number: u64) -> Campaigned {
             state: OfficeState::Leading,
             metadata: Metadata::NONE,
             valid_for: None,
+            moved_to: None,
             revision,
             cursor: Cursor { incarnation: Incarnation(1), revision, ordinal: 0 },
         },

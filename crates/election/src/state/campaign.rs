@@ -155,6 +155,9 @@ impl State {
             Some(state) if state.doomed => {
                 return Err(Refusal::GroupEnding { group: group.clone() });
             }
+            Some(GroupState { door: Some(door), .. }) if let Some(to) = door.moved_to() => {
+                return Err(Refusal::Moved { group: group.clone(), to: to.clone() });
+            }
             Some(state) if state.term.next().is_none() => {
                 return Err(Refusal::TermsExhausted { group: group.clone() });
             }
@@ -218,7 +221,7 @@ impl State {
         claim: (Priority, Reverse<Revision>),
     ) -> bool {
         let Some(state) = self.groups.get(group) else { return true };
-        if state.office != Office::Vacant {
+        if state.office != Office::Vacant || !state.is_open() {
             return false;
         }
         match self.best_standby(turn, group) {

@@ -1,6 +1,7 @@
 //! A group's record: its term, its office, its line, its last changes.
 
 use crate::codec::{wire_enum, wire_struct};
+use crate::door::Door;
 use crate::limits::HISTORY_PER_GROUP;
 use crate::name::{Metadata, Reason, SessionNo};
 use crate::outcome::{Cause, Change};
@@ -21,6 +22,8 @@ pub(super) struct GroupState {
     pub(super) heir: Option<SessionNo>,
     /// The group goes when its last tenure has ended.
     pub(super) doomed: bool,
+    /// Whether it lives here; none means that it does.
+    pub(super) door: Option<Box<Door>>,
     pub(super) history: Vec<Change>,
     /// What the index of the state says of this group; never written to bytes.
     pub(super) marks: Marks,
@@ -123,6 +126,7 @@ impl GroupState {
             line: Vec::new(),
             heir: None,
             doomed: false,
+            door: None,
             history: Vec::new(),
             marks: Marks::default(),
         }
@@ -184,6 +188,11 @@ impl GroupState {
     /// The place of a session in the line.
     pub(super) fn place_of(&self, session: SessionNo) -> Option<usize> {
         self.line.iter().position(|standby| standby.session == session)
+    }
+
+    /// Whether an office may be granted here.
+    pub(super) fn is_open(&self) -> bool {
+        self.door.as_ref().is_none_or(|door| door.is_open())
     }
 
     /// Remembers a change, forgetting the oldest beyond the bound.

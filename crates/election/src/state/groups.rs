@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use super::group::{GroupState, Marks, Office};
 use super::{Rest, State, Turn, Verdict, done};
+use crate::door::Door;
 use crate::mutant::{self, Mutant};
 use crate::name::{Group, SessionNo};
 use crate::outcome::{Answer, Cause, Refusal};
@@ -87,6 +88,16 @@ impl State {
             .groups
             .get_mut(group)
             .ok_or_else(|| Refusal::GroupUnknown { group: group.clone() })?;
+        // Without its door, whoever comes would be elected, here and where the group is.
+        match state.door.as_deref() {
+            Some(Door::Moved { to }) => {
+                return Err(Refusal::Moved { group: group.clone(), to: to.clone() });
+            }
+            Some(Door::Expected { from, .. }) => {
+                return Err(Refusal::OnItsWay { group: group.clone(), from: from.clone() });
+            }
+            Some(Door::Open) | None => {}
+        }
         state.doomed = true;
         self.dismiss(turn, group, |_| false);
         let Some(state) = self.groups.get(group) else { return done() };

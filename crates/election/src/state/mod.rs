@@ -6,7 +6,7 @@
 //! 100,000 offices is succeeded by one entry.
 //!
 //! One verb, one file: `sessions` (open, close, expire), `campaign`, `resign` (and withdraw),
-//! `transfer` (offer, warm, transfer, accept), `step_down`, `groups` (policies and deletion),
+//! `transfer` (offer, warm, transfer, accept), `step_down`, `groups` (policies and deletion), `door` (moves),
 //! `elapsed`. They meet in `office`, the only place that ends and begins tenures. `repeat` makes a
 //! repeated request take effect once; `view` reads; `snapshot` writes and reads the whole state.
 //!
@@ -22,6 +22,7 @@ use crate::policy::{Policy, Settings};
 use crate::term::{Revision, Term};
 
 mod campaign;
+mod door;
 mod elapsed;
 mod group;
 mod groups;
@@ -259,6 +260,7 @@ impl State {
                 self.step_down(turn, &group, reason, to.as_ref(), immediate)
             }
             Command::PutPolicy { group, policy } => self.put_policy(turn, group, policy),
+            Command::Move { group, step } => self.move_group(turn, &group, step),
             Command::Delete { group } => self.delete(turn, &group),
             Command::PutSettings { settings } => self.put_settings(*settings),
             Command::Elapsed { group, kind, since } => self.elapsed(turn, &group, kind, since),

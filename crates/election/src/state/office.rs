@@ -1,7 +1,7 @@
 //! The office: where every tenure begins and ends.
 //!
 //! Promise kept here (S2): a term is granted once, and the next one is higher, because `begin_tenure`
-//! is the only function that writes `GroupState::term`, and it only ever adds one.
+//! is the only function that writes the `GroupState::term` of an open group, and it only ever adds one.
 
 use super::group::{Marks, Office, Season, Standby, Tenure};
 use super::{State, Turn};
@@ -107,8 +107,8 @@ impl State {
         if state.office != Office::Vacant {
             return;
         }
-        let has_terms = state.term.next().is_some();
-        let next = self.best_standby(turn, group).filter(|_| has_terms);
+        let may_grant = state.term.next().is_some() && state.is_open();
+        let next = self.best_standby(turn, group).filter(|_| may_grant);
         match next.and_then(|session| self.groups.get_mut(group)?.dequeue(session)) {
             Some(standby) => {
                 if let Some(session) = self.sessions.get_mut(&standby.session) {
@@ -365,7 +365,8 @@ impl State {
                     !tenure.accepted || matches!(tenure.season, Season::Waiting { .. })
                 }
             },
-            stranded: state.office == Office::Vacant && !state.line.is_empty(),
+            // Behind a closed door nobody waits for a voice.
+            stranded: state.office == Office::Vacant && !state.line.is_empty() && state.is_open(),
             led: state.office.tenure().is_some_and(|tenure| tenure.accepted),
             contended: state.office.tenure().is_some() || !state.line.is_empty(),
         };

@@ -220,6 +220,7 @@ impl State {
             | Command::Warm { .. }
             | Command::Transfer { .. }
             | Command::PutPolicy { .. }
+            | Command::Move { .. }
             | Command::PutSettings { .. } => super::done(),
             Command::Expire { .. } | Command::Elapsed { .. } | Command::Refill { .. } => {
                 Ok((Answer::Overtaken, Rest::Nothing))

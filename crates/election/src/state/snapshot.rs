@@ -1,12 +1,12 @@
 //! The whole state as bytes, and back.
 //!
 //! ```text
-//! version        u8, 1
+//! version        u8, 2 (1, which knew no doors, is read too)
 //! settings       ttl ceiling, auto-create, most groups, default policy
 //! revision       number
 //! term floor     number
 //! sessions       list of: number, id, node, ttl, longest ttl, passing, epoch, requests
-//! groups         list of: name, term, policy?, office, line, heir?, doomed, history
+//! groups         list of: name, term, policy?, office, line, heir?, doomed, door?, history
 //! requests       list of those without a session, oldest first; forgotten revision?
 //! ended          list of 64-bit prints of ended session ids, oldest first
 //! ```
@@ -26,7 +26,9 @@ use crate::policy::{Policy, Settings};
 use crate::term::{Revision, Term};
 
 /// The version that opens every encoded state.
-pub const STATE_VERSION: u8 = 1;
+pub const STATE_VERSION: u8 = 2;
+/// The version before groups had doors.
+const STATE_VERSION_DOORLESS: u8 = 1;
 
 impl State {
     /// The whole state as bytes. Equal states give equal bytes.
@@ -56,7 +58,7 @@ impl State {
     pub fn decode(bytes: &[u8]) -> Result<Self, CodecError> {
         let mut input = Input::new(bytes);
         let version = u8::take(&mut input)?;
-        if version != STATE_VERSION {
+        if version != STATE_VERSION && version != STATE_VERSION_DOORLESS {
             return Err(CodecError::Unknown { what: "state version", tag: version.into() });
         }
         let settings = Settings::take(&mut input)?;
@@ -72,7 +74,7 @@ impl State {
         }
         for _ in 0..u64::take(&mut input)? {
             let name = Group::take(&mut input)?;
-            let group = take_group(&mut input)?;
+            let group = take_group(&mut input, version)?;
             in_order("groups", state.groups.last_name(), &name)?;
             state.adopt(name, group)?;
         }
@@ -159,10 +161,11 @@ fn put_group(group: &GroupState, out: &mut Vec<u8>) {
     group.line.put(out);
     group.heir.put(out);
     group.doomed.put(out);
+    group.door.put(out);
     group.history.put(out);
 }
 
-fn take_group(input: &mut Input<'_>) -> Result<GroupState, CodecError> {
+fn take_group(input: &mut Input<'_>, version: u8) -> Result<GroupState, CodecError> {
     Ok(GroupState {
         term: Wire::take(input)?,
         policy: take_policy(input)?,
@@ -170,6 +173,7 @@ fn take_group(input: &mut Input<'_>) -> Result<GroupState, CodecError> {
         line: Vec::<Standby>::take(input)?,
         heir: Wire::take(input)?,
         doomed: Wire::take(input)?,
+        door: if version == STATE_VERSION_DOORLESS { None } else { Wire::take(input)? },
         history: Wire::take(input)?,
         marks: Marks::default(),
     })

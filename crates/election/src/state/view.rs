@@ -181,6 +181,7 @@ impl State {
                 state: OfficeState::Vacant,
                 metadata: Metadata::NONE,
                 valid_for: None,
+                moved_to: None,
                 revision: self.revision,
                 cursor,
             };
@@ -193,6 +194,7 @@ impl State {
             state: office_state(state),
             metadata: tenure.map(|tenure| tenure.metadata.clone()).unwrap_or_default(),
             valid_for: None,
+            moved_to: self.door(group).moved_to().cloned(),
             revision: self.revision,
             cursor,
         }
@@ -259,6 +261,7 @@ impl State {
             office: self.leader_view(group, incarnation),
             policy: self.policy(group).clone(),
             own_policy: state.policy.is_some(),
+            door: self.door(group).clone(),
             ending: self.cause_of_ending(group).map(|(cause, _)| cause),
             standbys: standbys.collect(),
             standbys_count: state.line.len(),

@@ -48,6 +48,7 @@ pub(crate) fn office(group: &Group, state: OfficeState, term: Term, revision: u6
         state,
         metadata: Metadata::NONE,
         valid_for: None,
+        moved_to: None,
         revision,
         cursor: Cursor::after(Incarnation(1), revision),
     }

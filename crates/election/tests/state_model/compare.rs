@@ -162,6 +162,7 @@ fn group(state: &State, model: &Model, name: &Group) -> Result<(), String> {
     let ending = model.holding(name).and_then(|holding| holding.ending.as_ref());
     same(&what("ending"), view.ending, ending.map(|ending| ending.cause))?;
     same(&what("policy"), &view.policy, model.policy(name))?;
+    same(&what("door"), &view.door, &known.door)?;
     same(&what("own policy"), view.own_policy, known.policy.is_some())?;
 
     let line = model.line(name);
@@ -243,7 +244,10 @@ fn counts(state: &State, model: &Model) -> Result<(), String> {
     same("groups", census.groups, model.groups.len() as u64)?;
     let stranded = model.names().iter().any(|name| {
         let is_free = model.group(name).is_some_and(|group| group.delayed.is_none());
-        is_free && model.holder(name).is_none() && !model.line(name).is_empty()
+        is_free
+            && model.is_open(name)
+            && model.holder(name).is_none()
+            && !model.line(name).is_empty()
     });
     same("somebody is stranded", state.has_stranded(), stranded)
 }

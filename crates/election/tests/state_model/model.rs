@@ -5,8 +5,8 @@
 //! hard corners, and what it does not know (a fast state) it cannot get wrong.
 
 use regent_election::{
-    Cause, Change, Command, Group, Metadata, Node, Policy, Priority, Reason, RequestId, Revision,
-    SessionId, SessionNo, Settings, Term, WaitKind,
+    Cause, Change, Command, Door, Group, Metadata, Node, Policy, Priority, Reason, RequestId,
+    Revision, SessionId, SessionNo, Settings, Term, WaitKind,
 };
 
 /// Everything there is to know.
@@ -64,6 +64,7 @@ pub(crate) struct Election {
     pub(crate) term: Term,
     pub(crate) policy: Option<Policy>,
     pub(crate) doomed: bool,
+    pub(crate) door: Door,
     pub(crate) delayed: Option<Revision>,
     pub(crate) heir: Option<SessionNo>,
     pub(crate) history: Vec<Change>,

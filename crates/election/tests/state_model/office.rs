@@ -93,7 +93,8 @@ impl Model {
 
     /// Fills an office that is free, if anybody can be heard.
     pub(crate) fn fill(&mut self, name: &Group, cause: Cause, reason: Option<Reason>) -> bool {
-        let is_free = self.group(name).is_some_and(|group| group.delayed.is_none())
+        let is_free = self.is_open(name)
+            && self.group(name).is_some_and(|group| group.delayed.is_none())
             && self.holder(name).is_none();
         let Some(serial) = self.best(name).map(|one| one.serial).filter(|_| is_free) else {
             return false;

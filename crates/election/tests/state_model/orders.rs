@@ -1,7 +1,7 @@
 //! The model's verbs of administrators and drivers: step-down, policies, deletion, settings, waits.
 
 use regent_election::{
-    Answer, Cause, Command, Group, Policy, Refusal, SessionNo, Settings, WaitKind,
+    Answer, Cause, Command, Door, Group, Policy, Refusal, SessionNo, Settings, WaitKind,
 };
 
 use super::model::{Model, Season};
@@ -59,6 +59,15 @@ impl Model {
         if self.group(name).is_none() {
             return Err(Refusal::GroupUnknown { group: name.clone() });
         }
+        match self.group(name).map(|group| group.door.clone()) {
+            Some(Door::Moved { to }) => {
+                return Err(Refusal::Moved { group: name.clone(), to });
+            }
+            Some(Door::Expected { from, .. }) => {
+                return Err(Refusal::OnItsWay { group: name.clone(), from });
+            }
+            Some(Door::Open) | None => {}
+        }
         self.group_mut(name).doomed = true;
         self.candidacies.retain(|one| one.group != *name || one.holds.is_some());
         if self.holder(name).is_none() {
@@ -109,7 +118,7 @@ impl Model {
         let mut is_overtaken = true;
         for group in self.places(session, false) {
             let known = self.group(&group).expect("it stands there");
-            if known.delayed.is_none() && self.holder(&group).is_none() {
+            if known.delayed.is_none() && self.holder(&group).is_none() && self.is_open(&group) {
                 is_overtaken = false;
                 self.fill(&group, Cause::Elected, None);
             }

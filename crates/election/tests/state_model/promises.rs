@@ -72,6 +72,10 @@ impl Promises {
     ) -> Result<(), String> {
         for group in groups() {
             let Some(holder) = state.holder(&group) else { continue };
+            let is_old = before.holder(&group).is_some_and(|old| old.term == holder.term);
+            ensure(is_old || state.door(&group).is_open(), || {
+                format!("{group} was granted behind a closed door")
+            })?;
             let key = (group.clone(), holder.term);
             let first = *self.granted.entry(key).or_insert(holder.session);
             ensure(first == holder.session, || {
@@ -88,7 +92,9 @@ impl Promises {
             })?;
             let old = before.group_view(&group, regent_election::Incarnation(0), |_| false);
             if let (true, Ok(old)) = (is_fresh, old) {
-                ensure(old.office.term.next() == Some(holder.term), || {
+                // One that arrives goes on above the terms of where it came from.
+                let arrives = !old.door.is_open() && old.office.term < holder.term;
+                ensure(arrives || old.office.term.next() == Some(holder.term), || {
                     format!("{group} went from term {} to {}", old.office.term, holder.term)
                 })?;
             }
@@ -106,8 +112,9 @@ impl Promises {
             let last =
                 self.believed.insert(event.group.clone(), (event.term, event.leader.clone()));
             let (last, leader) = last.unwrap_or_default();
-            let is_news =
-                event.leader != leader || event.term != last || event.cause == Cause::Deleted;
+            let is_news = event.leader != leader
+                || event.term != last
+                || matches!(event.cause, Cause::Deleted | Cause::Moved);
             ensure(event.term >= last && is_news, || format!("{event:?} tells nothing"))?;
         }
         for group in groups() {

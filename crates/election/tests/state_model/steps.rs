@@ -130,6 +130,22 @@ pub(crate) enum Op {
     Delete {
         group: u8,
     },
+    /// To or from one of two other stores.
+    Expect {
+        group: u8,
+        from: u8,
+    },
+    Depart {
+        group: u8,
+        to: u8,
+    },
+    /// Of the move that is under way, or of one that is not.
+    Arrive {
+        group: u8,
+        late: u8,
+        above: Which,
+        heir: Option<To>,
+    },
     PutSettings {
         ceiling_ms: u64,
         auto_create: bool,
@@ -314,6 +330,10 @@ fn ordered() -> impl Strategy<Value = Op> {
         5 => (group(), prop::option::weighted(0.8, wish()))
             .prop_map(|(group, policy)| Op::PutPolicy { group, policy }),
         1 => group().prop_map(|group| Op::Delete { group }),
+        2 => (group(), 0u8..2).prop_map(|(group, from)| Op::Expect { group, from }),
+        2 => (group(), 0u8..2).prop_map(|(group, to)| Op::Depart { group, to }),
+        5 => (group(), prop_oneof![8 => Just(0u8), 1 => 1u8..3], which(), prop::option::of(to()))
+            .prop_map(|(group, late, above, heir)| Op::Arrive { group, late, above, heir }),
         1 => settings.prop_map(|(ceiling_ms, auto_create, groups_max, policy)| {
             Op::PutSettings { ceiling_ms, auto_create, groups_max, policy }
         }),

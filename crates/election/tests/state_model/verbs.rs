@@ -2,8 +2,8 @@
 
 use regent_election::limits::{REQUESTS_PER_SESSION, TTL_MS_DEFAULT, TTL_MS_FLOOR};
 use regent_election::{
-    Answer, Cause, Command, Group, IfLost, Node, Opening, Policy, Refusal, SessionId, SessionNo,
-    Term,
+    Answer, Cause, Command, Door, Group, IfLost, Node, Opening, Policy, Refusal, SessionId,
+    SessionNo, Term,
 };
 
 use super::model::{Candidacy, Election, Model, Participant, Window};
@@ -65,6 +65,7 @@ impl Model {
             }
             Command::StepDown { .. } => self.step_down(command),
             Command::PutPolicy { group, policy } => self.put_policy(group, policy.as_deref()),
+            Command::Move { group, step } => self.take_step(group, step),
             Command::Delete { group } => self.delete(group),
             Command::PutSettings { settings } => self.put_settings(settings),
             Command::Elapsed { group, kind, since } => {
@@ -169,7 +170,8 @@ impl Model {
         self.turn.silent.retain(|silent| Some(*silent) != open);
         let known = open.and_then(|session| self.stands(group, session)).cloned();
         let is_next = known.is_some() && self.best(group).map(|one| one.session) == open;
-        let is_free = self.holder(group).is_none()
+        let is_free = self.is_open(group)
+            && self.holder(group).is_none()
             && self.group(group).is_none_or(|group| group.delayed.is_none());
 
         // What if it stood with this claim, keeping the arrival it has?
@@ -247,6 +249,9 @@ impl Model {
             Some(known) if known.doomed => {
                 return Err(Refusal::GroupEnding { group: group.clone() });
             }
+            Some(known) if let Door::Moved { to } = &known.door => {
+                return Err(Refusal::Moved { group: group.clone(), to: to.clone() });
+            }
             Some(_) => {}
         }
         self.within_bounds(group, ttl_ms)?;
@@ -270,6 +275,7 @@ impl Model {
             term: self.floor,
             policy,
             doomed: false,
+            door: Door::Open,
             delayed: None,
             heir: None,
             history: Vec::new(),

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use regent_election::codec::{decode_entry, encode_entry};
 use regent_election::{
-    Answer, Command, Entry, Group, IfLost, Metadata, Node, Opening, Reason, Refusal, RequestId,
-    Revision, SessionId, SessionNo, Settings, State, Term, WaitKind,
+    Answer, Command, Door, Entry, Group, Home, IfLost, Metadata, Node, Opening, Reason, Refusal,
+    RequestId, Revision, SessionId, SessionNo, Settings, State, Step as Move, Term, WaitKind,
 };
 
 use super::compare::compare;
@@ -301,6 +301,26 @@ impl World {
                 let policy = policy.map(|wish| Box::new(wish.policy()));
                 Command::PutPolicy { group: group(at), policy }
             }
+            Op::Expect { group: at, from } => {
+                Command::Move { group: group(at), step: Move::Expect { from: home(from) } }
+            }
+            Op::Depart { group: at, to } => {
+                Command::Move { group: group(at), step: Move::Depart { to: home(to) } }
+            }
+            Op::Arrive { group: at, late, above, heir } => {
+                // Of a group that is expected, if there is one.
+                let since = |name: &Group| match self.model.group(name)?.door {
+                    Door::Expected { since, .. } => Some(since),
+                    Door::Open | Door::Moved { .. } => None,
+                };
+                let all = [group(at)].into_iter().chain(self.model.names());
+                let expected = all.filter_map(|name| Some((since(&name)?, name))).next();
+                let (since, group) = expected.unwrap_or((Revision(1), group(at)));
+                let since = Revision(since.0 + u64::from(late));
+                let heir = heir.map(|heir| self.to(heir, &group));
+                let above = self.which(above, &group);
+                Command::Move { group, step: Move::Arrive { since, above, heir } }
+            }
             Op::Delete { group: at } => Command::Delete { group: group(at) },
             Op::PutSettings { ceiling_ms, auto_create, groups_max, policy } => {
                 let settings = settings(ceiling_ms, auto_create, groups_max, policy);
@@ -330,6 +350,11 @@ impl World {
         let term = self.which(term, &group);
         (group, session, term)
     }
+}
+
+/// Another store.
+fn home(number: u8) -> Home {
+    Home::new(&format!("etcd://{number}")).unwrap()
 }
 
 /// The entry as another machine reads it: whatever will be refused can still be read.

@@ -275,6 +275,7 @@ pub(super) const fn verb(command: &Command) -> &'static str {
         Command::Transfer { .. } => "transfer",
         Command::StepDown { .. } => "step_down",
         Command::PutPolicy { .. } => "put_policy",
+        Command::Move { .. } => "move",
         Command::Delete { .. } => "delete",
         Command::PutSettings { .. } => "put_settings",
         Command::Elapsed { .. } => "elapsed",
@@ -295,6 +296,7 @@ pub const fn group_of(command: &Command) -> Option<&Group> {
         | Command::Transfer { group, .. }
         | Command::StepDown { group, .. }
         | Command::PutPolicy { group, .. }
+        | Command::Move { group, .. }
         | Command::Delete { group }
         | Command::Elapsed { group, .. } => Some(group),
         Command::Open { .. }
@@ -321,6 +323,7 @@ pub(super) const fn term_of(command: &Command) -> Option<Term> {
         | Command::Withdraw { .. }
         | Command::StepDown { .. }
         | Command::PutPolicy { .. }
+        | Command::Move { .. }
         | Command::Delete { .. }
         | Command::PutSettings { .. }
         | Command::Elapsed { .. }
@@ -352,6 +355,7 @@ fn op(line: &mut Line<'_>, op: &Op) -> fmt::Result {
                 Command::StepDown { immediate, .. } => line.flag("immediate", *immediate)?,
                 Command::ChangeTtl { ttl_ms, .. } => line.number("ttl_ms", *ttl_ms)?,
                 Command::PutPolicy { policy, .. } => line.debug("policy", policy)?,
+                Command::Move { step, .. } => line.debug("step", step)?,
                 Command::Close { .. }
                 | Command::Expire { .. }
                 | Command::Campaign { .. }

@@ -12,7 +12,7 @@ use raft::eraftpb::{Entry as LogEntry, Message, MessageType};
 use regent_election::mutant::{self, Mutant};
 use regent_election::state::Query;
 use regent_election::store::StoreError;
-use regent_election::{Command, Entry, Group, Moment, RequestId, SessionNo};
+use regent_election::{Command, Entry, Group, Moment, RequestId, SessionNo, Step};
 
 use super::{Core, Role, unavailable};
 use crate::io::{PeerMessage, Token};
@@ -221,6 +221,7 @@ impl Core {
             | Command::Transfer { group, .. }
             | Command::StepDown { group, .. }
             | Command::PutPolicy { group, .. }
+            | Command::Move { group, .. }
             | Command::Delete { group }
             | Command::Elapsed { group, .. } => vec![group.clone()],
         }
@@ -307,7 +308,12 @@ impl Core {
     /// ttl, by which that is measured.
     const fn is_held_back(&self, command: &Command) -> bool {
         self.whole.is_held
-            && matches!(command, Command::Campaign { .. } | Command::PutSettings { .. })
+            && matches!(
+                command,
+                Command::Campaign { .. }
+                    | Command::PutSettings { .. }
+                    | Command::Move { step: Step::Arrive { .. }, .. }
+            )
     }
 
     fn why_not(&self, command: &Command) -> StoreError {

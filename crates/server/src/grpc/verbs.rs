@@ -158,6 +158,15 @@ impl Regent for Verbs {
         yes(step_down::act(&ask, group, request).await?)
     }
 
+    async fn move_group(
+        &self,
+        request: Request<pb::MoveGroupRequest>,
+    ) -> Answer<pb::GroupResponse> {
+        let (ask, message) = self.enter(Operation::MoveGroup, request)?;
+        let (group, request) = message.read()?;
+        yes(groups::act_step(&ask, &group, request).await?)
+    }
+
     async fn history(&self, request: Request<pb::HistoryRequest>) -> Answer<pb::HistoryResponse> {
         let (ask, message) = self.enter(Operation::History, request)?;
         let group = message.read()?;

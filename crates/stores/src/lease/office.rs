@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use regent_election::store::{StoreError, StoreResult};
-use regent_election::{Answer, Command, Group, Node, Opening, SessionId, SessionNo, State};
+use regent_election::{Answer, Command, Group, Node, Opening, SessionId, SessionNo, State, Step};
 
 use super::Shared;
 use super::desk::Seen;
@@ -247,6 +247,7 @@ fn successor_of(command: &Command) -> Option<&Node> {
     match command {
         Command::Offer { to, .. } | Command::Transfer { to, .. } => Some(to),
         Command::StepDown { to, .. } => to.as_ref(),
+        Command::Move { step: Step::Arrive { heir, .. }, .. } => heir.as_ref(),
         _ => None,
     }
 }
@@ -269,6 +270,7 @@ const fn may_vacate(command: &Command) -> bool {
         | Command::Offer { .. }
         | Command::Warm { .. }
         | Command::PutPolicy { .. }
+        | Command::Move { .. }
         | Command::Delete { .. }
         | Command::PutSettings { .. } => false,
     }
@@ -276,7 +278,13 @@ const fn may_vacate(command: &Command) -> bool {
 
 /// Whether a command may end another's tenure, so that its answer promises that the other was told.
 const fn ends_others(command: &Command) -> bool {
-    matches!(command, Command::StepDown { .. } | Command::PutPolicy { .. } | Command::Delete { .. })
+    matches!(
+        command,
+        Command::StepDown { .. }
+            | Command::PutPolicy { .. }
+            | Command::Delete { .. }
+            | Command::Move { .. }
+    )
 }
 
 const fn is_withdrawal(command: &Command) -> bool {

@@ -13,7 +13,7 @@ use regent_election::store::{
 };
 use regent_election::{
     Answer, Change, Command, Cursor, Group, Node, Opening, Policy, Refusal, RequestId, SessionId,
-    Term,
+    Step, Term,
 };
 
 use super::office::{Outcome, Own};
@@ -206,6 +206,18 @@ impl Store for LeaseStore {
         request: Option<RequestId>,
     ) -> StoreResult<GroupView> {
         let command = Command::PutPolicy { group: group.clone(), policy: policy.map(Box::new) };
+        let wish = Wish { command, request, asker: None };
+        let outcome = self.shared.run(group, Some(wish), &[], Own::Nothing).await?;
+        self.shared.group_view(group, &outcome.record).await
+    }
+
+    async fn move_group(
+        &self,
+        group: &Group,
+        step: Step,
+        request: Option<RequestId>,
+    ) -> StoreResult<GroupView> {
+        let command = Command::Move { group: group.clone(), step };
         let wish = Wish { command, request, asker: None };
         let outcome = self.shared.run(group, Some(wish), &[], Own::Nothing).await?;
         self.shared.group_view(group, &outcome.record).await

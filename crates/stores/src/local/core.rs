@@ -172,6 +172,7 @@ impl Core {
             | Command::Transfer { group, .. }
             | Command::StepDown { group, .. }
             | Command::PutPolicy { group, .. }
+            | Command::Move { group, .. }
             | Command::Delete { group }
             | Command::Elapsed { group, .. } => look_in(group),
             Command::Close { session } => {
@@ -247,9 +248,10 @@ impl Concerned {
             Command::Withdraw { session, .. }
             | Command::Accept { session, .. }
             | Command::Campaign { session, .. } => Self::Session(*session),
-            Command::PutPolicy { .. } | Command::Delete { .. } | Command::PutSettings { .. } => {
-                Self::Everybody
-            }
+            Command::PutPolicy { .. }
+            | Command::Move { .. }
+            | Command::Delete { .. }
+            | Command::PutSettings { .. } => Self::Everybody,
             Command::Open { .. }
             | Command::ChangeTtl { .. }
             | Command::Close { .. }
@@ -283,6 +285,7 @@ const fn is_end(command: &Command) -> bool {
         | Command::Transfer { .. }
         | Command::StepDown { .. }
         | Command::PutPolicy { .. }
+        | Command::Move { .. }
         | Command::Delete { .. }
         | Command::PutSettings { .. } => false,
     }

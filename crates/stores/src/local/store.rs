@@ -12,7 +12,7 @@ use regent_election::store::{
 use regent_election::watch::Replay;
 use regent_election::{
     Answer, Change, Command, Cursor, Event, Group, Incarnation, Metadata, Node, Policy, RequestId,
-    SessionId, Term,
+    SessionId, Step, Term,
 };
 
 use super::core::{Core, Phase};
@@ -212,6 +212,21 @@ impl Store for LocalStore {
         request: Option<RequestId>,
     ) -> StoreResult<GroupView> {
         let command = Command::PutPolicy { group: group.clone(), policy: policy.map(Box::new) };
+        self.shared
+            .visit(|core| {
+                core.ask(command, request)?.answer?;
+                self.view(core, group)
+            })
+            .await
+    }
+
+    async fn move_group(
+        &self,
+        group: &Group,
+        step: Step,
+        request: Option<RequestId>,
+    ) -> StoreResult<GroupView> {
+        let command = Command::Move { group: group.clone(), step };
         self.shared
             .visit(|core| {
                 core.ask(command, request)?.answer?;
