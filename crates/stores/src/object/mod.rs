@@ -145,7 +145,7 @@ impl Register for ObjectRegister {
                      heartbeat and every look is a paid request, so choose a ttl of 15 seconds or more";
         let (level, caveat) = if self.is_elsewhere {
             let elsewhere = "whether a server of its own kind has written what it acknowledges cannot be \
-                             asked of it";
+                             asked of it; let nobody reach one that has just started before it has settled";
             (Level::LeaseOnly, format!("{cloud}; {elsewhere}"))
         } else {
             (Level::Strict, cloud.to_owned())
@@ -240,6 +240,12 @@ fn weaknesses(cloud: Cloud, is_elsewhere: bool) -> Vec<String> {
              acknowledges, and whether all of its nodes agree, cannot be asked of it",
             cloud.scheme()
         ));
+        warnings.push(
+            "a server that has just started may keep conditions less well than one that has settled, and no \
+             probe is sure to find that out: SeaweedFS was seen to tell two that they have written, at the \
+             moment when its gateway learned which filer decides; let nobody reach it before that"
+                .to_owned(),
+        );
     }
     if cloud == Cloud::Google {
         warnings.push(
@@ -287,7 +293,9 @@ mod tests {
     #[test]
     fn what_cannot_be_asked_or_is_slow_is_warned_of() {
         assert_eq!(weaknesses(Cloud::Amazon, false), Vec::<String>::new());
-        assert!(weaknesses(Cloud::Amazon, true)[0].contains("s3://"));
+        let elsewhere = weaknesses(Cloud::Amazon, true);
+        assert!(elsewhere[0].contains("s3://"), "{elsewhere:?}");
+        assert!(elsewhere[1].contains("has just started"), "{elsewhere:?}");
         assert!(weaknesses(Cloud::Google, false)[0].contains("one write a second"));
     }
 }

@@ -3,6 +3,8 @@
 //! A server that speaks S3 and ignores `If-None-Match` makes everybody a leader who asks. It says nothing
 //! about that; only what it refuses tells. The proof is short enough to be made before every first write: a
 //! server that passes it may still decide late between two at once, which the races of `regent doctor` find.
+//! What no race can be sure to find is a server that errs for one moment after its start (SeaweedFS does, see
+//! `docs/stores.md`): a longer proof would be slow everywhere and miss it as well.
 
 use object_store::path::Path;
 use tokio::task::JoinSet;
