@@ -8,7 +8,7 @@ use regent_stores::consul::ConsulRegister;
 use regent_stores::register::{Key, Plate, Record, Register, RegisterError, Swapped};
 
 use crate::cuts::bears_cuts;
-use crate::elections::keeps_elections;
+use crate::elections::{elects_through_kills, keeps_elections};
 use crate::judge::{keeps_the_contract, kill_and_restart, takes_nothing_back, unique};
 use crate::servers::consul::{consul, own};
 use crate::servers::{or_skip, starting};
@@ -34,6 +34,13 @@ async fn a_killed_consul_takes_nothing_back() {
     let Some(mut server) = or_skip("consul", starting(own)) else { return };
     let url = server.url.clone();
     takes_nothing_back("consul", &mut server, || client(&url), kill_and_restart).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn elections_go_on_through_kills_of_consul() {
+    let Some(mut server) = or_skip("consul", starting(own)) else { return };
+    let url = server.url.clone();
+    elects_through_kills("consul", &mut server, || client(&url), kill_and_restart).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -7,7 +7,7 @@ use regent_election::{Group, Node, Term};
 use regent_stores::kubernetes::KubernetesRegister;
 use regent_stores::register::{Key, Plate, Record, Register, RegisterError, Swapped};
 
-use crate::elections::keeps_elections;
+use crate::elections::{elects_through_kills, keeps_elections};
 use crate::judge::{keeps_the_contract, takes_nothing_back, unique};
 use crate::servers::Server;
 use crate::servers::kubernetes::StandIn;
@@ -50,6 +50,19 @@ async fn a_killed_lease_api_takes_nothing_back() {
         stand_in.serve();
     };
     takes_nothing_back("kubernetes", &mut server, || client(&url), strike).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn elections_go_on_through_kills_of_the_lease_api() {
+    let mut stand_in = StandIn::start();
+    let mut server = stand_in.server();
+    let url = server.url.clone();
+    let strike = |_: &mut Server| {
+        let runtime = tokio::runtime::Handle::current();
+        tokio::task::block_in_place(|| runtime.block_on(stand_in.kill()));
+        stand_in.serve();
+    };
+    elects_through_kills("kubernetes", &mut server, || client(&url), strike).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

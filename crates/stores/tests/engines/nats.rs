@@ -7,7 +7,7 @@ use regent_stores::nats::NatsRegister;
 use regent_stores::register::{Key, Record, Register, RegisterError};
 
 use crate::cuts::bears_cuts;
-use crate::elections::keeps_elections;
+use crate::elections::{elects_through_kills, keeps_elections};
 use crate::judge::{keeps_the_contract, kill_and_restart, takes_nothing_back};
 use crate::servers::nats::{nats, own};
 use crate::servers::{or_skip, starting};
@@ -33,6 +33,13 @@ async fn a_killed_nats_takes_nothing_back() {
     let Some(mut server) = or_skip("nats", starting(own)) else { return };
     let url = server.url.clone();
     takes_nothing_back("nats", &mut server, || client(&url), kill_and_restart).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn elections_go_on_through_kills_of_nats() {
+    let Some(mut server) = or_skip("nats", starting(own)) else { return };
+    let url = server.url.clone();
+    elects_through_kills("nats", &mut server, || client(&url), kill_and_restart).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
