@@ -75,7 +75,7 @@ pub(crate) fn plain(error: &io::Error) -> String {
 }
 
 /// What a refusal means for a script.
-fn exit_of(code: Code) -> Exit {
+pub(crate) fn exit_of(code: Code) -> Exit {
     match code {
         Code::NotLeader | Code::TenureEnding | Code::SessionExpired | Code::HeartbeatNotNewer => {
             Exit::Lost

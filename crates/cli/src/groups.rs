@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand};
 use regent::remote::Remote;
 use regent_api::{
-    Code, DeleteGroupQuery, GroupResponse, GroupsQuery, GroupsResponse, PolicyBody,
+    Code, DeleteGroupQuery, DoorBody, GroupResponse, GroupsQuery, GroupsResponse, PolicyBody,
     PutGroupRequest, SteppedDown,
 };
 use regent_election::Group;
@@ -243,6 +243,9 @@ fn shown(group: &GroupResponse) -> String {
     let mut about = office_facts(&group.office);
     if let Some(cause) = group.ending {
         about.push(("ending", cause.to_string()));
+    }
+    if let DoorBody::Expected { from, .. } = &group.door {
+        about.push(("expected from", from.to_string()));
     }
     about.extend(policy_facts(&group.policy, group.own_policy));
     about.push(("in line", group.standbys_count.to_string()));

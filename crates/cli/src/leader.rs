@@ -7,7 +7,7 @@ use regent_election::Group;
 use crate::client::ClientArgs;
 use crate::exit::Exit;
 use crate::failure::Outcome;
-use crate::output::facts;
+use crate::output::{facts, remark};
 use crate::show::office_facts;
 
 const EXAMPLES: &str = "\
@@ -46,6 +46,9 @@ pub(crate) async fn run(args: LeaderArgs) -> Outcome {
             args.client.screen().line(&crate::output::json(&answer))?;
         }
         (false, None) => {}
+    }
+    if let Some(to) = &answer.office.moved_to {
+        remark(&format!("{} has moved to {to}; ask there", args.group));
     }
     Ok(if leader.is_some() { Exit::Done } else { Exit::No })
 }

@@ -19,6 +19,7 @@ mod lab;
 mod leader;
 mod logs;
 mod memory;
+mod migrate;
 mod output;
 mod policy;
 mod renew;
@@ -118,6 +119,8 @@ enum Verb {
     Store(store::StoreVerb),
     /// Find out whether a deployment may be trusted with elections
     Doctor(doctor::DoctorArgs),
+    /// Move a group to another store, with its leader and above its terms
+    Migrate(Box<migrate::MigrateArgs>),
     /// Show the settings of the service
     #[command(subcommand)]
     Config(settings::ConfigVerb),
@@ -203,6 +206,7 @@ impl Verb {
             Self::Cluster(verb) => cluster::run(verb, log).await,
             Self::Store(verb) => store::run(&verb),
             Self::Doctor(args) => doctor::run(args).await,
+            Self::Migrate(args) => migrate::run(*args).await,
             Self::Config(verb) => settings::run(&verb, log),
             Self::Lab(verb) => lab::run(verb).await,
             Self::Bench(args) => bench::run(args).await,
@@ -235,6 +239,7 @@ impl Verb {
             Self::Lab(verb) => verb.output(),
             Self::Store(verb) => verb.output(),
             Self::Doctor(args) => args.output,
+            Self::Migrate(args) => args.output,
             Self::Config(settings::ConfigVerb::Show(args)) => args.output,
             Self::Serve(_)
             | Self::Dev(_)

@@ -17,6 +17,9 @@ pub(crate) fn office_facts(office: &Office) -> Vec<(&'static str, String)> {
     if let Some(valid_for_ms) = office.valid_for_ms {
         facts.push(("valid for", format!("{} unless renewed", show_ms(valid_for_ms))));
     }
+    if let Some(to) = &office.moved_to {
+        facts.push(("moved to", to.to_string()));
+    }
     facts.extend(metadata_facts(&office.metadata));
     facts
 }

@@ -145,9 +145,11 @@ impl Connect {
     }
 
     /// The same session in another store, under the same name.
-    pub(crate) fn at_home(&self, url: &str, node: &Node) -> Self {
+    pub(crate) fn at_home(&self, url: &str, node: &Node) -> Result<Self, ConnectError> {
         let options = Options { node: Some(node.to_string()), ..self.options.clone() };
-        Self { place: Place::Url(url.to_owned()), options, clock: self.clock.clone() }
+        let place =
+            if is_http(url) { Place::Url(url.to_owned()) } else { Place::Store(open_shared(url)?) };
+        Ok(Self { place, options, clock: self.clock.clone() })
     }
 
     /// The same place with another ttl, for what must outlive the usual one. Whether this process is
@@ -213,18 +215,37 @@ fn open(url: &str) -> Result<Arc<dyn Store>, ConnectError> {
     }
 }
 
+/// Opens a store that other processes can be in, too: in one of this process alone, everybody who follows a
+/// group would lead.
 #[cfg(feature = "stores")]
-fn open_store(url: &str, scheme: &str) -> Result<Arc<dyn Store>, ConnectError> {
+fn open_shared(url: &str) -> Result<Arc<dyn Store>, ConnectError> {
+    let register = regent_stores::open_register(url).map_err(unopened(url))?;
+    Ok(Arc::new(regent_stores::LeaseStore::new(register)))
+}
+
+#[cfg(not(feature = "stores"))]
+fn open_shared(url: &str) -> Result<Arc<dyn Store>, ConnectError> {
+    open(url)
+}
+
+#[cfg(feature = "stores")]
+fn open_store(url: &str, _: &str) -> Result<Arc<dyn Store>, ConnectError> {
+    regent_stores::open_url(url).map_err(unopened(url))
+}
+
+#[cfg(feature = "stores")]
+fn unopened(url: &str) -> impl Fn(regent_stores::OpenError) -> ConnectError {
     use regent_stores::OpenError;
-    regent_stores::open_url(url).map_err(|error| match error {
-        OpenError::Unknown { .. } => ConnectError::UnknownScheme { url: scheme.to_owned() },
+    let scheme = url.split(':').next().unwrap_or_default().to_owned();
+    move |error| match error {
+        OpenError::Unknown { .. } => ConnectError::UnknownScheme { url: scheme.clone() },
         OpenError::NotBuiltIn { feature, .. } => {
-            ConnectError::FeatureMissing { url: scheme.to_owned(), feature }
+            ConnectError::FeatureMissing { url: scheme.clone(), feature }
         }
         OpenError::Url { .. } | OpenError::NoRegister { .. } | OpenError::Local(_) => {
             ConnectError::Store(error.to_string())
         }
-    })
+    }
 }
 
 #[cfg(not(feature = "stores"))]

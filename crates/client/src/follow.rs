@@ -78,7 +78,7 @@ impl Regent {
         let known = followed.inside().homes.get(url).cloned();
         let home = match known {
             Some(home) => home,
-            None => self.made().at_home(url, self.node()).connect().await?,
+            None => self.made().at_home(url, self.node())?.connect().await?,
         };
         // Who asks for its leader is answered from there.
         home.session().command(Command::Observe(group.clone()));

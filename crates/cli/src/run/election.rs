@@ -294,9 +294,9 @@ fn refused(error: ConnectError) -> Failure {
 pub(crate) fn hopeless(error: &CampaignError) -> Failure {
     match error {
         CampaignError::Name(_) => Failure::usage(error.to_string()),
-        CampaignError::Refused(_) | CampaignError::TooManyGroups => {
-            Failure::new(Exit::Refused, error.to_string())
-        }
+        CampaignError::Refused(_)
+        | CampaignError::CannotFollow { .. }
+        | CampaignError::TooManyGroups => Failure::new(Exit::Refused, error.to_string()),
         CampaignError::Closed => Failure::new(Exit::Unavailable, error.to_string()),
     }
 }

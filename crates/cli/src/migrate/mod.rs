@@ -1,0 +1,366 @@
+//! `regent migrate`: a group moves to another store, with its leader and above its terms.
+//!
+//! The steps and why they are safe are those of `regent_election::door`; here they are taken in their order,
+//! each repeated until its outcome is known. Nothing is remembered outside the two stores, so a move that
+//! was interrupted anywhere is finished by the same command, and turned round by the opposite one.
+
+mod side;
+
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use regent_api::{Code, Problem};
+use regent_election::store::{GroupView, LeaderView, OfficeState};
+use regent_election::{Door, Group, Home, Node, Refusal, Revision, Step, Term};
+use serde::Serialize;
+
+use crate::duration;
+use crate::exit::Exit;
+use crate::failure::{Failure, Outcome, exit_of};
+use crate::output::{Output, Screen, facts, or_dash, remark};
+use side::{Side, SideResult, is_passing, refused};
+
+/// How often a side is asked while something is waited for: it is what a leaderless moment lasts longer.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+/// How long a side that cannot be reached is left alone.
+const AGAIN_AFTER: Duration = Duration::from_millis(200);
+
+/// Flags of `regent migrate`.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "\
+The new store closes its door for the group, the old one tells its leader to stop and everybody else
+where to go, and when nobody leads there any more the new one opens, above the old terms. Participants
+that use the library or `regent run` follow by themselves; the leader comes first. In between nobody
+is elected. Interrupted, the same command finishes the move, and the opposite one turns it round.
+
+What stays behind: the history of the group, and a tombstone that names the new store. Keep the old
+store until no process is started with its URL any more.
+
+Examples:
+  regent migrate --from http://127.0.0.1:7400 --to postgres://regent@db/elections --group billing
+  regent migrate --from redis://cache --to http://a:7400,b:7400,c:7400 --group billing --group mail
+  regent migrate --from etcd://a,b,c --to redis://cache --group billing --allow-weaker")]
+pub(crate) struct MigrateArgs {
+    /// The store it is in: a service (http://...), or whatever `regent store list` shows
+    #[arg(long, value_name = "URL")]
+    from: String,
+    /// The store it shall go to
+    #[arg(long, value_name = "URL")]
+    to: String,
+    /// The group; may be said several times
+    #[arg(long, required = true, value_name = "GROUP")]
+    group: Vec<Group>,
+    /// The URL that participants are told to go to; --to without its password if not said
+    #[arg(long, value_name = "URL")]
+    forward: Option<String>,
+    /// Move even if the new store claims less than the old one
+    #[arg(long)]
+    allow_weaker: bool,
+    /// How long the new store waits for the leader of the old one before it takes another
+    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = duration::parse)]
+    heir_wait: Duration,
+    /// How long each step may take, the old leader's ttl included
+    #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = duration::parse)]
+    timeout: Duration,
+    /// For people or for programs
+    #[arg(short, long, value_enum, default_value_t, env = "REGENT_OUTPUT")]
+    pub(crate) output: Output,
+}
+
+/// What became of one group.
+#[derive(Debug, Serialize)]
+struct Moved {
+    group: String,
+    from: String,
+    to: String,
+    /// The last term of the old store.
+    last_term: u64,
+    /// Who led there.
+    led_by: Option<String>,
+    /// Who leads now, if anybody was elected while it was waited for.
+    leader: Option<String>,
+    term: u64,
+    /// For how long nobody led, as far as this command could see.
+    leaderless_ms: Option<u64>,
+}
+
+/// Runs the verb.
+pub(crate) async fn run(args: MigrateArgs) -> Outcome {
+    let (from, to) = (Side::open(&args.from)?, Side::open(&args.to)?);
+    if from.home() == to.home() {
+        return Err(Failure::usage("--from and --to are the same store"));
+    }
+    let forward = match &args.forward {
+        Some(url) => Home::new(url)?,
+        None => to.home().clone(),
+    };
+    if args.forward.is_none() && forward.as_str() != args.to {
+        remark(&format!(
+            "participants are told to go to {forward}, without the password: they must know it by \
+             another way, or say what they shall be told with --forward"
+        ));
+    }
+    let mover = Mover { from, to, forward, args };
+    mover.compare_levels().await?;
+    for group in &mover.args.group {
+        let moved = mover.migrate(group).await.map_err(|stop| mover.failure(group, stop))?;
+        Screen { output: mover.args.output }.answer(&moved, || show(&moved))?;
+    }
+    mover.from.shut_down().await;
+    mover.to.shut_down().await;
+    Ok(Exit::Done)
+}
+
+/// A move to be made.
+struct Mover {
+    from: Side,
+    to: Side,
+    forward: Home,
+    args: MigrateArgs,
+}
+
+/// Why a move stopped, and where.
+struct Stop {
+    problem: Problem,
+    /// Whether anything was changed before.
+    is_begun: bool,
+}
+
+impl Mover {
+    async fn compare_levels(&self) -> Result<(), Failure> {
+        let plain = |problem: Problem| Failure::new(exit_of(problem.code), problem.to_string());
+        let old = self.insist(|| self.from.level()).await.map_err(plain)?;
+        let new = self.insist(|| self.to.level()).await.map_err(plain)?;
+        if new >= old {
+            return Ok(());
+        }
+        let (from, to) = (self.from.home(), self.to.home());
+        let weaker = format!("{to} claims {new}, which is less than the {old} of {from}");
+        if self.args.allow_weaker {
+            remark(&format!("warning: {weaker}"));
+            return Ok(());
+        }
+        let way_out = "nothing was done; if that is meant, add --allow-weaker";
+        Err(Failure::new(Exit::Refused, format!("{weaker}; {way_out}")))
+    }
+
+    async fn migrate(&self, group: &Group) -> Result<Moved, Stop> {
+        let unbegun = |problem| Stop { problem, is_begun: false };
+        let begun = |problem| Stop { problem, is_begun: true };
+        let old = self.insist(|| self.from.group(group)).await.map_err(unbegun)?;
+        self.check_departure(group, old.as_ref()).map_err(unbegun)?;
+        if let Some(done) = self.arrived(group, old.as_ref()).await.map_err(unbegun)? {
+            remark(&format!("{group} had moved already"));
+            return Ok(done);
+        }
+        let since = self.expect(group).await.map_err(unbegun)?;
+        self.check_apart(group, since).await.map_err(begun)?;
+        if let Some(view) = old.as_ref().filter(|view| view.own_policy) {
+            let policy = || self.to.put_policy(group, view.policy.clone());
+            self.insist(policy).await.map_err(begun)?;
+        }
+        let led_by = old.as_ref().and_then(|view| view.office.leader.clone());
+        let depart = || self.from.step(group, Step::Depart { to: self.forward.clone() });
+        let view = self.insist(depart).await.map_err(begun)?;
+        if let (Some(leader), OfficeState::Ending) = (&view.office.leader, view.office.state) {
+            remark(&format!(
+                "{leader} was told to stop leading {group} (term {})",
+                view.office.term
+            ));
+        }
+        let vacant = self.await_vacancy(group).await.map_err(begun)?;
+        let vacant_at = Instant::now();
+        self.await_heir(group, led_by.as_ref()).await.map_err(begun)?;
+        self.arrive(group, since, vacant.term, led_by.clone()).await.map_err(begun)?;
+        let office = self.await_leader(group, led_by.is_some()).await.map_err(begun)?;
+        let leaderless = office.leader.is_some() && led_by.is_some();
+        Ok(Moved {
+            group: group.to_string(),
+            from: self.from.home().to_string(),
+            to: self.forward.to_string(),
+            last_term: vacant.term.get(),
+            led_by: led_by.map(|node| node.to_string()),
+            leader: office.leader.map(|node| node.to_string()),
+            term: office.term.get(),
+            leaderless_ms: leaderless
+                .then(|| u64::try_from(vacant_at.elapsed().as_millis()).unwrap_or(u64::MAX)),
+        })
+    }
+
+    /// A group that moved elsewhere, or is only on its way to the old store, is not the old store's to give.
+    fn check_departure(&self, group: &Group, old: Option<&GroupView>) -> SideResult<()> {
+        let Some(view) = old else {
+            remark(&format!(
+                "{} knows no {group} yet; it is closed there all the same",
+                self.from.home()
+            ));
+            return Ok(());
+        };
+        match &view.door {
+            Door::Moved { to } if *to != self.forward => {
+                Err(refused(Refusal::Moved { group: group.clone(), to: to.clone() }))
+            }
+            Door::Open | Door::Moved { .. } | Door::Expected { .. } => Ok(()),
+        }
+    }
+
+    /// What became of a move that was finished before. The new store opens only at the end of one.
+    async fn arrived(&self, group: &Group, old: Option<&GroupView>) -> SideResult<Option<Moved>> {
+        let Some(old) = old.filter(|view| view.door.moved_to().is_some()) else { return Ok(None) };
+        let new = self.insist(|| self.to.group(group)).await?;
+        let Some(new) = new.filter(|view| view.door == Door::Open) else { return Ok(None) };
+        Ok(Some(Moved {
+            group: group.to_string(),
+            from: self.from.home().to_string(),
+            to: self.forward.to_string(),
+            last_term: old.office.term.get(),
+            led_by: None,
+            leader: new.office.leader.map(|node| node.to_string()),
+            term: new.office.term.get(),
+            leaderless_ms: None,
+        }))
+    }
+
+    /// Closes the door of the new store.
+    async fn expect(&self, group: &Group) -> SideResult<Revision> {
+        let from = self.from.home().clone();
+        let view = self.insist(|| self.to.step(group, Step::Expect { from: from.clone() })).await?;
+        match view.door {
+            Door::Expected { since, .. } => Ok(since),
+            Door::Open | Door::Moved { .. } => {
+                let since = Revision(0);
+                Err(refused(Refusal::NotExpected { group: group.clone(), since }))
+            }
+        }
+    }
+
+    /// Two URLs may name one store. Its group would depart to itself, and never arrive.
+    async fn check_apart(&self, group: &Group, since: Revision) -> SideResult<()> {
+        let Some(old) = self.insist(|| self.from.group(group)).await? else { return Ok(()) };
+        let home = self.from.home();
+        let is_same =
+            matches!(&old.door, Door::Expected { from, since: at } if from == home && *at == since);
+        if !is_same {
+            return Ok(());
+        }
+        let above = old.office.term;
+        self.insist(|| self.to.step(group, Step::Arrive { since, above, heir: None })).await?;
+        let why = "--from and --to are two names of the same store; nothing was changed";
+        Err(Problem::new(Code::BadRequest, why))
+    }
+
+    /// Waits until nobody leads in the old store, and nobody can.
+    async fn await_vacancy(&self, group: &Group) -> SideResult<LeaderView> {
+        let until = Instant::now() + self.args.timeout;
+        loop {
+            let office = self.insist(|| self.from.leader(group)).await?;
+            if office.state == OfficeState::Vacant {
+                return Ok(office);
+            }
+            if Instant::now() >= until {
+                return Err(refused(Refusal::StillLed { group: group.clone(), term: office.term }));
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+
+    /// Gives the old leader a moment to come to the new store, so that it leads on.
+    async fn await_heir(&self, group: &Group, heir: Option<&Node>) -> SideResult<()> {
+        let Some(heir) = heir else { return Ok(()) };
+        let until = Instant::now() + self.args.heir_wait;
+        loop {
+            let view = self.insist(|| self.to.group(group)).await?;
+            let standbys = view.map(|view| view.standbys).unwrap_or_default();
+            if standbys.iter().any(|standby| standby.node == *heir) {
+                return Ok(());
+            }
+            if Instant::now() >= until {
+                remark(&format!(
+                    "{heir} has not come to {}; whoever is first leads",
+                    self.to.home()
+                ));
+                return Ok(());
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+
+    /// Opens the door of the new store.
+    async fn arrive(
+        &self,
+        group: &Group,
+        since: Revision,
+        above: Term,
+        heir: Option<Node>,
+    ) -> SideResult<()> {
+        let arrive = || self.to.step(group, Step::Arrive { since, above, heir: heir.clone() });
+        let refusal = match self.insist(arrive).await {
+            Ok(_) => return Ok(()),
+            Err(refusal) => refusal,
+        };
+        // A first try that seemed lost may have opened it.
+        let view = self.insist(|| self.to.group(group)).await?;
+        let is_open = view.is_some_and(|view| view.door == Door::Open && view.office.term >= above);
+        if refusal.code == Code::NotExpected && is_open { Ok(()) } else { Err(refusal) }
+    }
+
+    /// Who leads in the new store; waited for a moment only if somebody led in the old one.
+    async fn await_leader(&self, group: &Group, is_likely: bool) -> SideResult<LeaderView> {
+        let until = Instant::now() + self.args.heir_wait;
+        loop {
+            let office = self.insist(|| self.to.leader(group)).await?;
+            let is_led = office.state == OfficeState::Leading;
+            if is_led || !is_likely || Instant::now() >= until {
+                return Ok(office);
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+
+    /// Asks until there is a definite answer: every question and every step may be repeated.
+    async fn insist<T, F: Future<Output = SideResult<T>>>(
+        &self,
+        ask: impl Fn() -> F,
+    ) -> SideResult<T> {
+        let until = Instant::now() + self.args.timeout;
+        loop {
+            match ask().await {
+                Err(problem) if is_passing(&problem) && Instant::now() < until => {
+                    tokio::time::sleep(AGAIN_AFTER).await;
+                }
+                answer => return answer,
+            }
+        }
+    }
+
+    /// What a person should know about a move that stopped.
+    fn failure(&self, group: &Group, stop: Stop) -> Failure {
+        let Stop { problem, is_begun } = stop;
+        let exit = exit_of(problem.code);
+        let (from, to) = (self.from.home(), self.to.home());
+        let state = if !is_begun {
+            format!("{group} has not moved: {problem}")
+        } else if problem.code == Code::BadRequest {
+            problem.detail.clone()
+        } else {
+            format!(
+                "{group} is on its way from {from} to {to}, and nobody is elected until it arrives: \
+                 {problem}; say the same again to finish, or the opposite to turn round"
+            )
+        };
+        Failure::new(exit, state)
+    }
+}
+
+fn show(moved: &Moved) -> String {
+    let leaderless = moved.leaderless_ms.map(|ms| format!("{ms} ms"));
+    facts(vec![
+        ("group", moved.group.clone()),
+        ("moved to", moved.to.clone()),
+        ("last term", moved.last_term.to_string()),
+        ("led by", or_dash(moved.led_by.as_ref())),
+        ("leader", or_dash(moved.leader.as_ref())),
+        ("term", moved.term.to_string()),
+        ("leaderless", or_dash(leaderless)),
+    ])
+}

@@ -1,0 +1,183 @@
+//! One of the two stores of a move: a service, or a store that others run, used directly.
+
+use std::sync::Arc;
+
+use regent::remote::{Remote, RemoteError};
+use regent_api::{Code, MoveGroupRequest, Problem, PutGroupRequest};
+use regent_election::store::{Consistency, GroupView, LeaderView, Level, Store, StoreError};
+use regent_election::{Group, Home, Policy, Refusal, Step};
+use regent_stores::{LeaseStore, open_register};
+
+use crate::failure::Failure;
+use crate::serve::unopened;
+
+/// Where a group lives, or shall live.
+#[derive(Debug)]
+pub(super) enum Side {
+    Service { remote: Remote, home: Home },
+    Store { store: Arc<dyn Store>, home: Home },
+}
+
+/// Every no of either kind of side is a problem with a code.
+pub(super) type SideResult<T> = Result<T, Problem>;
+
+impl Side {
+    /// Opens what `url` names. A store of one process alone cannot be moved from or to: nobody else would
+    /// find it.
+    pub(super) fn open(url: &str) -> Result<Self, Failure> {
+        let home = Home::new(&without_password(url))?;
+        if url.starts_with("http:") || url.starts_with("https:") {
+            return Ok(Self::Service { remote: Remote::new(url)?, home });
+        }
+        let register = open_register(url).map_err(unopened)?;
+        Ok(Self::Store { store: Arc::new(LeaseStore::new(register)), home })
+    }
+
+    /// Its URL as everybody may see it.
+    pub(super) const fn home(&self) -> &Home {
+        match self {
+            Self::Service { home, .. } | Self::Store { home, .. } => home,
+        }
+    }
+
+    /// Whether it serves, and what it claims.
+    pub(super) async fn level(&self) -> SideResult<Level> {
+        match self {
+            Self::Service { remote, .. } => {
+                let ready = remote.ready().await.map_err(problem_of)?;
+                let known = [Level::Strict, Level::LeaseOnly, Level::BestEffort];
+                // What a later version calls by another word is taken for the least.
+                let level = known.into_iter().find(|level| level.to_string() == ready.level);
+                Ok(level.unwrap_or(Level::BestEffort))
+            }
+            Self::Store { store, .. } => {
+                store.ready().await?;
+                Ok(store.describe().level)
+            }
+        }
+    }
+
+    /// The group as its operator sees it; none if nobody has named it.
+    pub(super) async fn group(&self, group: &Group) -> SideResult<Option<GroupView>> {
+        let view = match self {
+            Self::Service { remote, .. } => match remote.show_group(group).await {
+                Ok(view) => GroupView::try_from(view).map_err(Problem::from),
+                Err(error) => Err(problem_of(error)),
+            },
+            Self::Store { store, .. } => store.group(group).await.map_err(Problem::from),
+        };
+        match view {
+            Ok(view) => Ok(Some(view)),
+            Err(problem) if problem.code == Code::GroupUnknown => Ok(None),
+            Err(problem) => Err(problem),
+        }
+    }
+
+    /// Who leads.
+    pub(super) async fn leader(&self, group: &Group) -> SideResult<LeaderView> {
+        match self {
+            Self::Service { remote, .. } => {
+                let read = remote.leader(group, regent_api::Consistency::Linearizable).await;
+                Ok(read.map_err(problem_of)?.office.into())
+            }
+            Self::Store { store, .. } => Ok(store.leader(group, Consistency::Linearizable).await?),
+        }
+    }
+
+    /// Takes one step of the move.
+    pub(super) async fn step(&self, group: &Group, step: Step) -> SideResult<GroupView> {
+        match self {
+            Self::Service { remote, .. } => {
+                let request = MoveGroupRequest::of(step, None);
+                let view = remote.move_group(group, &request).await.map_err(problem_of)?;
+                Ok(GroupView::try_from(view)?)
+            }
+            Self::Store { store, .. } => Ok(store.move_group(group, step, None).await?),
+        }
+    }
+
+    /// Gives the group the policy that it has on the other side.
+    pub(super) async fn put_policy(&self, group: &Group, policy: Policy) -> SideResult<()> {
+        match self {
+            Self::Service { remote, .. } => {
+                let request = PutGroupRequest { policy: Some(policy.into()), request_id: None };
+                remote.put_group(group, &request).await.map_err(problem_of)?;
+            }
+            Self::Store { store, .. } => {
+                store.put_policy(group, Some(policy), None).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets go of it.
+    pub(super) async fn shut_down(&self) {
+        if let Self::Store { store, .. } = self {
+            store.shut_down().await;
+        }
+    }
+}
+
+/// What a service, or the way to it, said, as a problem with a code.
+fn problem_of(error: RemoteError) -> Problem {
+    let why = error.to_string();
+    match error {
+        RemoteError::Refused(problem) => *problem,
+        RemoteError::Unavailable { problem: Some(problem), .. }
+        | RemoteError::Uncertain { problem: Some(problem), .. } => *problem,
+        RemoteError::Unavailable { problem: None, .. } => {
+            StoreError::Unavailable { why, retry_after: None }.into()
+        }
+        RemoteError::Uncertain { problem: None, .. } | RemoteError::Protocol { .. } => {
+            StoreError::Uncertain { why }.into()
+        }
+    }
+}
+
+/// Whether asking again may help.
+pub(super) const fn is_passing(problem: &Problem) -> bool {
+    matches!(
+        problem.code,
+        Code::StoreUnavailable
+            | Code::ShuttingDown
+            | Code::RateLimited
+            | Code::RequestTimeout
+            | Code::Uncertain
+            | Code::Internal
+    )
+}
+
+/// The URL without the password in it: everybody who asks for the group is told this.
+pub(super) fn without_password(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
+    let end = rest.find(['/', '?']).unwrap_or(rest.len());
+    let (authority, path) = rest.split_at(end);
+    let Some((login, host)) = authority.rsplit_once('@') else { return url.to_owned() };
+    match login.split_once(':') {
+        Some((user, _)) => format!("{scheme}://{user}@{host}{path}"),
+        None => url.to_owned(),
+    }
+}
+
+/// A refusal of ours in the words of either side.
+pub(super) fn refused(refusal: Refusal) -> Problem {
+    refusal.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tombstone_keeps_the_user_and_not_the_password() {
+        for (given, kept) in [
+            ("postgres://regent:se@cret@db:5432/x?a=b@c", "postgres://regent@db:5432/x?a=b@c"),
+            ("redis://:secret@cache", "redis://@cache"),
+            ("etcd://a,b,c", "etcd://a,b,c"),
+            ("file:///var/lib/x:y@z", "file:///var/lib/x:y@z"),
+            ("http://a:7400,b:7400", "http://a:7400,b:7400"),
+        ] {
+            assert_eq!(without_password(given), kept);
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! A group that moves between stores, as an operator and the programs that it elects meet it.
+
+#![allow(clippy::unwrap_used, reason = "a test may")]
+#![cfg(target_os = "linux")]
+
+mod process;
+
+use process::recorder::Recorder;
+use process::{Ended, Room, Server, json, until};
+
+fn store(room: &Room) -> String {
+    format!("file://{}", room.path("elections").display())
+}
+
+fn migrate(room: &Room, from: &str, to: &str, more: &[&str]) -> Ended {
+    let fixed = ["migrate", "--from", from, "--to", to, "--group", "billing", "--output", "json"];
+    room.run(&[&fixed, more].concat())
+}
+
+/// Moves it, and gives what was printed.
+fn moved(room: &Room, from: &str, to: &str, more: &[&str]) -> serde_json::Value {
+    let ended = migrate(room, from, to, more);
+    assert_eq!(ended.code, 0, "{ended:?}");
+    json(&ended.stdout)
+}
+
+fn door(server: &Server, room: &Room) -> String {
+    let shown = server.yes(room, &["group", "show", "billing", "--output", "json"]);
+    json(&shown)["door"]["state"].as_str().unwrap().to_owned()
+}
+
+/// A program that runs where its group is, a standby that comes after it, and a move in each direction: at no
+/// instant do two programs run, and every start has a higher term.
+#[test]
+fn programs_follow_their_group_to_another_store_and_back() {
+    let room = Room::new();
+    let (server, url) = (room.server(), store(&room));
+    let recorder = Recorder::new(&room);
+    let mut a = recorder.run(&server, "a", &["--ttl", "3s"], &["tree", "3"]);
+    recorder.await_line("deep", "a");
+    let mut b = recorder.run(&server, "b", &["--ttl", "3s"], &["tree", "3"]);
+    until("b stands", || server.standbys(&room, "billing") == 1);
+
+    let first = moved(&room, &server.url, &url, &["--heir-wait", "20s"]);
+    assert_eq!((&first["led_by"], &first["last_term"]), (&"a".into(), &1.into()), "{first}");
+    until("a runs again", || recorder.count("deep", "a") >= 2);
+    assert_eq!(door(&server, &room), "moved");
+    let office = json(&server.ask(&room, &["leader", "billing", "--output", "json"]).stdout);
+    assert_eq!(office["moved_to"], url, "{office}");
+    // Whoever comes late is told where to go, and goes.
+    let late = server.ask(&room, &["campaign", "billing", "--node", "late"]);
+    assert_eq!(late.code, 77, "{late:?}");
+    assert!(late.stderr.contains(&url), "{late:?}");
+
+    a.signal("KILL");
+    a.wait();
+    recorder.await_line("deep", "b");
+    let back = moved(&room, &url, &server.url, &["--heir-wait", "20s"]);
+    assert_eq!(back["led_by"], "b", "{back}");
+    until("b runs again", || recorder.count("deep", "b") >= 2);
+    assert_eq!(door(&server, &room), "open");
+    let leader = json(&server.yes(&room, &["leader", "billing", "--output", "json"]));
+    assert_eq!(leader["leader"], "b", "{leader}");
+    b.signal("TERM");
+    b.wait();
+    recorder.check(4);
+}
+
+#[test]
+fn a_move_that_was_interrupted_is_finished_by_the_same_command_and_turned_round_by_the_opposite() {
+    let room = Room::new();
+    let (server, url) = (room.server(), store(&room));
+    let won = ["campaign", "billing", "--node", "a", "--session-file", "a", "--ttl", "60s"];
+    server.yes(&room, &won);
+    // The holder neither stops nor renews: the move may not go on before its ttl is over.
+    let stopped = migrate(&room, &server.url, &url, &["--timeout", "1s"]);
+    assert_eq!(stopped.code, 77, "{stopped:?}");
+    assert!(stopped.stderr.contains("say the same again"), "{stopped:?}");
+    assert_eq!(door(&server, &room), "moved");
+    let elsewhere = server.ask(&room, &["campaign", "billing", "--node", "b"]);
+    assert!(elsewhere.stderr.contains(&url), "{elsewhere:?}");
+    let other = room.serve("127.0.0.1:0", &["--store", &url]);
+    let early = other.ask(&room, &["campaign", "billing", "--node", "c"]);
+    assert_eq!(early.code, 1, "nobody is elected while it is on its way: {early:?}");
+    // The holder confirms, and the same command goes on where it stopped.
+    server.yes(&room, &["resign", "billing", "--session-file", "a"]);
+    let first = moved(&room, &server.url, &url, &[]);
+    assert_eq!(first["last_term"], 1, "{first}");
+    let again = moved(&room, &server.url, &url, &[]);
+    assert_eq!(again["last_term"], 1, "{again}");
+    let won = other.yes(&room, &["campaign", "billing", "--node", "c", "--output", "json"]);
+    assert_eq!(json(&won)["term"], 2, "{won}");
+    // To two places at once it cannot go; back it can, its leader's ttl being over.
+    let third = format!("file://{}", room.path("third").display());
+    let refused = migrate(&room, &server.url, &third, &[]);
+    assert_eq!(refused.code, 77, "{refused:?}");
+    moved(&room, &url, &server.url, &[]);
+    let won = server.yes(&room, &["campaign", "billing", "--node", "d", "--output", "json"]);
+    assert_eq!(json(&won)["term"], 3, "{won}");
+    assert_eq!(server.ask(&room, &["group", "delete", "billing", "--yes"]).code, 0);
+    assert_eq!(other.ask(&room, &["group", "delete", "billing", "--yes"]).code, 77);
+}
+
+#[test]
+fn a_move_that_makes_no_sense_is_refused_before_anything_happens() {
+    let room = Room::new();
+    let (server, url) = (room.server(), store(&room));
+    server.yes(&room, &["campaign", "billing", "--node", "a"]);
+    let other = room.serve("127.0.0.1:0", &["--store", &url]);
+    let weaker = room.serve("127.0.0.1:0", &["--store", "memory:"]);
+    let alias = server.url.replace("127.0.0.1", "localhost");
+    for (from, to, code, part) in [
+        (server.url.as_str(), weaker.url.as_str(), 77, "--allow-weaker"),
+        (&server.url, &server.url, 64, "the same store"),
+        (&server.url, "memory:", 78, "one process alone"),
+        (&server.url, "zebra://x", 78, "zebra"),
+        (&server.url, &alias, 77, "not vacant"),
+    ] {
+        let ended = migrate(&room, from, to, &[]);
+        assert_eq!(ended.code, code, "{from} {to}: {ended:?}");
+        assert!(ended.stderr.contains(part), "{from} {to}: {ended:?}");
+    }
+    assert_eq!(door(&server, &room), "open");
+    // Nobody leads the other store's group, so only the move itself can find out that both are one.
+    other.yes(&room, &["group", "create", "billing"]);
+    let ended = migrate(&room, &other.url, &url, &[]);
+    assert!(ended.stderr.contains("two names of the same store"), "{ended:?}");
+    assert_eq!(door(&other, &room), "open");
+}
