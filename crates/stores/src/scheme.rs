@@ -211,7 +211,8 @@ pub const SCHEMES: &[Scheme] = &[
         example: "consul://host:8500/prefix",
         feature: Some("consul"),
         level: Level::Strict,
-        why: "Raft of its servers; deleted keys or an older snapshot take terms back",
+        why: "Raft of its servers; deleted keys or an older snapshot take terms back; with ?mode=session Consul \
+              times sessions, of ten seconds or more",
         opener: CONSUL,
     },
     Scheme {

@@ -4,10 +4,11 @@
 //! `?cas=` does not tell the new index. Every read is `?consistent`: the default answers from a leader that
 //! may have been deposed. Waits are blocking queries. For people, `Flags` of a group holds its term.
 //!
-//! Sessions are timed by those who watch them. Consul's own were not taken as the base: none is shorter
-//! than ten seconds, and each lives for up to twice its ttl. `LockIndex` is no term either: it starts again
-//! when a key is deleted.
+//! Sessions are timed by those who watch them, unless `?mode=session` asks for Consul's own (`sessions`).
+//! Those are not the base: none is shorter than ten seconds, and each lives for twice its ttl. `LockIndex` is
+//! no term either: it starts again when a key is deleted.
 
+mod sessions;
 mod wire;
 
 use std::time::Duration;
@@ -16,14 +17,15 @@ use async_trait::async_trait;
 use hyper::header::{HeaderName, HeaderValue};
 use regent_election::Term;
 use regent_election::store::{Description, Level};
-use tokio::sync::Semaphore;
+use tokio::sync::{OnceCell, Semaphore};
 
 use crate::engine::http::{Ask, Http, encoded};
 use crate::engine::limits::{POLL_EVERY, WAITING_REQUESTS_MAX};
 use crate::engine::place::Place;
 use crate::engine::{Effect, UrlError, whole_ms};
 use crate::register::{
-    Found, Key, Kind, Record, Register, RegisterError, RegisterResult, Swapped, Version,
+    Found, Key, Kind, Record, Register, RegisterError, RegisterResult, ServerSessions, Swapped,
+    Version,
 };
 use wire::{Outcome, Row, failure};
 
@@ -34,6 +36,24 @@ const ROOT: &str = "regent";
 /// Values read in one transaction; Consul allows 64 steps, and an answer is bounded.
 const READ_AT_ONCE_MAX: usize = 16;
 
+/// Who times sessions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    /// Those who watch them.
+    Cas,
+    /// Consul.
+    Session,
+}
+
+impl Mode {
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Cas => "cas",
+            Self::Session => "session",
+        }
+    }
+}
+
 /// A register in Consul.
 #[derive(Debug)]
 pub struct ConsulRegister {
@@ -43,6 +63,9 @@ pub struct ConsulRegister {
     root: String,
     /// What every query ends with: the datacenter, if one was named.
     datacenter: String,
+    mode: Mode,
+    /// That all below this root have the same mode; made sure of before the first write.
+    agreed: OnceCell<()>,
     waits: Semaphore,
 }
 
@@ -55,18 +78,16 @@ impl ConsulRegister {
         let option = |name: &str| {
             place.options.iter().find(|(given, _)| given == name).map(|(_, value)| value.as_str())
         };
-        match option("mode") {
-            None | Some("cas") => {}
-            Some("session") => {
-                return Err(UrlError::new(
-                    "mode=session (sessions timed by Consul) is not built; leave it out, and those who \
-                     watch a session time it, at any ttl",
-                ));
-            }
+        let mode = match option("mode") {
+            None | Some("cas") => Mode::Cas,
+            Some("session") => Mode::Session,
             Some(other) => {
-                return Err(UrlError::new(format_args!("unknown mode {other:?}; known is cas")));
+                return Err(UrlError::new(format_args!(
+                    "unknown mode {other:?}; known are cas (those who watch a session time it) and session \
+                     (Consul does)"
+                )));
             }
-        }
+        };
         let [server] = place.servers.as_slice() else {
             return Err(UrlError::new(
                 "more than one agent; name the nearest, which knows all servers of its cluster",
@@ -84,6 +105,8 @@ impl ConsulRegister {
             root: if place.path.is_empty() { ROOT.to_owned() } else { place.path.clone() },
             datacenter: option("dc").map_or_else(String::new, |dc| format!("&dc={}", encoded(dc))),
             place,
+            mode,
+            agreed: OnceCell::new(),
             waits: Semaphore::new(WAITING_REQUESTS_MAX),
         })
     }
@@ -186,21 +209,27 @@ fn index_of(version: &Version) -> Option<u64> {
 #[async_trait]
 impl Register for ConsulRegister {
     fn describe(&self) -> Description {
+        let kept = "terms rise only while the keys are kept: deleting them or restoring an older snapshot takes \
+                    terms back";
+        let caveat = match self.mode {
+            Mode::Cas => kept.to_owned(),
+            Mode::Session => format!(
+                "{kept}; sessions are Consul's, which takes a ttl of ten seconds to a day and ends a silent one \
+                 after twice its ttl"
+            ),
+        };
         Description {
             name: "consul",
             place: self.place.to_string(),
             level: Level::Strict,
-            caveat: Some(
-                "terms rise only while the keys are kept: deleting them or restoring an older snapshot \
-                 takes terms back"
-                    .into(),
-            ),
+            caveat: Some(caveat),
         }
     }
 
     async fn examine(&self) -> RegisterResult<Vec<String>> {
         // Whether it serves at all: a cluster without a leader answers no consistent read.
         self.read(&format!("{}/settings/none", self.root), None).await?;
+        self.agree().await?;
         let servers = self.ask("/v1/status/peers").await?;
         let agent = self.ask("/v1/agent/self").await.ok();
         Ok(weaknesses(servers.as_array().map_or(0, Vec::len), agent.as_ref()))
@@ -225,6 +254,7 @@ impl Register for ConsulRegister {
                 None => return Ok(Swapped::Conflict),
             },
         };
+        self.agree().await?;
         let flags = record.plate.term.map_or(0, Term::get);
         let ask = Ask::put(
             Effect::Writes,
@@ -299,6 +329,10 @@ impl Register for ConsulRegister {
         }
         Ok(entries)
     }
+
+    fn sessions(&self) -> Option<&dyn ServerSessions> {
+        self.timed()
+    }
 }
 
 /// What in a deployment is weaker than it looks; `agent` is what the agent tells of itself, if it may.
@@ -337,7 +371,9 @@ mod tests {
         assert_eq!(register.datacenter, "&dc=east");
         assert!(!format!("{register:?}").contains("secret"));
         assert!(refusal("consul://a,b").contains("name the nearest"));
-        assert!(refusal("consul://a?mode=session").contains("mode=session"));
+        let timed = ConsulRegister::new("consul://a?mode=session", Duration::from_secs(1)).unwrap();
+        assert!(timed.sessions().is_some() && register.sessions().is_none());
+        assert!(timed.describe().caveat.unwrap().contains("twice its ttl"));
         assert!(refusal("consul://a?mode=lock").contains("unknown mode"));
         assert!(refusal("consul://a?stale=1").contains("unknown option \"stale\""));
         assert!(refusal("consul://a%0Ab@c").contains("no HTTP header"));

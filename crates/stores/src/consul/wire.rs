@@ -18,6 +18,8 @@ pub(super) struct Row {
     key: String,
     /// In base64; none for no bytes, and after a write, which does not repeat them.
     value: Option<String>,
+    /// The session of Consul's that has locked it.
+    pub(super) session: Option<String>,
     modify_index: u64,
 }
 
@@ -77,6 +79,65 @@ pub(super) fn swap_step(key: &str, value: &[u8], index: u64, flags: u64) -> Vec<
     let value = STANDARD.encode(value);
     let step = json!({ "Verb": "cas", "Key": key, "Value": value, "Index": index, "Flags": flags });
     json!([{ "KV": step }]).to_string().into_bytes()
+}
+
+/// The steps of a transaction that creates a key if it is not there, locked by a session of Consul's if one is
+/// named.
+pub(super) fn create_steps(key: &str, value: &[u8], session: Option<&str>) -> Vec<u8> {
+    let value = STANDARD.encode(value);
+    let absent = json!({ "Verb": "check-not-exists", "Key": key });
+    let write = match session {
+        Some(id) => json!({ "Verb": "lock", "Key": key, "Value": value, "Session": id }),
+        None => json!({ "Verb": "set", "Key": key, "Value": value }),
+    };
+    json!([{ "KV": absent }, { "KV": write }]).to_string().into_bytes()
+}
+
+/// The steps of a transaction that takes a key from the session of Consul's that holds it, for another.
+pub(super) fn move_steps(key: &str, from: &str, to: &str) -> Vec<u8> {
+    let unlock = json!({ "Verb": "unlock", "Key": key, "Value": "", "Session": from });
+    let lock = json!({ "Verb": "lock", "Key": key, "Value": "", "Session": to });
+    json!([{ "KV": unlock }, { "KV": lock }]).to_string().into_bytes()
+}
+
+/// A session of Consul's that no health ends, and that releases what it holds.
+pub(super) fn session(node: &str, ttl_ms: u64) -> Vec<u8> {
+    let none: [&str; 0] = [];
+    json!({
+        "Node": node, "Name": "regent", "TTL": format!("{ttl_ms}ms"), "LockDelay": "0s",
+        "Behavior": "release", "Checks": none, "NodeChecks": none, "ServiceChecks": none,
+    })
+    .to_string()
+    .into_bytes()
+}
+
+/// A node that no agent stands behind.
+pub(super) fn node(name: &str) -> Vec<u8> {
+    json!({ "Node": name, "Address": "127.0.0.1" }).to_string().into_bytes()
+}
+
+#[derive(Deserialize)]
+struct Made {
+    #[serde(rename = "ID")]
+    id: String,
+}
+
+/// The id of a session that was made.
+pub(super) fn made(answer: &Answer) -> RegisterResult<String> {
+    json(answer).map(|made: Made| made.id)
+}
+
+#[derive(Deserialize)]
+struct Renewed {
+    #[serde(rename = "TTL")]
+    ttl: String,
+}
+
+/// The ttl of a session that was renewed; 0 for one that is not ours, because ours are told in milliseconds.
+pub(super) fn renewed(answer: &Answer) -> RegisterResult<u64> {
+    let sessions: Vec<Renewed> = json(answer)?;
+    let ttl_ms = |renewed: &Renewed| renewed.ttl.strip_suffix("ms")?.parse().ok();
+    Ok(sessions.first().and_then(ttl_ms).unwrap_or(0))
 }
 
 /// What a transaction came to.
@@ -172,6 +233,18 @@ mod tests {
         ] {
             let error = outcome(status, body).unwrap_err();
             assert_eq!(matches!(error, RegisterError::Uncertain { .. }), is_doubtful, "{error:?}");
+        }
+    }
+
+    #[test]
+    fn a_session_is_told_and_heard_in_milliseconds() {
+        let told: serde_json::Value = serde_json::from_slice(&session("n", 10_500)).unwrap();
+        assert_eq!((&told["TTL"], &told["Behavior"]), (&"10500ms".into(), &"release".into()));
+        assert_eq!(told["NodeChecks"], json!([]));
+        for (body, expected) in
+            [(r#"[{"TTL":"10500ms"}]"#, 10_500), (r#"[{"TTL":"15s"}]"#, 0), ("[]", 0)]
+        {
+            assert_eq!(renewed(&answer(200, body)).unwrap(), expected);
         }
     }
 

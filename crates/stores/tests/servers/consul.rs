@@ -8,14 +8,25 @@ use super::{Process, Server, Skip, folder, free_port, need, starting, version, w
 
 /// What a server of tests needs beside its ports: elections without the patience of slow machines.
 const SETTINGS: &str = "performance { raft_multiplier = 1 } disable_update_check = true";
+/// What lets sessions of Consul's be as short as those of tests; its own least is ten seconds.
+const SHORT_SESSIONS: &str = "session_ttl_min = \"100ms\"";
 
 /// Starts one, or takes the one of `REGENT_TEST_CONSUL_URL`.
 pub(crate) fn consul() -> Result<Server, Skip> {
     Server::given("REGENT_TEST_CONSUL_URL").map_or_else(|| starting(own), Ok)
 }
 
+/// Starts one of our own that takes sessions as short as those of tests.
+pub(crate) fn with_short_sessions() -> Result<Server, Skip> {
+    start(&format!("{SETTINGS} {SHORT_SESSIONS}"))
+}
+
 /// Starts one of our own.
 pub(crate) fn own() -> Result<Server, Skip> {
+    start(SETTINGS)
+}
+
+fn start(settings: &str) -> Result<Server, Skip> {
     let program = need("consul")?;
     let (folder, port) = (folder(), free_port());
     let ports = [("http", port), ("server", free_port()), ("serf-lan", free_port())];
@@ -24,7 +35,7 @@ pub(crate) fn own() -> Result<Server, Skip> {
     command.extend(["-bind=127.0.0.1", "-client=127.0.0.1", "-data-dir=data"].map(Into::into));
     command.extend(ports.map(|(name, port)| format!("-{name}-port={port}").into()));
     command.extend(["dns", "grpc", "serf-wan"].map(|name| format!("-{name}-port=-1").into()));
-    command.extend(["-hcl", SETTINGS].map(Into::into));
+    command.extend(["-hcl", settings].map(Into::into));
     let process = Process::start(folder, command, move || has_leader(port))?;
     Ok(Server {
         url: format!("consul://127.0.0.1:{port}"),
