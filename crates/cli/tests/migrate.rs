@@ -94,11 +94,40 @@ fn a_move_that_was_interrupted_is_finished_by_the_same_command_and_turned_round_
     let third = format!("file://{}", room.path("third").display());
     let refused = migrate(&room, &server.url, &third, &[]);
     assert_eq!(refused.code, 77, "{refused:?}");
+    // Nor can a store that it never went to give it away, or it come back from where it is not.
+    let refused = migrate(&room, &third, &server.url, &[]);
+    assert!(refused.code == 77 && refused.stderr.contains("has moved to"), "{refused:?}");
     moved(&room, &url, &server.url, &[]);
     let won = server.yes(&room, &["campaign", "billing", "--node", "d", "--output", "json"]);
     assert_eq!(json(&won)["term"], 3, "{won}");
     assert_eq!(server.ask(&room, &["group", "delete", "billing", "--yes"]).code, 0);
     assert_eq!(other.ask(&room, &["group", "delete", "billing", "--yes"]).code, 77);
+}
+
+/// The leader is dead, nobody else takes part, and the command that told it to stop was given up: the next one
+/// must see to it that the old office ends all the same.
+#[test]
+fn a_move_away_from_a_store_that_nobody_looks_after_is_finished_by_the_same_command() {
+    let room = Room::new();
+    let (server, url) = (room.server(), store(&room));
+    let recorder = Recorder::new(&room);
+    let flags = ["--ttl", "4s", "--store", &url];
+    let mut a = recorder.run_at("http://127.0.0.1:1", "a", &flags, &["meek"]);
+    recorder.await_line("start", "a");
+    a.signal("KILL");
+    a.wait();
+    let stopped = migrate(&room, &url, &server.url, &["--timeout", "500ms"]);
+    assert_eq!(stopped.code, 77, "{stopped:?}");
+    let first = moved(&room, &url, &server.url, &["--heir-wait", "1ms"]);
+    assert_eq!(first["last_term"], 1, "{first}");
+    let won = server.yes(&room, &["campaign", "billing", "--node", "b", "--output", "json"]);
+    assert_eq!(json(&won)["term"], 2, "{won}");
+    // Restored from before the move, a store is closed again without touching the new one.
+    let closed = format!("file://{}", room.path("restored").display());
+    moved(&room, &closed, &server.url, &["--close-only"]);
+    let again = room.serve("127.0.0.1:0", &["--store", &closed]);
+    let late = again.ask(&room, &["campaign", "billing", "--node", "c"]);
+    assert!(late.code == 77 && late.stderr.contains(&server.url), "{late:?}");
 }
 
 #[test]

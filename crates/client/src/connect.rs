@@ -31,6 +31,8 @@ pub(crate) enum Place {
 #[must_use = "nothing is connected before `connect`"]
 pub struct Connect {
     place: Place,
+    /// The URL by which the place was named.
+    url: Option<String>,
     options: Options,
     clock: Clock,
 }
@@ -53,7 +55,11 @@ pub async fn connect(url: &str) -> Result<Regent, ConnectError> {
 
 impl Connect {
     pub(crate) fn new(place: Place) -> Self {
-        Self { place, options: Options::default(), clock: Clock::new(regent_clock::now) }
+        let url = match &place {
+            Place::Url(url) => Some(url.clone()),
+            Place::Store(_) | Place::Office(_) => None,
+        };
+        Self { place, url, options: Options::default(), clock: Clock::new(regent_clock::now) }
     }
 
     /// The label of this process; by default the host's name and random digits. Two processes may
@@ -96,6 +102,13 @@ impl Connect {
     /// leads is drained and given to whoever is next. Several add up.
     pub fn check(mut self, check: impl Check) -> Self {
         self.options.checks.0.push(Arc::new(check));
+        self
+    }
+
+    /// Whether a group that was moved to another store is followed there; on by default. The store says
+    /// where to, and this process goes there with whatever credentials its surroundings hold.
+    pub fn follow(mut self, is_on: bool) -> Self {
+        self.options.follows = is_on;
         self
     }
 
@@ -149,7 +162,16 @@ impl Connect {
         let options = Options { node: Some(node.to_string()), ..self.options.clone() };
         let place =
             if is_http(url) { Place::Url(url.to_owned()) } else { Place::Store(open_shared(url)?) };
-        Ok(Self { place, options, clock: self.clock.clone() })
+        Ok(Self { place, url: Some(url.to_owned()), options, clock: self.clock.clone() })
+    }
+
+    /// Whether this is the place.
+    pub(crate) fn is_at(&self, url: &str) -> bool {
+        self.url.as_deref() == Some(url)
+    }
+
+    pub(crate) const fn follows(&self) -> bool {
+        self.options.follows
     }
 
     /// The same place with another ttl, for what must outlive the usual one. Whether this process is

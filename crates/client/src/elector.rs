@@ -234,8 +234,7 @@ impl Elector {
     /// Who leads, as far as the watch has told, with its age; none before it has told anything.
     #[must_use]
     pub fn known_leader(&self) -> Option<Current> {
-        let home = self.inside.regent.home_of(&self.inside.group);
-        let session = home.session();
+        let session = self.inside.regent.home_of(&self.inside.group);
         let (sight, at) = session.known.get(&self.inside.group)?;
         Some(Current::of(sight, session.now().since(at)))
     }
@@ -256,8 +255,7 @@ impl Elector {
         let group = &self.inside.group;
         let mut hops = 0;
         loop {
-            let home = self.inside.regent.home_of(group);
-            let session = home.session();
+            let session = self.inside.regent.home_of(group);
             let asked_at = session.now();
             let view = session.reads.leader(group, Consistency::Linearizable).await?;
             if let Some(to) = view.moved_to.as_ref().filter(|_| hops < HOPS_MAX) {
@@ -266,7 +264,7 @@ impl Elector {
                     why: format!("{group} has moved to {to}, which cannot be reached: {error}"),
                     retry_after: None,
                 };
-                home.follow(group, to).await.map_err(unavailable)?;
+                self.inside.regent.follow(group, to).await.map_err(unavailable)?;
                 continue;
             }
             let sight = Sight::from(view);

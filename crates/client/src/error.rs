@@ -57,6 +57,9 @@ pub enum ConnectError {
     /// The system gave no thread, or no randomness.
     #[error("the session's thread could not be started: {0}")]
     System(String),
+    /// A group has moved, and this process was told not to follow.
+    #[error("this process was told to stay where it is; connect it to the new store")]
+    StaysHere,
     /// A store that cannot be opened.
     #[error("{0}")]
     Store(String),

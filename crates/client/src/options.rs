@@ -83,6 +83,7 @@ pub(crate) struct Options {
     pub(crate) last_resort: LastResort,
     pub(crate) metrics: Arc<dyn Metrics>,
     pub(crate) checks: Checks,
+    pub(crate) follows: bool,
 }
 
 impl Default for Options {
@@ -95,6 +96,7 @@ impl Default for Options {
             last_resort: LastResort::default(),
             metrics: Arc::new(NoMetrics),
             checks: Checks::default(),
+            follows: true,
         }
     }
 }

@@ -91,7 +91,9 @@ impl Regent {
         F: Fn(Offer) -> Work + Send + Sync + 'static,
         Work: Future<Output = ()> + Send + 'static,
     {
-        self.session.command(Command::WarmUp(group.to_group()?, WarmUp::new(warm_up)?));
+        let (group, warm_up) = (group.to_group()?, WarmUp::new(warm_up)?);
+        self.followed.warm_up(&group, &warm_up);
+        self.session.command(Command::WarmUp(group, warm_up));
         Ok(())
     }
 
@@ -99,6 +101,7 @@ impl Regent {
     #[must_use]
     pub fn transitions(&self) -> Transitions {
         let (sender, receiver) = mpsc::unbounded_channel();
+        self.followed.subscribe(&sender);
         self.session.command(Command::Subscribe(sender));
         Transitions { receiver }
     }
@@ -107,10 +110,10 @@ impl Regent {
     /// closes the session. Says whether the store was told everything; if not, what was held is free
     /// after one ttl.
     pub async fn close(self) -> bool {
-        let sessions = [Some(&self.session), self.locks.session()];
+        let followed = self.followed.sessions();
+        let sessions = [Some(&self.session), self.locks.session()].into_iter().flatten();
         let leaving: Vec<_> = sessions
-            .into_iter()
-            .flatten()
+            .chain(&followed)
             .map(|session| {
                 let (sender, receiver) = oneshot::channel();
                 session.command(Command::Leave(Some(sender)));
@@ -118,9 +121,6 @@ impl Regent {
             })
             .collect();
         let mut is_told = true;
-        for home in self.followed.homes() {
-            is_told &= Box::pin(home.close()).await;
-        }
         for left in leaving {
             is_told &= left.await.unwrap_or(false);
         }
@@ -212,21 +212,29 @@ impl Campaign {
         let mut hops = 0;
         loop {
             let home = self.regent.home_of(&group);
+            let stood_at = home.now();
             let refusal = match self.stand(&home, &group).await {
                 Ok(leadership) => {
-                    home.look_ahead(&leadership);
+                    self.regent.look_ahead(&leadership, &home);
                     return Ok(leadership);
                 }
                 Err(CampaignError::Refused(refusal)) => refusal,
                 Err(error) => return Err(error),
             };
             match &refusal {
-                Refusal::Moved { to, .. } if hops < HOPS_MAX => {
-                    hops += 1;
-                    home.follow(&group, to).await.map_err(|error| CampaignError::CannotFollow {
-                        group: group.clone(),
-                        to: to.clone(),
-                        why: error.to_string(),
+                Refusal::Moved { to, .. } => {
+                    // Who stood for a while is in no circle.
+                    let has_stood = home.now().since(stood_at) >= self.ttl();
+                    hops = if has_stood { 1 } else { hops + 1 };
+                    if hops > HOPS_MAX {
+                        return Err(CampaignError::Refused(refusal));
+                    }
+                    self.regent.follow(&group, to).await.map_err(|error| {
+                        CampaignError::CannotFollow {
+                            group: group.clone(),
+                            to: to.clone(),
+                            why: error.to_string(),
+                        }
                     })?;
                 }
                 _ => return Err(CampaignError::Refused(refusal)),
@@ -235,14 +243,17 @@ impl Campaign {
     }
 
     /// Stands in one store until this process leads, or never can.
-    async fn stand(&self, home: &Regent, group: &Group) -> Result<Leadership, CampaignError> {
-        let session = Arc::clone(home.session());
+    async fn stand(
+        &self,
+        session: &Arc<Session>,
+        group: &Group,
+    ) -> Result<Leadership, CampaignError> {
         let span = tracing::info_span!("campaign", %group, node = %session.node);
         let (reply, answer) = oneshot::channel();
         let claim = session.next_claim();
         // Made before it is sent: dropped at any point after, the claim is withdrawn.
-        let withdrawal = Withdrawal { session: Arc::clone(&session), claim };
-        let waiter = Waiter { session: Arc::clone(&session), reply };
+        let withdrawal = Withdrawal { session: Arc::clone(session), claim };
+        let waiter = Waiter { session: Arc::clone(session), reply };
         let (priority, metadata) = (self.priority, self.metadata.clone());
         let group = group.clone();
         session.command(Command::Claim { claim, group, priority, metadata, waiter });

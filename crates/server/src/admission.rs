@@ -52,7 +52,6 @@ impl Class {
             | Operation::Warm
             | Operation::Transfer
             | Operation::StepDown
-            | Operation::MoveGroup
             | Operation::AddMember
             | Operation::PromoteMember
             | Operation::RemoveMember
@@ -61,6 +60,7 @@ impl Class {
             Operation::Campaign | Operation::OpenSession => Some(Self::Campaign),
             Operation::Leader | Operation::ShowGroup | Operation::History => Some(Self::Read),
             Operation::PutGroup
+            | Operation::MoveGroup
             | Operation::DeleteGroup
             | Operation::ListGroups
             | Operation::Backup => Some(Self::Admin),

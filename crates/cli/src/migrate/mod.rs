@@ -9,16 +9,17 @@ mod side;
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use regent::fresh;
 use regent_api::{Code, Problem};
 use regent_election::store::{GroupView, LeaderView, OfficeState};
-use regent_election::{Door, Group, Home, Node, Refusal, Revision, Step, Term};
+use regent_election::{Door, Group, Home, Node, Refusal, RequestId, Revision, Step, Term};
 use serde::Serialize;
 
 use crate::duration;
 use crate::exit::Exit;
 use crate::failure::{Failure, Outcome, exit_of};
 use crate::output::{Output, Screen, facts, or_dash, remark};
-use side::{Side, SideResult, is_passing, refused};
+use side::{Side, SideResult, is_passing, refused, without_secrets};
 
 /// How often a side is asked while something is waited for: it is what a leaderless moment lasts longer.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
@@ -53,6 +54,13 @@ pub(crate) struct MigrateArgs {
     /// The URL that participants are told to go to; --to without its password if not said
     #[arg(long, value_name = "URL")]
     forward: Option<String>,
+    /// The URL under which the new store knows the old one, if the group comes back and was told another
+    #[arg(long, value_name = "URL")]
+    from_known_as: Option<String>,
+    /// Only close the group in the old store and tell everybody where it went: for one that was restored
+    /// from before the move
+    #[arg(long)]
+    close_only: bool,
     /// Move even if the new store claims less than the old one
     #[arg(long)]
     allow_weaker: bool,
@@ -91,16 +99,30 @@ pub(crate) async fn run(args: MigrateArgs) -> Outcome {
         return Err(Failure::usage("--from and --to are the same store"));
     }
     let forward = match &args.forward {
-        Some(url) => Home::new(url)?,
+        Some(url) => {
+            if without_secrets(url)? != *url {
+                remark(
+                    "warning: everybody who asks for the group is told --forward, with its password",
+                );
+            }
+            Home::new(url)?
+        }
         None => to.home().clone(),
+    };
+    let known_as = match &args.from_known_as {
+        Some(url) => Home::new(url)?,
+        None => from.home().clone(),
     };
     if args.forward.is_none() && forward.as_str() != args.to {
         remark(&format!(
-            "participants are told to go to {forward}, without the password: they must know it by \
-             another way, or say what they shall be told with --forward"
+            "participants are told to go to {forward}, without what is secret in --to: they must know \
+             that by another way, or say what they shall be told with --forward"
         ));
     }
-    let mover = Mover { from, to, forward, args };
+    let mover = Mover { from, to, forward, known_as, args };
+    if mover.args.close_only {
+        return mover.close().await;
+    }
     mover.compare_levels().await?;
     for group in &mover.args.group {
         let moved = mover.migrate(group).await.map_err(|stop| mover.failure(group, stop))?;
@@ -116,14 +138,26 @@ struct Mover {
     from: Side,
     to: Side,
     forward: Home,
+    /// What the new store calls the old one.
+    known_as: Home,
     args: MigrateArgs,
 }
 
 /// Why a move stopped, and where.
 struct Stop {
     problem: Problem,
-    /// Whether anything was changed before.
-    is_begun: bool,
+    reached: Reached,
+}
+
+/// How far a move has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reached {
+    /// Nothing was changed.
+    Nothing,
+    /// The new store expects it; the old one is as it was.
+    Expected,
+    /// The old store has told its leader to stop, or may have.
+    Departed,
 }
 
 impl Mover {
@@ -145,46 +179,87 @@ impl Mover {
     }
 
     async fn migrate(&self, group: &Group) -> Result<Moved, Stop> {
-        let unbegun = |problem| Stop { problem, is_begun: false };
-        let begun = |problem| Stop { problem, is_begun: true };
-        let old = self.insist(|| self.from.group(group)).await.map_err(unbegun)?;
-        self.check_departure(group, old.as_ref()).map_err(unbegun)?;
-        if let Some(done) = self.arrived(group, old.as_ref()).await.map_err(unbegun)? {
-            remark(&format!("{group} had moved already"));
+        let stop = |reached| move |problem| Stop { problem, reached };
+        let old = self.insist(|| self.from.group(group)).await.map_err(stop(Reached::Nothing))?;
+        self.check_departure(group, old.as_ref()).map_err(stop(Reached::Nothing))?;
+        let done = self.finished(group, old.as_ref()).await.map_err(stop(Reached::Nothing))?;
+        if let Some(done) = done {
             return Ok(done);
         }
-        let since = self.expect(group).await.map_err(unbegun)?;
-        self.check_apart(group, since).await.map_err(begun)?;
+        let had_departed = old.as_ref().is_some_and(|view| view.door.moved_to().is_some());
+        let since = self.expect(group).await.map_err(stop(Reached::Nothing))?;
+        let expected = if had_departed { Reached::Departed } else { Reached::Expected };
+        self.check_apart(group, since).await.map_err(stop(expected))?;
         if let Some(view) = old.as_ref().filter(|view| view.own_policy) {
             let policy = || self.to.put_policy(group, view.policy.clone());
-            self.insist(policy).await.map_err(begun)?;
+            self.insist(policy).await.map_err(stop(expected))?;
         }
-        let led_by = old.as_ref().and_then(|view| view.office.leader.clone());
-        let depart = || self.from.step(group, Step::Depart { to: self.forward.clone() });
-        let view = self.insist(depart).await.map_err(begun)?;
+        let departed = self.depart(group).await.map_err(stop(Reached::Departed))?;
+        let led_by = departed.office.leader.clone();
+        let stop = stop(Reached::Departed);
+        let last = self.await_vacancy(group, departed.office.term).await.map_err(stop)?;
+        let vacant_at = Instant::now();
+        self.await_heir(group, led_by.as_ref()).await.map_err(stop)?;
+        self.arrive(group, since, last, led_by.clone()).await.map_err(stop)?;
+        let office = self.await_leader(group, led_by.is_some()).await.map_err(stop)?;
+        let is_led = office.state == OfficeState::Leading;
+        let leaderless_ms = u64::try_from(vacant_at.elapsed().as_millis()).unwrap_or(u64::MAX);
+        Ok(Moved {
+            last_term: last.get(),
+            leaderless_ms: (is_led && led_by.is_some()).then_some(leaderless_ms),
+            led_by: led_by.map(|node| node.to_string()),
+            leader: office.leader.filter(|_| is_led).map(|node| node.to_string()),
+            term: office.term.get(),
+            ..self.moved(group)
+        })
+    }
+
+    /// What is told of every move of this group.
+    fn moved(&self, group: &Group) -> Moved {
+        Moved {
+            group: group.to_string(),
+            from: self.from.home().to_string(),
+            to: self.forward.to_string(),
+            last_term: 0,
+            led_by: None,
+            leader: None,
+            term: 0,
+            leaderless_ms: None,
+        }
+    }
+
+    /// Only closes the old store.
+    async fn close(&self) -> Outcome {
+        for group in &self.args.group {
+            let stop = |problem| Stop { problem, reached: Reached::Departed };
+            let departed = self.depart(group).await.map_err(stop);
+            let closed = departed.map_err(|stop| self.failure(group, stop))?;
+            let moved = Moved { last_term: closed.office.term.get(), ..self.moved(group) };
+            Screen { output: self.args.output }.answer(&moved, || show(&moved))?;
+        }
+        Ok(Exit::Done)
+    }
+
+    /// Closes the door of the old store; its leader is told to stop.
+    async fn depart(&self, group: &Group) -> SideResult<GroupView> {
+        let request = self.request(&self.from, group).await?;
+        let to = &self.forward;
+        let depart = || self.from.step(group, Step::Depart { to: to.clone() }, request.clone());
+        let view = self.insist(depart).await?;
         if let (Some(leader), OfficeState::Ending) = (&view.office.leader, view.office.state) {
             remark(&format!(
                 "{leader} was told to stop leading {group} (term {})",
                 view.office.term
             ));
         }
-        let vacant = self.await_vacancy(group).await.map_err(begun)?;
-        let vacant_at = Instant::now();
-        self.await_heir(group, led_by.as_ref()).await.map_err(begun)?;
-        self.arrive(group, since, vacant.term, led_by.clone()).await.map_err(begun)?;
-        let office = self.await_leader(group, led_by.is_some()).await.map_err(begun)?;
-        let leaderless = office.leader.is_some() && led_by.is_some();
-        Ok(Moved {
-            group: group.to_string(),
-            from: self.from.home().to_string(),
-            to: self.forward.to_string(),
-            last_term: vacant.term.get(),
-            led_by: led_by.map(|node| node.to_string()),
-            leader: office.leader.map(|node| node.to_string()),
-            term: office.term.get(),
-            leaderless_ms: leaderless
-                .then(|| u64::try_from(vacant_at.elapsed().as_millis()).unwrap_or(u64::MAX)),
-        })
+        Ok(view)
+    }
+
+    /// A name for one step, so that a try that comes late does nothing.
+    async fn request(&self, side: &Side, group: &Group) -> SideResult<Option<RequestId>> {
+        let seen = self.insist(|| side.leader(group)).await?.revision;
+        let request = fresh::request_id(seen);
+        request.map(Some).map_err(|error| Problem::new(Code::StoreUnavailable, error.to_string()))
     }
 
     /// A group that moved elsewhere, or is only on its way to the old store, is not the old store's to give.
@@ -200,31 +275,46 @@ impl Mover {
             Door::Moved { to } if *to != self.forward => {
                 Err(refused(Refusal::Moved { group: group.clone(), to: to.clone() }))
             }
+            // It can only be turned round.
+            Door::Expected { from, .. } if *from != self.forward => {
+                Err(refused(Refusal::OnItsWay { group: group.clone(), from: from.clone() }))
+            }
             Door::Open | Door::Moved { .. } | Door::Expected { .. } => Ok(()),
         }
     }
 
-    /// What became of a move that was finished before. The new store opens only at the end of one.
-    async fn arrived(&self, group: &Group, old: Option<&GroupView>) -> SideResult<Option<Moved>> {
-        let Some(old) = old.filter(|view| view.door.moved_to().is_some()) else { return Ok(None) };
+    /// What became of a move that was finished before, or that never began and is turned round.
+    async fn finished(&self, group: &Group, old: Option<&GroupView>) -> SideResult<Option<Moved>> {
+        let Some(old) = old.filter(|view| !view.door.is_open()) else { return Ok(None) };
         let new = self.insist(|| self.to.group(group)).await?;
         let Some(new) = new.filter(|view| view.door == Door::Open) else { return Ok(None) };
+        let (term, leader) = (new.office.term, new.office.leader);
+        match &old.door {
+            // The new store opens only at the end of a move, and then above the old terms.
+            Door::Moved { .. } if term >= old.office.term => {
+                remark(&format!("{group} had moved already"));
+            }
+            // It was expected in what is now the old store and never left the other one.
+            Door::Expected { .. } => {
+                remark(&format!("{group} had not left {} yet", self.to.home()));
+                self.depart(group).await?;
+            }
+            Door::Moved { .. } | Door::Open => return Ok(None),
+        }
         Ok(Some(Moved {
-            group: group.to_string(),
-            from: self.from.home().to_string(),
-            to: self.forward.to_string(),
             last_term: old.office.term.get(),
-            led_by: None,
-            leader: new.office.leader.map(|node| node.to_string()),
-            term: new.office.term.get(),
-            leaderless_ms: None,
+            leader: leader.map(|node| node.to_string()),
+            term: term.get(),
+            ..self.moved(group)
         }))
     }
 
     /// Closes the door of the new store.
     async fn expect(&self, group: &Group) -> SideResult<Revision> {
-        let from = self.from.home().clone();
-        let view = self.insist(|| self.to.step(group, Step::Expect { from: from.clone() })).await?;
+        let request = self.request(&self.to, group).await?;
+        let from = &self.known_as;
+        let expect = || self.to.step(group, Step::Expect { from: from.clone() }, request.clone());
+        let view = self.insist(expect).await?;
         match view.door {
             Door::Expected { since, .. } => Ok(since),
             Door::Open | Door::Moved { .. } => {
@@ -244,18 +334,25 @@ impl Mover {
             return Ok(());
         }
         let above = old.office.term;
-        self.insist(|| self.to.step(group, Step::Arrive { since, above, heir: None })).await?;
+        let reopen = || self.to.step(group, Step::Arrive { since, above, heir: None }, None);
+        self.insist(reopen).await?;
         let why = "--from and --to are two names of the same store; nothing was changed";
         Err(Problem::new(Code::BadRequest, why))
     }
 
-    /// Waits until nobody leads in the old store, and nobody can.
-    async fn await_vacancy(&self, group: &Group) -> SideResult<LeaderView> {
+    /// Waits until nobody leads in the old store, and nobody can; gives the last term that was granted there.
+    async fn await_vacancy(&self, group: &Group, departed: Term) -> SideResult<Term> {
         let until = Instant::now() + self.args.timeout;
         loop {
             let office = self.insist(|| self.from.leader(group)).await?;
+            // A store that was emptied or restored meanwhile knows nothing of its leader either.
+            if office.moved_to.as_ref() != Some(&self.forward) {
+                let why =
+                    format!("{} does not know any more that the group departs", self.from.home());
+                return Err(Problem::new(Code::StoreCorrupt, why));
+            }
             if office.state == OfficeState::Vacant {
-                return Ok(office);
+                return Ok(office.term.max(departed));
             }
             if Instant::now() >= until {
                 return Err(refused(Refusal::StillLed { group: group.clone(), term: office.term }));
@@ -293,7 +390,18 @@ impl Mover {
         above: Term,
         heir: Option<Node>,
     ) -> SideResult<()> {
-        let arrive = || self.to.step(group, Step::Arrive { since, above, heir: heir.clone() });
+        let request = self.request(&self.to, group).await?;
+        let arrive = || {
+            let heir = heir.clone();
+            self.to.step(group, Step::Arrive { since, above, heir }, request.clone())
+        };
+        // A group that comes back may find its own last tenure still ending there.
+        let until = Instant::now() + self.args.timeout;
+        while self.insist(|| self.to.leader(group)).await?.state != OfficeState::Vacant
+            && Instant::now() < until
+        {
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
         let refusal = match self.insist(arrive).await {
             Ok(_) => return Ok(()),
             Err(refusal) => refusal,
@@ -335,18 +443,20 @@ impl Mover {
 
     /// What a person should know about a move that stopped.
     fn failure(&self, group: &Group, stop: Stop) -> Failure {
-        let Stop { problem, is_begun } = stop;
+        let Stop { problem, reached } = stop;
         let exit = exit_of(problem.code);
         let (from, to) = (self.from.home(), self.to.home());
-        let state = if !is_begun {
-            format!("{group} has not moved: {problem}")
-        } else if problem.code == Code::BadRequest {
-            problem.detail.clone()
-        } else {
-            format!(
+        let way_out = "say the same again to finish, or the opposite to turn round";
+        let state = match reached {
+            Reached::Nothing => format!("{group} has not moved: {problem}"),
+            Reached::Expected if problem.code == Code::BadRequest => problem.detail.clone(),
+            Reached::Expected => format!(
+                "{group} is in {from} as before, and {to} elects nobody for it: {problem}; {way_out}"
+            ),
+            Reached::Departed => format!(
                 "{group} is on its way from {from} to {to}, and nobody is elected until it arrives: \
-                 {problem}; say the same again to finish, or the opposite to turn round"
-            )
+                 {problem}; {way_out}"
+            ),
         };
         Failure::new(exit, state)
     }

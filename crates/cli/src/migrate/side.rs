@@ -5,7 +5,7 @@ use std::sync::Arc;
 use regent::remote::{Remote, RemoteError};
 use regent_api::{Code, MoveGroupRequest, Problem, PutGroupRequest};
 use regent_election::store::{Consistency, GroupView, LeaderView, Level, Store, StoreError};
-use regent_election::{Group, Home, Policy, Refusal, Step};
+use regent_election::{Group, Home, Policy, Refusal, RequestId, Step};
 use regent_stores::{LeaseStore, open_register};
 
 use crate::failure::Failure;
@@ -25,7 +25,7 @@ impl Side {
     /// Opens what `url` names. A store of one process alone cannot be moved from or to: nobody else would
     /// find it.
     pub(super) fn open(url: &str) -> Result<Self, Failure> {
-        let home = Home::new(&without_password(url))?;
+        let home = Home::new(&without_secrets(url)?)?;
         if url.starts_with("http:") || url.starts_with("https:") {
             return Ok(Self::Service { remote: Remote::new(url)?, home });
         }
@@ -85,14 +85,19 @@ impl Side {
     }
 
     /// Takes one step of the move.
-    pub(super) async fn step(&self, group: &Group, step: Step) -> SideResult<GroupView> {
+    pub(super) async fn step(
+        &self,
+        group: &Group,
+        step: Step,
+        request: Option<RequestId>,
+    ) -> SideResult<GroupView> {
         match self {
             Self::Service { remote, .. } => {
-                let request = MoveGroupRequest::of(step, None);
+                let request = MoveGroupRequest::of(step, request);
                 let view = remote.move_group(group, &request).await.map_err(problem_of)?;
                 Ok(GroupView::try_from(view)?)
             }
-            Self::Store { store, .. } => Ok(store.move_group(group, step, None).await?),
+            Self::Store { store, .. } => Ok(store.move_group(group, step, request).await?),
         }
     }
 
@@ -147,16 +152,38 @@ pub(super) const fn is_passing(problem: &Problem) -> bool {
     )
 }
 
-/// The URL without the password in it: everybody who asks for the group is told this.
-pub(super) fn without_password(url: &str) -> String {
-    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
-    let end = rest.find(['/', '?']).unwrap_or(rest.len());
-    let (authority, path) = rest.split_at(end);
-    let Some((login, host)) = authority.rsplit_once('@') else { return url.to_owned() };
-    match login.split_once(':') {
-        Some((user, _)) => format!("{scheme}://{user}@{host}{path}"),
-        None => url.to_owned(),
-    }
+/// Options of a URL whose names say that their values are secret.
+const SECRET_WORDS: [&str; 4] = ["password", "token", "secret", "key"];
+
+/// The URL without what is secret in it: everybody who asks for the group is told this. A login goes, too,
+/// but for the name of a database's user: what stands alone before an `@` may be a token.
+pub(super) fn without_secrets(url: &str) -> Result<String, Failure> {
+    let Some((scheme, rest)) = url.split_once("://").filter(|(scheme, _)| *scheme != "file") else {
+        return Ok(url.to_owned());
+    };
+    let (place, options) = match rest.split_once('?') {
+        Some((place, options)) => (place, Some(options)),
+        None => (rest, None),
+    };
+    let place = match (place.rsplit_once('@'), place.find('/')) {
+        (None, _) => place.to_owned(),
+        (Some((login, _)), Some(slash)) if slash < login.len() => {
+            let why = "an @ behind a slash: write a slash in a password as %2F, and an @ in a path as %40";
+            return Err(Failure::usage(format!("{scheme}://...: {why}")));
+        }
+        (Some((login, host)), _) => {
+            let user = login.split(':').next().unwrap_or_default();
+            let has_users = matches!(scheme, "postgres" | "postgresql" | "mysql");
+            if has_users { format!("{user}@{host}") } else { host.to_owned() }
+        }
+    };
+    let is_public = |option: &&str| {
+        let name = option.split('=').next().unwrap_or_default().to_ascii_lowercase();
+        !SECRET_WORDS.iter().any(|word| name.contains(word))
+    };
+    let options: Option<Vec<&str>> = options.map(|all| all.split('&').filter(is_public).collect());
+    let options = options.filter(|all| !all.is_empty()).map(|all| format!("?{}", all.join("&")));
+    Ok(format!("{scheme}://{place}{}", options.unwrap_or_default()))
 }
 
 /// A refusal of ours in the words of either side.
@@ -169,15 +196,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tombstone_keeps_the_user_and_not_the_password() {
+    fn a_tombstone_names_a_databases_user_and_nothing_secret() {
         for (given, kept) in [
-            ("postgres://regent:se@cret@db:5432/x?a=b@c", "postgres://regent@db:5432/x?a=b@c"),
-            ("redis://:secret@cache", "redis://@cache"),
+            ("postgres://regent:se@cret@db:5432/x?a=b", "postgres://regent@db:5432/x?a=b"),
+            ("postgres://regent@db/x?sslpassword=a&a=b", "postgres://regent@db/x?a=b"),
+            ("redis://:secret@cache", "redis://cache"),
+            ("nats://TOKEN@host", "nats://host"),
+            (
+                "s3://id:secret@bucket/prefix?region=x&session_token=y",
+                "s3://bucket/prefix?region=x",
+            ),
             ("etcd://a,b,c", "etcd://a,b,c"),
             ("file:///var/lib/x:y@z", "file:///var/lib/x:y@z"),
             ("http://a:7400,b:7400", "http://a:7400,b:7400"),
         ] {
-            assert_eq!(without_password(given), kept);
+            assert_eq!(without_secrets(given).ok().as_deref(), Some(kept));
         }
+        assert!(without_secrets("postgres://u:p/w@db").is_err());
     }
 }

@@ -123,6 +123,10 @@ pub(crate) struct RunArgs {
     /// Run this by the shell before the program, unless nobody led before; it must succeed
     #[arg(long, value_name = "CMD", help_heading = "Hooks")]
     pub(crate) fence_previous: Option<String>,
+    /// Do not follow the group if it moves to another store; always so with --fence-previous, which
+    /// would ask the old one who led before
+    #[arg(long)]
+    pub(crate) no_follow: bool,
     /// A command that must succeed, or an http: address that must answer 2xx, while the program runs
     #[arg(long, value_name = "CMD|URL", help_heading = "Hooks")]
     pub(crate) probe: Option<String>,

@@ -15,13 +15,14 @@ use regent::{
     CampaignError, ConnectError, Leadership, Phase, Regent, Transition, Transitions, Why,
 };
 use regent_election::timing::Budget;
-use regent_election::{Group, Metadata, Moment, Node, Priority, Term};
+use regent_election::{Group, Metadata, Moment, Node, Priority, Refusal, Term};
 use tokio::sync::mpsc;
 
 use super::machine::Event;
 use super::place::Place;
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::output::remark;
 
 /// Leaders remembered: this process, and whoever was before it.
 const LEADERS_MAX: usize = 4;
@@ -46,6 +47,8 @@ pub(crate) struct Candidate {
     pub(crate) node: Option<Node>,
     pub(crate) priority: Priority,
     pub(crate) metadata: Metadata,
+    /// Whether it goes where its group goes.
+    pub(crate) follows: bool,
 }
 
 /// One candidate in one group.
@@ -81,7 +84,11 @@ impl Election {
         budget: &Budget,
         place: &Place,
     ) -> Result<Self, Failure> {
-        let mut connect = place.connect().ttl(budget.ttl()).stop_grace(budget.stop_grace());
+        let mut connect = place
+            .connect()
+            .ttl(budget.ttl())
+            .stop_grace(budget.stop_grace())
+            .follow(candidate.follows);
         if let Some(node) = &candidate.node {
             connect = connect.node(node.as_str());
         }
@@ -110,9 +117,18 @@ impl Election {
     }
 
     fn stand_again(&mut self) {
+        self.stand_after(Duration::ZERO);
+    }
+
+    fn stand_after(&mut self, pause: Duration) {
         let Candidate { group, priority, metadata, .. } = self.candidate.clone();
         let campaign = self.regent.campaign(group).priority(priority).metadata(metadata);
-        self.campaign = Some(campaign.into_future());
+        self.campaign = Some(Box::pin(async move {
+            if !pause.is_zero() {
+                tokio::time::sleep(pause).await;
+            }
+            campaign.await
+        }));
     }
 
     /// Nothing of the work runs any more: the term is given up, and the next one stood for.
@@ -177,6 +193,15 @@ impl Election {
     fn won(&mut self, won: Result<Leadership, CampaignError>) {
         let leadership = match won {
             Ok(leadership) => leadership,
+            // The group may come back, or the way to it be opened.
+            Err(
+                error @ (CampaignError::CannotFollow { .. }
+                | CampaignError::Refused(Refusal::Moved { .. })),
+            ) => {
+                remark(&format!("{error}; trying again after a ttl"));
+                self.stand_after(self.regent.budget().ttl());
+                return;
+            }
             Err(error) => {
                 self.hopeless = Some(error);
                 self.news.push_back(Event::Hopeless);
@@ -284,9 +309,10 @@ fn refused(error: ConnectError) -> Failure {
         ConnectError::UnknownScheme { .. }
         | ConnectError::FeatureMissing { .. }
         | ConnectError::NotByUrl { .. } => Failure::usage(format!("--server: {error}")),
-        ConnectError::NoRuntime | ConnectError::System(_) | ConnectError::Store(_) => {
-            Failure::new(Exit::Unavailable, error.to_string())
-        }
+        ConnectError::NoRuntime
+        | ConnectError::System(_)
+        | ConnectError::StaysHere
+        | ConnectError::Store(_) => Failure::new(Exit::Unavailable, error.to_string()),
     }
 }
 

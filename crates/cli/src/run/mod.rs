@@ -79,6 +79,7 @@ async fn prepare(args: RunArgs) -> Result<Setup, Failure> {
         node: args.node.clone(),
         priority: args.priority,
         metadata: args.metadata()?,
+        follows: !args.no_follow && args.fence_previous.is_none(),
     };
     let file = StateFile::new(args.state_file.clone())?;
     let listener = match args.status_listen {

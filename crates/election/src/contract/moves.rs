@@ -64,6 +64,13 @@ pub(super) async fn an_expected_group_grants_nobody_until_it_arrives_above_the_o
     let group = bench.group();
     let since = expected(&bench, &group).await?;
     ensure!(since == expected(&bench, &group).await?, "a repeat closed the door anew");
+    // Neither another move nor the group itself gets past it.
+    let is_on_its_way = |no: &Refusal| matches!(no, Refusal::OnItsWay { .. });
+    let strange = home("memory:another");
+    for step in [Step::Expect { from: strange.clone() }, Step::Depart { to: strange }] {
+        let answer = bench.store().move_group(&group, step, None).await;
+        refused("a second move at once", answer, is_on_its_way)?;
+    }
     let bob = bench.player("bob", LONG_MS).await?;
     let alice = bench.player("alice", LONG_MS).await?;
     bob.stand(&group).await?;
@@ -100,6 +107,9 @@ pub(super) async fn a_closed_door_outlives_deletion_and_opens_by_two_steps_only(
     refused("deleting one that moved", bench.store().delete(&group, None).await, is_moved)?;
     let at_once = bench.store().move_group(&group, arrival(Revision(1), 1, None), None).await;
     refused("reopening it by one step", at_once, is_moved)?;
+    let strange = Step::Expect { from: home("memory:another") };
+    let answer = bench.store().move_group(&group, strange, None).await;
+    refused("expecting it from where it did not go", answer, is_moved)?;
     let view = bench.store().move_group(&group, expect, None).await?;
     let Door::Expected { since, .. } = view.door else {
         return Err(Fault::Broken(format!("it is not expected back: {view:?}")));

@@ -35,8 +35,16 @@ impl State {
         match self.door(group) {
             // The same again keeps its revision, so that a repeat does not shut out its first try.
             Door::Expected { from: known, .. } if *known == from => return done(),
+            // Another move is under way: whoever opened the door for this one would open it for that.
+            Door::Expected { from: known, .. } => {
+                return Err(Refusal::OnItsWay { group: group.clone(), from: known.clone() });
+            }
+            // It comes back from where it went, or it is another group of the same name.
+            Door::Moved { to } if *to != from => {
+                return Err(Refusal::Moved { group: group.clone(), to: to.clone() });
+            }
             Door::Open if is_led => return Err(self.still_led(group)),
-            Door::Open | Door::Expected { .. } | Door::Moved { .. } => {}
+            Door::Open | Door::Moved { .. } => {}
         }
         self.set_door(group, Door::Expected { from, since: turn.revision });
         self.reindex(group);
@@ -50,6 +58,10 @@ impl State {
             }
             Door::Moved { to: known } => {
                 return Err(Refusal::Moved { group: group.clone(), to: known.clone() });
+            }
+            // What has not arrived can only be turned round.
+            Door::Expected { from, .. } if *from != to => {
+                return Err(Refusal::OnItsWay { group: group.clone(), from: from.clone() });
             }
             Door::Open | Door::Expected { .. } => {}
         }

@@ -1,7 +1,7 @@
 //! The whole state as bytes, and back.
 //!
 //! ```text
-//! version        u8, 2 (1, which knew no doors, is read too)
+//! version        u8: 1, or 2 if some group has a door; then every group has `door?`
 //! settings       ttl ceiling, auto-create, most groups, default policy
 //! revision       number
 //! term floor     number
@@ -27,7 +27,8 @@ use crate::term::{Revision, Term};
 
 /// The version that opens every encoded state.
 pub const STATE_VERSION: u8 = 2;
-/// The version before groups had doors.
+/// The version without doors. It is written as long as no group has one, so that programs which know no
+/// doors read what those write that do.
 const STATE_VERSION_DOORLESS: u8 = 1;
 
 impl State {
@@ -35,7 +36,9 @@ impl State {
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         assert!(self.work.is_none(), "a state between two revisions has no bytes");
-        let mut out = vec![STATE_VERSION];
+        let has_doors = self.groups.iter().any(|(_, group)| group.door.is_some());
+        let version = if has_doors { STATE_VERSION } else { STATE_VERSION_DOORLESS };
+        let mut out = vec![version];
         self.settings.put(&mut out);
         self.revision.put(&mut out);
         self.term_floor.put(&mut out);
@@ -47,7 +50,7 @@ impl State {
         (self.groups.len() as u64).put(&mut out);
         for (name, group) in self.groups.iter() {
             name.put(&mut out);
-            put_group(group, &mut out);
+            put_group(group, version, &mut out);
         }
         self.requests.parts().put(&mut out);
         self.ended.prints().collect::<Vec<u64>>().put(&mut out);
@@ -154,14 +157,16 @@ fn take_session(input: &mut Input<'_>) -> Result<Session, CodecError> {
     })
 }
 
-fn put_group(group: &GroupState, out: &mut Vec<u8>) {
+fn put_group(group: &GroupState, version: u8, out: &mut Vec<u8>) {
     group.term.put(out);
     group.policy.put(out);
     group.office.put(out);
     group.line.put(out);
     group.heir.put(out);
     group.doomed.put(out);
-    group.door.put(out);
+    if version != STATE_VERSION_DOORLESS {
+        group.door.put(out);
+    }
     group.history.put(out);
 }
 

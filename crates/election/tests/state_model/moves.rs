@@ -27,6 +27,12 @@ impl Model {
             (Step::Expect { from }, Door::Expected { from: known, .. }) if *from == known => {
                 Ok(Answer::Done)
             }
+            (Step::Expect { .. }, Door::Expected { from, .. }) => {
+                Err(Refusal::OnItsWay { group: name.clone(), from })
+            }
+            (Step::Expect { from }, Door::Moved { to }) if *from != to => {
+                Err(Refusal::Moved { group: name.clone(), to })
+            }
             (Step::Expect { .. }, Door::Open) if !is_vacant => Err(still_led),
             (Step::Expect { from }, _) => {
                 let since = self.revision;
@@ -38,6 +44,9 @@ impl Model {
             }
             (Step::Depart { .. } | Step::Arrive { .. }, Door::Moved { to }) => {
                 Err(Refusal::Moved { group: name.clone(), to })
+            }
+            (Step::Depart { to }, Door::Expected { from, .. }) if *to != from => {
+                Err(Refusal::OnItsWay { group: name.clone(), from })
             }
             (Step::Depart { to }, _) => {
                 self.set_door(name, Door::Moved { to: to.clone() });

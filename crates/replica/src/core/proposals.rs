@@ -304,15 +304,15 @@ impl Core {
             )
     }
 
-    /// Nobody stands before the leases of an earlier life are over, and nobody changes the longest
-    /// ttl, by which that is measured.
+    /// Nobody stands before the leases of an earlier life are over, nobody changes the longest ttl, by
+    /// which that is measured, and no group leaves: its office looks vacant, and may not be.
     const fn is_held_back(&self, command: &Command) -> bool {
         self.whole.is_held
             && matches!(
                 command,
                 Command::Campaign { .. }
                     | Command::PutSettings { .. }
-                    | Command::Move { step: Step::Arrive { .. }, .. }
+                    | Command::Move { step: Step::Depart { .. } | Step::Arrive { .. }, .. }
             )
     }
 

@@ -14,7 +14,9 @@ use std::time::Duration;
 use raft::eraftpb::HardState;
 use regent_election::state::Query;
 use regent_election::store::{OfficeState, StoreError};
-use regent_election::{Answer, Command, Entry, Group, Policy, Refusal, Settings, State, Term};
+use regent_election::{
+    Answer, Command, Entry, Group, Home, Policy, Refusal, Settings, State, Step, Term,
+};
 use regent_replica::io::{Request, Response};
 use regent_replica::{MemberChange, Members, Replicated, Role};
 
@@ -296,6 +298,12 @@ fn a_restored_cluster_grants_nothing_before_the_longest_old_lease_is_over() {
     let lowered =
         restored.answer(leader, Request::Submit { command: lower, request: None, query: None });
     assert!(matches!(lowered, Response::Error(StoreError::Unavailable { .. })), "{lowered:?}");
+    // No group leaves meanwhile: its office looks vacant, though a lease of the old life may run.
+    let to = Home::new("etcd://a").unwrap();
+    let depart = Command::Move { group: Group::new("billing").unwrap(), step: Step::Depart { to } };
+    let departed =
+        restored.answer(leader, Request::Submit { command: depart, request: None, query: None });
+    assert!(matches!(departed, Response::Error(StoreError::Unavailable { .. })), "{departed:?}");
     let reopened = restored.submit(leader, open(1, 10_000));
     assert_eq!(reopened, Err(Refusal::SessionUnknown), "the old life's sessions stay gone");
     // The clock leaps: the driver's turns are what counts, so walk in steps it can follow.

@@ -220,6 +220,11 @@ impl Store for LeaseStore {
         let command = Command::Move { group: group.clone(), step };
         let wish = Wish { command, request, asker: None };
         let outcome = self.shared.run(group, Some(wish), &[], Own::Nothing).await?;
+        // A step that was taken before may have been left alone with an ending that nobody times: all who
+        // stood have gone where the group went.
+        if outcome.record.state.waits().next().is_some() {
+            self.shared.follow_chore(group);
+        }
         self.shared.group_view(group, &outcome.record).await
     }
 
