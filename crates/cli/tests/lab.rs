@@ -43,6 +43,27 @@ fn a_replay_tells_the_same_history_to_people_and_to_programs() {
 }
 
 #[test]
+fn elections_in_a_register_are_swept_and_replayed_in_the_same_way() {
+    let room = Room::new();
+    let sweep = |threads: &str| {
+        let words = ["lab", "sweep", "--store", "lease", "--seeds", "4", "--threads", threads];
+        let ended = room.run(&[&words[..], &["--json"]].concat());
+        assert_eq!(ended.code, 0, "{ended:?}");
+        json(&ended.stdout)
+    };
+    let (one, two) = (sweep("1"), sweep("2"));
+    assert_eq!(one, two);
+    assert_eq!((one["done"].as_u64(), one["failed"].as_u64()), (Some(4), Some(0)));
+    assert!(one["stats"]["takeovers"].as_u64().unwrap() > 0, "{one}");
+    let replay = room.run(&["lab", "replay", "--store", "lease", "--seed", "7", "--story"]);
+    assert_eq!(replay.code, 0, "{replay:?}");
+    assert!(replay.stdout.contains("hosts that share a register"), "{replay:?}");
+    let unknown = room.run(&["lab", "sweep", "--store", "paper"]);
+    assert_eq!(unknown.code, 64, "{unknown:?}");
+    assert!(unknown.stderr.contains("replica or lease"), "{unknown:?}");
+}
+
+#[test]
 fn what_the_lab_cannot_do_is_refused_with_the_way_out() {
     let room = Room::new();
     let unknown = room.run(&["lab", "replay", "--seed", "1", "--without", "gremlins"]);

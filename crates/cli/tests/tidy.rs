@@ -16,7 +16,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("api", &["election"]),
     ("server", &["api", "election", "clock"]),
     ("client", &["api", "election", "clock", "stores", "replica"]),
-    ("lab", &["election", "replica"]),
+    ("lab", &["election", "replica", "stores"]),
     (
         "cli",
         &["api", "election", "clock", "stores", "replica", "server", "client", "lab", "tether"],

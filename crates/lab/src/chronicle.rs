@@ -1,7 +1,8 @@
 //! What the store did, by its own committed log: the witness that every answer is held against.
 //!
 //! The log is replayed by the real state machine, as a whole entry at a time. What the replicas
-//! themselves made of it, in slices, after crashes and from snapshots, must come out the same.
+//! themselves made of it, in slices, after crashes and from snapshots, must come out the same. Where there
+//! is no log but a register, what was written to it is the witness (`ledger`).
 
 use std::collections::BTreeMap;
 
@@ -16,6 +17,7 @@ use regent_replica::{MemberChange, Replicated};
 
 use crate::checkers::Violation;
 use crate::history::{History, What};
+use crate::ledger::Ledger;
 
 /// One committed entry that the state machine was given.
 #[derive(Clone, Debug)]
@@ -100,6 +102,8 @@ pub struct Chronicle {
     pub sessions: BTreeMap<SessionNo, Session>,
     /// Changes of members, in order, with true time.
     pub members: Vec<(u64, MemberChange)>,
+    /// What was written to the register, in a world that has one: there is no log then.
+    pub ledger: Ledger,
     /// Places in `tenures`, by group and term.
     places: BTreeMap<(Group, Term), usize>,
     /// The tenures that have not ended.
@@ -112,7 +116,11 @@ impl Chronicle {
     /// # Errors
     /// If the log has gaps, or an entry cannot be read.
     pub fn of(history: &History) -> Result<Self, Violation> {
+        if history.setup.register.is_some() {
+            return Self::of_register(history);
+        }
         let mut chronicle = Self {
+            ledger: Ledger::default(),
             records: Vec::new(),
             tenures: Vec::new(),
             sessions: BTreeMap::new(),
@@ -122,6 +130,24 @@ impl Chronicle {
         };
         replay(history, |whole, step| chronicle.take(whole, step))?;
         Ok(chronicle)
+    }
+
+    /// What hosts did to the register that they share.
+    fn of_register(history: &History) -> Result<Self, Violation> {
+        let ledger = Ledger::of(history)?;
+        let (sessions, numbers) = ledger.sessions();
+        let tenures = ledger.tenures(history, &numbers);
+        let place = |(at, tenure): (usize, &Tenure)| ((tenure.group.clone(), tenure.term), at);
+        let places = tenures.iter().enumerate().map(place).collect();
+        Ok(Self {
+            records: Vec::new(),
+            tenures,
+            sessions,
+            members: Vec::new(),
+            ledger,
+            places,
+            open: BTreeMap::new(),
+        })
     }
 
     /// The entry of a revision.

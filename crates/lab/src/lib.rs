@@ -1,4 +1,5 @@
-//! The simulator: whole clusters in virtual time, with the real replica and the real participant.
+//! The simulator: whole clusters in virtual time, with the real replica or the real lease, and the real
+//! participant.
 //!
 //! One seed decides everything. A run gives a [`History`]; [`checkers`] named after the promises read
 //! nothing else. A run that broke a promise can be replayed from its seed and is made small ([`shrink`]);
@@ -11,6 +12,7 @@ pub mod chronicle;
 pub mod dice;
 mod fnv;
 pub mod history;
+pub mod ledger;
 #[cfg(feature = "mutants")]
 pub mod mutants;
 pub mod plan;
@@ -22,7 +24,7 @@ pub mod trial;
 pub mod world;
 
 pub use history::History;
-pub use plan::{Cuts, Fault, Plan, Sabotage};
+pub use plan::{Cuts, Fault, Plan, RegisterPlan, Sabotage, StoreKind};
 pub use stats::Stats;
 pub use sweep::{Failure, Progress, SweepOptions, SweepReport, sweep};
 pub use trial::{Trial, Verdict, replay, run};

@@ -1,7 +1,7 @@
 //! Deliberate mistakes, and the proof that the suite notices each of them.
 //!
-//! A mistake is planted in the rules or the replica ([`Mutant`]) or in the driver around them
-//! ([`Sabotage`]). The suite is a few seeds, the named scenarios, and then seed after seed; whoever breaks
+//! A mistake is planted in the rules or the replica ([`Mutant`]), in the driver around them
+//! ([`Sabotage`]), or in the lease ([`lease::Mutant`]), which has worlds of its own. The suite is a few seeds, the named scenarios, and then seed after seed; whoever breaks
 //! a promise first has found it. The checkers replay the log with the same mistake in the rules, so a mutant of
 //! the state machine is found by what it breaks and not by being different.
 
@@ -10,9 +10,10 @@ use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 use regent_election::mutant::{self, Mutant};
+use regent_stores::lease::mutant as lease;
 
 use crate::checkers::Violation;
-use crate::plan::{Plan, Sabotage};
+use crate::plan::{Plan, Sabotage, StoreKind};
 use crate::scenarios;
 use crate::trial::{Verdict, run};
 
@@ -29,6 +30,8 @@ pub enum Planted {
     Rule(Mutant),
     /// In the driver.
     Driver(Sabotage),
+    /// In the lease.
+    Lease(lease::Mutant),
 }
 
 impl Planted {
@@ -36,7 +39,8 @@ impl Planted {
     #[must_use]
     pub fn all() -> Vec<Self> {
         let rules = Mutant::ALL.into_iter().map(Self::Rule);
-        rules.chain(Sabotage::ALL.into_iter().map(Self::Driver)).collect()
+        let drivers = Sabotage::ALL.into_iter().map(Self::Driver);
+        rules.chain(drivers).chain(lease::Mutant::ALL.into_iter().map(Self::Lease)).collect()
     }
 }
 
@@ -45,6 +49,7 @@ impl fmt::Display for Planted {
         match self {
             Self::Rule(mutant) => mutant.fmt(f),
             Self::Driver(sabotage) => f.pad(sabotage.word()),
+            Self::Lease(mutant) => f.pad(mutant.word()),
         }
     }
 }
@@ -78,12 +83,18 @@ pub fn hunt(planted: Planted, seeds_max: u64) -> Option<Found> {
     let (rule, sabotage) = match planted {
         Planted::Rule(mutant) => (Some(mutant), None),
         Planted::Driver(sabotage) => (None, Some(sabotage)),
+        Planted::Lease(mutant) => {
+            lease::plant(Some(mutant));
+            let found = by_seed(StoreKind::Lease, None, 1..=seeds_max);
+            lease::plant(None);
+            return found;
+        }
     };
     mutant::switch(rule);
     let first = seeds_max.min(FIRST_SEEDS);
-    let found = by_seed(sabotage, 1..=first)
+    let found = by_seed(StoreKind::Replica, sabotage, 1..=first)
         .or_else(|| by_scenario(sabotage))
-        .or_else(|| by_seed(sabotage, first + 1..=seeds_max));
+        .or_else(|| by_seed(StoreKind::Replica, sabotage, first + 1..=seeds_max));
     mutant::switch(None);
     found
 }
@@ -98,9 +109,13 @@ fn by_scenario(sabotage: Option<Sabotage>) -> Option<Found> {
     })
 }
 
-fn by_seed(sabotage: Option<Sabotage>, mut seeds: RangeInclusive<u64>) -> Option<Found> {
+fn by_seed(
+    store: StoreKind,
+    sabotage: Option<Sabotage>,
+    mut seeds: RangeInclusive<u64>,
+) -> Option<Found> {
     seeds.find_map(|seed| {
-        let trial = run(Plan { sabotage, ..Plan::draw(seed) });
+        let trial = run(Plan { sabotage, ..Plan::draw_for(store, seed) });
         match trial.verdict {
             Verdict::Failed(violations) => {
                 let violation = violations.into_iter().next()?;

@@ -50,7 +50,7 @@ impl Stats {
             What::Invoke { .. } => self.calls += 1,
             What::Ok { .. } => self.answers += 1,
             What::RaftLeader { .. } => self.raft_elections += 1,
-            What::Commit { .. } => self.commits += 1,
+            What::Commit { .. } | What::Entry { .. } => self.commits += 1,
             What::Phase { phase: Phase::Leading, .. } => self.takeovers += 1,
             What::Guard { passed: Some(_), .. } => self.guards += 1,
             What::Write { fenced: true, admitted: false, .. } => self.fenced_off += 1,
@@ -76,6 +76,7 @@ impl Stats {
             | What::Append { .. }
             | What::Apply { .. }
             | What::StateHash { .. }
+            | What::Beat { .. }
             | What::Stage { .. } => {}
         }
     }

@@ -7,7 +7,7 @@
 use std::ops::ControlFlow;
 
 use crate::checkers::Violation;
-use crate::plan::Plan;
+use crate::plan::{Plan, StoreKind};
 use crate::shrink::shrink;
 use crate::stats::Stats;
 use crate::trial::{Trial, Verdict, run};
@@ -15,6 +15,8 @@ use crate::trial::{Trial, Verdict, run};
 /// What to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SweepOptions {
+    /// What keeps the elections.
+    pub store: StoreKind,
     /// The first seed.
     pub first: u64,
     /// How many seeds, counted from the first.
@@ -29,7 +31,14 @@ pub struct SweepOptions {
 
 impl Default for SweepOptions {
     fn default() -> Self {
-        Self { first: 1, seeds: 1_000, twice_every: 1, failures_max: 10, shrink_runs_max: 100 }
+        Self {
+            store: StoreKind::default(),
+            first: 1,
+            seeds: 1_000,
+            twice_every: 1,
+            failures_max: 10,
+            shrink_runs_max: 100,
+        }
     }
 }
 
@@ -88,7 +97,7 @@ pub fn sweep(
         failures: Vec::new(),
     };
     for seed in options.first..options.first.saturating_add(options.seeds) {
-        let mut trial = run(Plan::draw(seed));
+        let mut trial = run(Plan::draw_for(options.store, seed));
         let at = seed - options.first;
         if options.twice_every > 0 && at.is_multiple_of(options.twice_every) {
             run_again(&mut trial);

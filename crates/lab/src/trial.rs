@@ -3,9 +3,12 @@
 use std::fmt::Write as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use regent_stores::lease::reading::session;
+use regent_stores::register::Kind;
+
 use crate::checkers::{Violation, check, why_void};
 use crate::history::{Event, History, What};
-use crate::plan::Plan;
+use crate::plan::{Plan, StoreKind};
 use crate::stats::Stats;
 use crate::world::World;
 
@@ -47,8 +50,8 @@ pub fn run(plan: Plan) -> Trial {
 
 /// Runs the plan that a seed decides.
 #[must_use]
-pub fn replay(seed: u64) -> Trial {
-    run(Plan::draw(seed))
+pub fn replay(store: StoreKind, seed: u64) -> Trial {
+    run(Plan::draw_for(store, seed))
 }
 
 /// Runs something of one's own in the world of a plan and judges the history.
@@ -108,7 +111,11 @@ impl Trial {
 }
 
 /// What happens all the time and explains little.
-const fn is_noise(what: &What) -> bool {
+fn is_noise(what: &What) -> bool {
+    if let What::Entry { key, value } = what {
+        let is_open = |value| session(value).is_ok_and(|entry| entry.open.is_some());
+        return key.kind() == Kind::Session && is_open(value);
+    }
     matches!(
         what,
         What::Apply { .. }
@@ -117,5 +124,6 @@ const fn is_noise(what: &What) -> bool {
             | What::StateHash { .. }
             | What::Guard { .. }
             | What::Write { .. }
+            | What::Beat { .. }
     )
 }

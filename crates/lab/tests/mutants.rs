@@ -67,4 +67,9 @@ found! {
     a_vote_from_a_wiped_disk_is_found: "wiped-votes",
     a_register_without_its_fence_is_found: "fence-off",
     a_boot_number_that_is_reused_is_found: "boot-reused",
+    a_nonce_that_is_not_compared_is_found: "nonce-ignored",
+    a_session_taken_for_dead_at_once_is_found: "steals-at-once",
+    a_session_expired_before_it_ended_is_found: "expires-without-ending",
+    a_holder_that_nobody_told_is_found: "nobody-is-told",
+    a_conflict_taken_for_success_is_found: "conflict-ignored",
 }

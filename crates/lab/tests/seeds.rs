@@ -4,7 +4,7 @@
 use std::ops::ControlFlow;
 
 use regent_lab::trial::replay;
-use regent_lab::{Plan, Sabotage, SweepOptions, sweep};
+use regent_lab::{Plan, Sabotage, StoreKind, SweepOptions, sweep};
 
 /// Seeds in the daily run; `LAB_SEEDS=10000 cargo test -p regent-lab --test seeds` runs more.
 fn seeds() -> u64 {
@@ -27,7 +27,8 @@ fn no_seed_breaks_a_promise() {
 #[test]
 fn the_same_seed_gives_the_same_history_of_a_whole_cluster() {
     for seed in [1, 7, 13] {
-        let (first, second) = (replay(seed).history, replay(seed).history);
+        let (first, second) =
+            (replay(StoreKind::Replica, seed).history, replay(StoreKind::Replica, seed).history);
         assert!(
             first.to_json_lines() == second.to_json_lines(),
             "seed {seed} gave two different histories"

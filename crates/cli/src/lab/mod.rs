@@ -25,13 +25,15 @@ const THREAD: &str = "lab";
 const EXAMPLES: &str = "\
 Examples:
   regent lab sweep --seeds 1000
+  regent lab sweep --seeds 1000 --store lease
   regent lab replay --seed 7
   regent lab scenarios
   regent lab scenario 1
 
-The simulator runs the real replica, the real rules and the real participant in virtual time, with
-faulty links, disks, clocks and processes. One seed decides everything, so whatever breaks can be
-replayed. A release build is faster: cargo run --release -- lab sweep --seeds 1000";
+The simulator runs the real replica or the real lease, the real rules and the real participant in
+virtual time, with faulty links, disks, registers, clocks and processes. One seed decides
+everything, so whatever breaks can be replayed. A release build is faster:
+cargo run --release -- lab sweep --seeds 1000";
 
 /// Verbs of `regent lab`.
 #[derive(Clone, Debug, Subcommand)]

@@ -1,7 +1,7 @@
 //! `regent lab replay`: one seed again, with its history for people or programs.
 
 use clap::Args;
-use regent_lab::{Cuts, Fault, Plan, Trial, Verdict};
+use regent_lab::{Cuts, Fault, Plan, StoreKind, Trial, Verdict};
 
 use super::{ShowArgs, alone};
 use crate::exit::Exit;
@@ -19,6 +19,7 @@ Examples:
   regent lab replay --seed 7 --without loss,crash --chaos-ms 2000 --members 2
   regent lab replay --seed 7 --story
   regent lab replay --seed 7 --json
+  regent lab replay --seed 7 --store lease
 
 A broken seed prints the words that replay it. Exit code 1 says that a promise was broken. With
 --json the history is one object per line, and the verdict is the exit code.")]
@@ -26,6 +27,9 @@ pub(crate) struct ReplayArgs {
     /// Which seed
     #[arg(long, value_name = "N")]
     seed: u64,
+    /// What keeps the elections: our own replicas, or the lease in a register
+    #[arg(long, value_name = "replica|lease", default_value_t)]
+    store: StoreKind,
     /// Faults that do not happen, with commas between
     #[arg(long, value_name = "FAULTS", value_delimiter = ',')]
     without: Vec<Fault>,
@@ -61,6 +65,7 @@ pub(super) struct ToldArgs {
 impl ReplayArgs {
     fn plan(&self) -> Plan {
         let cuts = Cuts {
+            store: self.store,
             without: self.without.clone(),
             chaos_ms: self.chaos_ms,
             members: self.members,
@@ -77,8 +82,12 @@ pub(crate) fn run(args: &ReplayArgs) -> Outcome {
     let plan = args.plan();
     let faults: Vec<&str> = plan.faults.iter().map(|fault| fault.word()).collect();
     let faults = if faults.is_empty() { "none".to_owned() } else { faults.join(", ") };
+    let servers = match plan.store() {
+        StoreKind::Replica => "replicas",
+        StoreKind::Lease => "hosts that share a register",
+    };
     let about = format!(
-        "seed {}: {} replicas, {} members, {} groups, {} ms of faults: {faults}",
+        "seed {}: {} {servers}, {} members, {} groups, {} ms of faults: {faults}",
         plan.seed, plan.replicas, plan.members, plan.groups, plan.chaos_ms
     );
     let trial = alone(move || regent_lab::run(plan))?;
@@ -139,8 +148,9 @@ mod tests {
 
     #[test]
     fn the_words_of_any_smaller_plan_make_the_very_same_plan() {
-        for seed in 1..200 {
-            let mut plan = Plan::draw(seed);
+        let all = [StoreKind::Replica, StoreKind::Lease];
+        for (seed, store) in (1..200).flat_map(|seed| all.map(|store| (seed, store))) {
+            let mut plan = Plan::draw_for(store, seed);
             let faults: Vec<Fault> = plan.faults.iter().copied().step_by(2).collect();
             for fault in faults {
                 plan.leave_out(fault);

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use clap::Args;
-use regent_lab::{Failure as Broken, Progress, Stats, SweepOptions, SweepReport, sweep};
+use regent_lab::{Failure as Broken, Progress, Stats, StoreKind, SweepOptions, SweepReport, sweep};
 use serde_json::{Value, json};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
@@ -37,6 +37,7 @@ Examples:
   regent lab sweep --seeds 1000
   regent lab sweep --minutes 30 --first 1000000
   regent lab sweep --seeds 200 --json
+  regent lab sweep --store lease --seeds 1000
 
 Exit code 1 says that a promise was broken; the seed, the command that replays it and what led to
 it are printed. Runs in which too little happened to mean anything are counted as void.")]
@@ -50,6 +51,9 @@ pub(crate) struct SweepArgs {
     /// The first seed
     #[arg(long, value_name = "S", default_value_t = 1)]
     first: u64,
+    /// What keeps the elections: our own replicas, or the lease in a register
+    #[arg(long, value_name = "replica|lease", default_value_t)]
+    store: StoreKind,
     /// How many seeds are run beside each other [default: one for each core]
     #[arg(long, value_name = "N", value_parser = thread_count)]
     threads: Option<usize>,
@@ -65,6 +69,7 @@ pub(super) fn thread_count(text: &str) -> Result<usize, String> {
 /// What all threads share.
 #[derive(Debug)]
 struct Shared {
+    store: StoreKind,
     first: u64,
     seeds: u64,
     next: AtomicU64,
@@ -73,11 +78,11 @@ struct Shared {
 
 /// Runs seeds and tells what they came to.
 pub(crate) async fn run(args: SweepArgs) -> Outcome {
-    let SweepArgs { seeds, minutes, first, threads: said, show: told } = args;
+    let SweepArgs { seeds, minutes, first, store, threads: said, show: told } = args;
     let limit = minutes.map(|minutes| Duration::from_secs(minutes * 60));
     let seeds = seeds.unwrap_or(if limit.is_some() { u64::MAX } else { SEEDS_DEFAULT });
     let (next, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
-    let shared = Arc::new(Shared { first, seeds, next, is_over });
+    let shared = Arc::new(Shared { store, first, seeds, next, is_over });
     let mut signals = Signals::listen()
         .map_err(|error| Failure::new(Exit::Unavailable, format!("signals: {error}")))?;
     let (send, mut reports) = unbounded_channel();
@@ -118,6 +123,7 @@ fn work(shared: &Shared, send: &UnboundedSender<SweepReport>) {
         let at = shared.next.fetch_add(1, Ordering::Relaxed);
         let Some(seed) = shared.first.checked_add(at).filter(|_| at < shared.seeds) else { return };
         let options = SweepOptions {
+            store: shared.store,
             first: seed,
             seeds: 1,
             twice_every: u64::from(at.is_multiple_of(TWICE_EVERY)),

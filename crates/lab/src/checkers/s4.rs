@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use regent_election::{Group, SessionId, Term};
+use regent_election::{Group, Revision, SessionId, Term};
 
 use super::{Case, End, Verdict, Violation};
 use crate::chronicle::Tenure;
@@ -13,6 +13,7 @@ pub(super) fn check(case: &Case<'_>) -> Verdict {
     if case.history.is_beyond_a1() {
         return Ok(());
     }
+    let is_leased = case.history.setup.register.is_some();
     let mut held: BTreeMap<SessionId, Vec<&Tenure>> = BTreeMap::new();
     let mut grants: BTreeMap<&Group, Vec<(u64, Term)>> = BTreeMap::new();
     for tenure in &case.chronicle.tenures {
@@ -29,9 +30,17 @@ pub(super) fn check(case: &Case<'_>) -> Verdict {
         };
         let until = case.valid_until(call.sent, *ttl_ms);
         for tenure in held.get(session).into_iter().flatten() {
-            let is_led = tenure.accepted.is_some_and(|(_, since)| since <= revision)
-                && tenure.ending.is_none_or(|(_, since)| since > revision)
-                && tenure.ended.as_ref().is_none_or(|end| end.revision > revision);
+            // Revisions of a register have no order between groups; what was so before the question and
+            // after the answer was so when it was acknowledged.
+            let is_known = |since: (u64, Revision)| {
+                if is_leased { since.0 <= call.sent } else { since.1 <= revision }
+            };
+            let is_later = |since: (u64, Revision)| {
+                if is_leased { since.0 > at } else { since.1 > revision }
+            };
+            let is_led = tenure.accepted.is_some_and(is_known)
+                && tenure.ending.is_none_or(is_later)
+                && tenure.ended.as_ref().is_none_or(|end| is_later((end.at, end.revision)));
             let is_given_up = disowned.contains(&(tenure.group.clone(), tenure.term));
             let is_exempt = tenure.ended.as_ref().is_some_and(|end| end.by_holder || end.forced);
             if !is_led || is_given_up || is_exempt {

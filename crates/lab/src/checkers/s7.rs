@@ -131,7 +131,7 @@ fn real_time(case: &Case<'_>) -> Verdict {
 }
 
 /// Nobody is told that a session is not open while it is, from the question to the answer.
-fn refusals(case: &Case<'_>) -> Verdict {
+pub(super) fn refusals(case: &Case<'_>) -> Verdict {
     use regent_election::Refusal;
     use regent_election::store::StoreError;
     for event in &case.history.events {

@@ -199,6 +199,11 @@ fn what(line: &mut Line<'_>, what: &What) -> fmt::Result {
             line.number("idx", revision.0)?;
             line.display("hash", &format_args!("{hash:016x}"))
         }
+        What::Entry { key, value } => {
+            line.display("key", key)?;
+            line.display("data", &Hex(value))
+        }
+        What::Beat { session } => line.display("session", &format_args!("{session:032x}")),
         What::Fault { what, beyond_a1 } => {
             line.display("what", what)?;
             line.flag("beyond_A1", *beyond_a1)
@@ -254,6 +259,8 @@ const fn word(what: &What) -> &'static str {
         What::Commit { .. } => "commit",
         What::Apply { .. } => "apply",
         What::StateHash { .. } => "state_hash",
+        What::Entry { .. } => "entry",
+        What::Beat { .. } => "beat",
         What::Fault { .. } => "fault",
         What::Stage { .. } => "health",
     }

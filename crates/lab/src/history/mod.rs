@@ -17,6 +17,10 @@ use regent_election::{
 };
 use regent_replica::{MemberChange, Members, ReplicaId, Replicated};
 
+use regent_stores::register::Key;
+
+use crate::plan::RegisterPlan;
+
 pub use json::{fingerprint, group_of, write_json};
 
 /// Who did it; another one after every restart.
@@ -287,6 +291,19 @@ pub enum What {
         hash: u64,
     },
 
+    /// An entry of the register was replaced, by the host that asked for it.
+    Entry {
+        /// Which.
+        key: Key,
+        /// By what.
+        value: Vec<u8>,
+    },
+    /// The engine, which times sessions itself, has heard one.
+    Beat {
+        /// Which, by its digest.
+        session: u128,
+    },
+
     /// A fault begins or ends.
     Fault {
         /// What, for people.
@@ -381,6 +398,8 @@ pub struct Event {
 pub struct Setup {
     /// The seed.
     pub seed: u64,
+    /// The register that kept the elections, if one did.
+    pub register: Option<RegisterPlan>,
     /// Who founded the cluster.
     pub members: Members,
     /// What held for the store at first.

@@ -2,7 +2,10 @@
 
 use std::fmt;
 
+use regent_election::Group;
 use regent_election::store::Scope;
+use regent_stores::lease::reading::{self, SessionEntry};
+use regent_stores::register::{Key, Kind};
 
 use super::json::{failure, group_of, refusal_word, term_of, verb};
 use super::{Event, Op, Out, Watched, What};
@@ -60,6 +63,8 @@ impl fmt::Display for What {
             }
             Self::Apply { index, .. } => write!(f, "has applied {index}"),
             Self::StateHash { index, hash, .. } => write!(f, "state at {index} is {hash:016x}"),
+            Self::Entry { key, value } => write!(f, "writes {key}: {}", entry(key, value)),
+            Self::Beat { session } => write!(f, "the engine hears session {session:032x}"),
             Self::Fault { what, .. } => write!(f, "fault: {what}"),
             Self::Stage { stage, core } => write!(f, "stage {}, core {core:?}", stage.word()),
         }
@@ -87,6 +92,38 @@ impl fmt::Display for Watched {
             Self::Gap { oldest, at } => write!(f, "has a gap, oldest {oldest}, goes on at {at}"),
             Self::Mark(cursor) => write!(f, "has told all up to {cursor}"),
             Self::End => f.write_str("ends"),
+        }
+    }
+}
+
+/// What an entry of the register says, if it can be read.
+fn entry(key: &Key, value: &[u8]) -> String {
+    match key.kind() {
+        Kind::Setting => "a setting".into(),
+        Kind::Session => match reading::session(value) {
+            Ok(SessionEntry { beat, open: Some(open) }) => {
+                format!("open, ttl {} ms, epoch {}, beat {beat:032x}", open.hold_ms, open.epoch)
+            }
+            Ok(SessionEntry { open: None, .. }) => "ended".into(),
+            Err(error) => error.to_string(),
+        },
+        Kind::Group => {
+            let Ok(group) = Group::new(key.name()) else { return "no group".into() };
+            let entry = match reading::group(&group, value) {
+                Ok(entry) => entry,
+                Err(error) => return error.to_string(),
+            };
+            let revision = entry.state.revision();
+            let line = entry.state.standbys(&group).count();
+            let office = match entry.state.holder(&group) {
+                None => "nobody leads".to_owned(),
+                Some(holder) => {
+                    let node = entry.state.node(holder.session).map_or("?", |node| node.as_str());
+                    let (term, state) = (holder.term, holder.state.word());
+                    format!("{node} is {state}, term {term}")
+                }
+            };
+            format!("{office}, {line} in line, revision {revision}")
         }
     }
 }

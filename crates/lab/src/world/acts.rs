@@ -32,6 +32,10 @@ impl World {
 
     /// Starts a replica from what its disk remembers, unless it runs or its disk is lost.
     pub fn start_replica(&mut self, id: u64) {
+        if self.is_leased() {
+            self.start_host(id);
+            return;
+        }
         let now = self.now;
         let birth = Birth {
             id: replica_id(id),
@@ -72,6 +76,10 @@ impl World {
 
     /// A replica dies; of what was not synced, some may be lost.
     pub fn crash_replica(&mut self, id: u64) {
+        if self.is_leased() {
+            self.crash_host(id);
+            return;
+        }
         let Some(replica) = self.replicas.get_mut(&id) else { return };
         let Some(running) = replica.running.take() else { return };
         replica.disk.crash(&mut self.dice);
@@ -92,6 +100,10 @@ impl World {
 
     /// A replica stands still from here on, while its clock runs.
     pub fn pause_replica(&mut self, id: u64) {
+        if self.is_leased() {
+            self.pause_host(id);
+            return;
+        }
         let Some(replica) = self.replicas.get_mut(&id) else { return };
         replica.pauses += 1;
         let run = replica.run();
@@ -105,6 +117,10 @@ impl World {
 
     /// A replica that stood still goes on.
     pub fn resume_replica(&mut self, id: u64) {
+        if self.is_leased() {
+            self.resume_host(id);
+            return;
+        }
         let Some(replica) = self.replicas.get_mut(&id) else { return };
         replica.pauses = replica.pauses.saturating_sub(1);
         if replica.pauses > 0 {
@@ -196,11 +212,17 @@ impl World {
     /// Replicas that run.
     #[must_use]
     pub fn up(&self) -> Vec<u64> {
+        if self.is_leased() {
+            return self.hosts(true);
+        }
         self.replicas.values().filter(|r| r.running.is_some()).map(|r| r.id).collect()
     }
 
     /// Replicas a client may ask: all that may still live.
     pub(super) fn askable(&self) -> Vec<u64> {
+        if self.is_leased() {
+            return self.hosts(false);
+        }
         self.replicas.values().filter(|r| !r.is_retired).map(|r| r.id).collect()
     }
 
@@ -256,6 +278,7 @@ impl World {
     pub(super) fn change_clock(&mut self, whose: Address, change: impl FnOnce(&mut Clock, u64)) {
         let now = self.now;
         match whose {
+            Address::Replica(id) if self.is_leased() => self.change_host_clock(id, change),
             Address::Replica(id) => {
                 if let Some(replica) = self.replicas.get_mut(&id) {
                     change(&mut replica.clock, now);
@@ -275,7 +298,7 @@ impl World {
                 }
                 self.on_member(number, Event::Tick);
             }
-            Address::Registers => {}
+            Address::Registers | Address::Engine => {}
         }
     }
 
@@ -337,7 +360,7 @@ impl World {
         let replicas = core.iter().map(|id| Address::Replica(*id));
         let clients = self.clients.keys().map(|number| Address::Client(*number));
         let mut healthy: BTreeSet<Address> = replicas.chain(clients).collect();
-        healthy.insert(Address::Registers);
+        healthy.extend([Address::Registers, Address::Engine]);
         self.net.heal_among(&healthy);
         // A replica that the core hears by its witness alone may lead on, and no other member of the core
         // could pass anything on to it: whoever wants something of it must be able to ask it itself.

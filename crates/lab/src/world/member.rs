@@ -434,6 +434,8 @@ impl World {
             | Parcel::Ask { .. }
             | Parcel::Watch { .. }
             | Parcel::Unwatch { .. }
+            | Parcel::Question { .. }
+            | Parcel::Told { .. }
             | Parcel::Write { .. } => {}
         }
     }

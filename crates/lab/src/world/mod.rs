@@ -6,6 +6,7 @@
 //! answer that was computed before a pause can leave after it.
 //!
 //! - `replica` and `turn`: replicas; `disk` (`directory`, `files`), `clock`, `net`: what they stand on.
+//! - `lease`: in place of replicas, hosts that keep elections in a register.
 //! - `member`: participants and their applications; `caller`: other clients; `watcher`: watches.
 //! - `acts`: what can be done to the world, by hand in scenarios (`script`) or by chance (`strike`).
 //!
@@ -19,6 +20,7 @@ mod directory;
 mod disk;
 mod driven;
 mod files;
+mod lease;
 mod member;
 mod net;
 mod operator;
@@ -80,6 +82,10 @@ enum Happening {
     Client { number: u32, run: u32, timer: Timer },
     /// A fault begins or ends.
     Strike(Strike),
+    /// A host of a leased world has something to do.
+    Host { host: u64, run: u64, timer: lease::HostTimer },
+    /// The engine does what it was asked.
+    Engine { asker: lease::EngineAsker, question: Box<lease::Question> },
 }
 
 /// What a client waits for.
@@ -124,6 +130,8 @@ pub struct World {
     queue: Queue<Happening>,
     net: Net,
     replicas: BTreeMap<u64, Replica>,
+    /// In place of replicas, hosts that share a register.
+    lease: Option<Box<lease::Lease>>,
     clients: BTreeMap<u32, Client>,
     registers: BTreeMap<Group, Registers>,
     history: History,
@@ -147,10 +155,12 @@ impl World {
     pub fn new(plan: Plan) -> Self {
         let settings = plan.settings.clone();
         let is_witness = |id: u64| plan.witness == Some(id);
+        let replicas = if plan.register.is_some() { 0 } else { plan.replicas };
         let members: Members =
-            (1..=plan.replicas).map(|id| (replica_id(id), seat(id, is_witness(id)))).collect();
+            (1..=replicas).map(|id| (replica_id(id), seat(id, is_witness(id)))).collect();
         let (seed, drift_ppm, founded_at) = (plan.seed, plan.drift_ppm, FOUNDED_AT);
-        let setup = Setup { seed, members, settings, drift_ppm, founded_at, whole: None };
+        let register = plan.register;
+        let setup = Setup { seed, register, members, settings, drift_ppm, founded_at, whole: None };
         Self::founded(plan, setup, START)
     }
 
@@ -164,6 +174,7 @@ impl World {
             net: Net::new(plan.net.clone(), dice.fork("net")),
             queue: Queue::new(),
             replicas: BTreeMap::new(),
+            lease: None,
             clients: BTreeMap::new(),
             registers: BTreeMap::new(),
             history: History::new(setup),
@@ -180,6 +191,10 @@ impl World {
             dice,
             plan,
         };
+        if world.plan.register.is_some() {
+            world.found_lease();
+            return world;
+        }
         let medium = world.plan.disk.medium;
         for id in 1..=world.plan.replicas {
             let disk = Disk::founding(medium, replica_id(id), &whole, FOUNDED_AT);
@@ -243,6 +258,8 @@ impl World {
             Happening::Synced { replica, run } => self.synced(replica, run),
             Happening::Client { number, run, timer } => self.client_timer(number, run, timer),
             Happening::Strike(strike) => self.strike(strike),
+            Happening::Host { host, run, timer } => self.host_timer(host, run, timer),
+            Happening::Engine { asker, question } => self.engine_works(asker, question),
         }
     }
 
@@ -306,7 +323,9 @@ impl World {
             return;
         }
         match to {
+            Address::Replica(id) if self.is_leased() => self.arrive_at_host(from, id, parcel),
             Address::Replica(id) => self.arrive_at_replica(from, id, parcel),
+            Address::Engine => self.arrive_at_engine(from, parcel),
             Address::Client(number) => self.arrive_at_client(from, number, parcel),
             Address::Registers => self.arrive_at_registers(from, parcel),
         }

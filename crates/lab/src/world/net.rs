@@ -18,6 +18,8 @@ pub enum Address {
     Client(u32),
     /// The registers that leaders write to.
     Registers,
+    /// The engine that keeps the entries of a leased world.
+    Engine,
 }
 
 /// All links.

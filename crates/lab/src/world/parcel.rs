@@ -8,6 +8,9 @@ use regent_election::{Command, Cursor, Group, RequestId, SessionId, Term};
 use regent_replica::io::{Request, Response};
 use regent_replica::{MemberChange, ReplicaId};
 
+use regent_stores::register::RegisterResult;
+
+use super::lease::{Question, Told};
 use crate::history::{Op, Out, What, plain, revision_of};
 
 /// One message.
@@ -67,6 +70,24 @@ pub(super) enum Parcel {
         term: Term,
         /// The run of the client, for the answer.
         run: u32,
+    },
+    /// A host asks the engine.
+    Question {
+        /// The run of the host, for the answer.
+        run: u64,
+        /// Names the question.
+        token: u64,
+        /// What.
+        question: Box<Question>,
+    },
+    /// The engine answers.
+    Told {
+        /// The run of the host that asked.
+        run: u64,
+        /// Names the question.
+        token: u64,
+        /// What.
+        answer: Box<RegisterResult<Told>>,
     },
     /// A register has refused a write.
     Refused {

@@ -134,7 +134,9 @@ impl World {
             let one = groups.first().map_or(all.clone(), |group| Scope::Group(group.clone()));
             self.add_watcher(if number == 0 { all } else { one }, None);
         }
-        self.add_operator();
+        if !self.is_leased() {
+            self.add_operator();
+        }
     }
 
     /// Gives a participant a watch.
@@ -160,7 +162,7 @@ impl World {
         self.calm_clocks();
         self.revive_clients();
         self.await_calm();
-        if !self.is_led() && !self.decides_in_its_own_eyes(&core) {
+        if !self.is_leased() && !self.is_led() && !self.decides_in_its_own_eyes(&core) {
             self.undo_strikes(None);
             self.heal_links();
             for id in self.askable() {
@@ -242,6 +244,9 @@ impl World {
 
     /// Groups that have another policy than the default, by the replica that has applied most.
     fn groups_of_another_policy(&self) -> Vec<Group> {
+        if self.is_leased() {
+            return self.leased_groups_of_another_policy();
+        }
         let full = self.replicas.values().filter(|replica| !self.is_witness(replica.id));
         let running = full.filter_map(|replica| replica.running.as_ref());
         let Some(first) = running.max_by_key(|running| running.core.applied()) else {
@@ -260,6 +265,9 @@ impl World {
     }
 
     fn choose_core(&self, dice: &mut Dice) -> Vec<u64> {
+        if self.is_leased() {
+            return self.choose_hosts(dice);
+        }
         let mut candidates: Vec<u64> = self.askable();
         dice.shuffle(&mut candidates);
         let mut core = BTreeSet::new();
@@ -277,6 +285,10 @@ impl World {
 
     /// Those outside the core die, or lose links for ever, or stay as they are.
     fn break_others(&mut self, core: &[u64], dice: &mut Dice) {
+        if self.is_leased() {
+            self.break_other_hosts(core, dice);
+            return;
+        }
         let all = self.askable();
         for id in all.iter().copied().filter(|id| !core.contains(id)) {
             match dice.below(4) {
@@ -298,6 +310,10 @@ impl World {
 
     /// Makes one replica healthy, whatever was done to it.
     fn restore(&mut self, id: u64) {
+        if self.is_leased() {
+            self.restore_host(id);
+            return;
+        }
         let Some(replica) = self.replicas.get_mut(&id) else { return };
         replica.lag_ns = 0;
         replica.stalled_until = 0;

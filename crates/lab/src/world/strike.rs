@@ -24,7 +24,7 @@ pub(super) enum Strike {
 
 /// What undoes a strike.
 #[derive(Clone, Debug)]
-enum Undo {
+pub(super) enum Undo {
     Heal(Address, Address),
     SpeedUp(Address, Address),
     Resume(u64),
@@ -32,6 +32,8 @@ enum Undo {
     KeepUp(u64),
     Room(u64),
     ResumeClient(u32),
+    EngineUp,
+    EngineRoom,
 }
 
 /// The strikes under way.
@@ -101,7 +103,9 @@ impl World {
     /// Undoes everything under way. With `core`, only what concerns these replicas and the clients.
     pub(super) fn undo_strikes(&mut self, core: Option<&[u64]>) {
         let is_meant = |undo: &Undo| match (core, undo) {
-            (None, _) | (Some(_), Undo::ResumeClient(_)) => true,
+            (None, _) | (Some(_), Undo::ResumeClient(_) | Undo::EngineUp | Undo::EngineRoom) => {
+                true
+            }
             (
                 Some(core),
                 Undo::Resume(id) | Undo::Start(id) | Undo::KeepUp(id) | Undo::Room(id),
@@ -127,17 +131,20 @@ impl World {
             Undo::Resume(id) => self.resume_replica(*id),
             Undo::Start(id) => self.start_replica(*id),
             Undo::KeepUp(id) => {
+                self.keep_host_up(*id);
                 if let Some(replica) = self.replicas.get_mut(id) {
                     replica.lag_ns = 0;
                 }
             }
             Undo::Room(id) => self.set_room(*id, true),
             Undo::ResumeClient(number) => self.resume_client(*number),
+            Undo::EngineUp => self.bring_engine_back(),
+            Undo::EngineRoom => self.give_engine_room(),
         }
     }
 
     /// Notes a strike and undoes it after a while.
-    fn lasts(&mut self, what: String, ms: u64, undos: Vec<Undo>) {
+    pub(super) fn lasts(&mut self, what: String, ms: u64, undos: Vec<Undo>) {
         self.note_fault(what, false);
         self.strikes.count += 1;
         let id = self.strikes.count;
@@ -147,6 +154,10 @@ impl World {
 
     fn begin(&mut self, fault: Fault) {
         let Some(mut dice) = self.strikes.dice.remove(&fault) else { return };
+        if self.is_leased() && self.strike_lease(fault, &mut dice) {
+            self.strikes.dice.insert(fault, dice);
+            return;
+        }
         match fault {
             Fault::SlowLinks => self.slow_links(&mut dice),
             Fault::Partition => self.partition(&mut dice),

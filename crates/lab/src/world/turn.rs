@@ -66,6 +66,8 @@ impl World {
                 | Parcel::Reply { .. }
                 | Parcel::Item { .. }
                 | Parcel::Write { .. }
+                | Parcel::Question { .. }
+                | Parcel::Told { .. }
                 | Parcel::Refused { .. },
                 _,
             ) => return,

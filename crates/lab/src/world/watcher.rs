@@ -102,7 +102,7 @@ impl World {
     }
 
     pub(super) fn arrive_at_watcher(&mut self, number: u32, parcel: Parcel) {
-        let now = self.now;
+        let (now, incarnation) = (self.now, self.incarnation());
         let Some(Client::Watcher(watcher)) = self.clients.get(&number) else { return };
         let owner = watcher.owner;
         if let Some(owner) = owner
@@ -125,7 +125,7 @@ impl World {
             taken.push(item);
         }
         for item in taken {
-            let what = watcher_takes(self.clients.get_mut(&number), item);
+            let what = watcher_takes(self.clients.get_mut(&number), incarnation, item);
             let Some(what) = what else { continue };
             if let (Some(owner), Watched::Changed(change)) = (owner, &what) {
                 let (group, term, leader) =
@@ -138,11 +138,14 @@ impl World {
 }
 
 /// Moves the cursor and says what the history is told.
-fn watcher_takes(client: Option<&mut Client>, item: Item) -> Option<Watched> {
+fn watcher_takes(
+    client: Option<&mut Client>,
+    incarnation: Incarnation,
+    item: Item,
+) -> Option<Watched> {
     let Some(Client::Watcher(watcher)) = client else { return None };
     Some(match item {
         Item::Hub(WatchItem::Changed(change)) => {
-            let incarnation = Incarnation(1);
             let (revision, ordinal) = (change.revision, change.ordinal);
             watcher.cursor = Some(Cursor { incarnation, revision, ordinal });
             Watched::Changed(change)

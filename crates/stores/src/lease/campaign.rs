@@ -21,6 +21,7 @@ use super::hearing::{check_same, check_ttl};
 use super::office::{Outcome, Own};
 use super::record::GroupRecord;
 use super::session::digest;
+use super::store::half_done;
 use super::turn::{Asker, Wish};
 
 /// Far enough away to mean "for ever" to a timer.
@@ -65,7 +66,9 @@ pub(super) async fn campaign(shared: &Arc<Shared>, campaign: Campaign) -> StoreR
         // Semantics 3: validity counts from the send, so a passing session's wait ends within it.
         let longest = if is_passing { Duration::from_millis(bid.ttl_ms / 3) } else { WAIT_MAX };
         bid.wait(outcome, started_at + wait.min(longest)).await
-    }?;
+    };
+    // The candidacy is written: whatever fails from here on, something has happened.
+    let answer = answer.map_err(half_done)?;
     bid.is_over = true;
     Ok(answer)
 }

@@ -121,7 +121,7 @@ impl Shared {
         if let Some(feed) = lock(&self.feeds).get(group) {
             feed.bell.notify_one();
         }
-        self.stirred.send_modify(|count| *count = count.wrapping_add(1));
+        self.stirred.notify_waiters();
     }
 
     /// Stops to follow a group unless it is needed.

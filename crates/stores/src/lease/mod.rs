@@ -29,7 +29,7 @@
 //! What decides is pure: `turn` (what is written to a group), `duty` (what time asks for), `sight` (who is
 //! due), `record` and `session` (what entries hold). What acts is thin: `desk` (reads, writes, settling),
 //! `hearing` (sessions), `office` (verbs of groups), `campaign`, `keeper` (watching groups for the sessions
-//! that are heard here), `watch`, `store`.
+//! that are heard here), `watch`, `store`. `reading` is for those who judge what was written.
 //!
 //! The road not taken: one record per lease with a holder and a term, as most libraries have it. It is
 //! smaller, and every rule beyond it (standbys, endings, policies, repeats) would be written, and be wrong,
@@ -40,8 +40,9 @@ mod desk;
 mod duty;
 mod hearing;
 mod keeper;
-mod mutant;
+pub mod mutant;
 mod office;
+pub mod reading;
 mod record;
 mod session;
 mod sight;
@@ -88,8 +89,9 @@ struct Shared {
     locals: Locked<BTreeMap<u128, Local>>,
     /// The groups that this process follows.
     feeds: Locked<BTreeMap<Group, Arc<Feed>>>,
-    /// Counts the changes made through this process, for those who watch many groups.
-    stirred: tokio::sync::watch::Sender<u64>,
+    /// Rings at every change made through this process, for those who watch many groups. Not a channel:
+    /// those wake in an order that no seed repeats.
+    stirred: tokio::sync::Notify,
     closing: tokio::sync::watch::Sender<bool>,
     watchers: AtomicUsize,
     waiters: AtomicUsize,
@@ -110,7 +112,7 @@ impl LeaseStore {
             runtime: tokio::runtime::Handle::try_current().ok(),
             locals: Locked::default(),
             feeds: Locked::default(),
-            stirred: tokio::sync::watch::Sender::new(0),
+            stirred: tokio::sync::Notify::new(),
             closing: tokio::sync::watch::Sender::new(false),
             watchers: AtomicUsize::new(0),
             waiters: AtomicUsize::new(0),

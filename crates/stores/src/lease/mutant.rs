@@ -1,10 +1,11 @@
-//! Deliberate mistakes, one for each rule whose absence the simulation must notice.
+//! Deliberate mistakes, one for each rule whose absence the simulator must notice.
 //!
-//! Outside of tests [`is`] is a constant `false` and the hooks are gone from the binary.
+//! Only in tests and with the feature `mutants`, which no binary that serves is built with. Otherwise the
+//! question is a constant `false`, and the hooks are gone from the binary.
 
 /// One deliberate mistake.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Mutant {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Mutant {
     /// After a lost reply the nonce is not compared: the write counts as done.
     NonceIgnored,
     /// A session is taken for dead without having been watched for its ttl.
@@ -13,22 +14,45 @@ pub(super) enum Mutant {
     ExpiresWithoutEnding,
     /// Whoever must stop is not told before its time is counted.
     NobodyIsTold,
-    /// The holder counts its lease from the answer instead of the request (in the simulation).
-    #[cfg(test)]
-    CountsFromAnswer,
     /// A conflict is taken for a success.
     ConflictIgnored,
 }
 
-#[cfg(not(test))]
+impl Mutant {
+    /// All of them.
+    pub const ALL: [Self; 5] = [
+        Self::NonceIgnored,
+        Self::StealsAtOnce,
+        Self::ExpiresWithoutEnding,
+        Self::NobodyIsTold,
+        Self::ConflictIgnored,
+    ];
+
+    /// The word by which a command line names it.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::NonceIgnored => "nonce-ignored",
+            Self::StealsAtOnce => "steals-at-once",
+            Self::ExpiresWithoutEnding => "expires-without-ending",
+            Self::NobodyIsTold => "nobody-is-told",
+            Self::ConflictIgnored => "conflict-ignored",
+        }
+    }
+}
+
+#[cfg(not(any(test, feature = "mutants")))]
 pub(super) const fn is(_mutant: Mutant) -> bool {
     false
 }
 
-#[cfg(test)]
-pub(super) use planted::{is, plant};
+#[cfg(any(test, feature = "mutants"))]
+pub use planted::plant;
 
-#[cfg(test)]
+#[cfg(any(test, feature = "mutants"))]
+pub(super) use planted::is;
+
+#[cfg(any(test, feature = "mutants"))]
 mod planted {
     use super::Mutant;
     use std::cell::Cell;
@@ -43,7 +67,7 @@ mod planted {
     }
 
     /// Switches a mistake on for this thread, or all off.
-    pub(in crate::lease) fn plant(mutant: Option<Mutant>) {
+    pub fn plant(mutant: Option<Mutant>) {
         PLANTED.set(mutant);
     }
 }

@@ -35,7 +35,7 @@ struct Sight {
 /// What this process thinks of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// It has not been looked at.
+    /// It has not been looked at, or only the server can tell and was not asked for too long.
     Unseen,
     /// It was heard lately enough. Silent at the first moment, due at the second, unless heard again.
     Audible { silent_at: Moment, due_at: Moment },
@@ -97,10 +97,12 @@ impl Sights {
             return Verdict::Ended;
         };
         if self.is_servers {
-            // Nobody but the server can tell, so it is asked again after a while.
-            let ask_at = now + Duration::from_millis(hold_ms);
+            // Nobody but the server can tell, so it is asked again after a while. Counted from the last look
+            // and not from now: a rest that something else always cuts short would never come to it.
+            let ask_at = sight.looked_at + Duration::from_millis(hold_ms);
             return match sight.is_gone {
                 true => Verdict::Due { version: version.clone() },
+                false if ask_at <= now => Verdict::Unseen,
                 false => Verdict::Audible { silent_at: ask_at, due_at: ask_at },
             };
         }

@@ -47,7 +47,7 @@ impl Store for LeaseStore {
         let opening = Opening { node: open.node, ttl_ms: Some(open.ttl_ms), passing: false };
         let session = digest(open.session.get());
         self.shared.touch(session, Some(&opening), None).await?;
-        self.shared.session_view(open.session).await
+        self.shared.session_view(open.session).await.map_err(half_done)
     }
 
     async fn heartbeat(&self, heartbeat: Heartbeat) -> StoreResult<Heard> {
@@ -55,7 +55,7 @@ impl Store for LeaseStore {
         let id = known_as(heartbeat.session)?;
         let open = self.shared.beat(id.get(), heartbeat.sequence, None).await?;
         for (group, term) in heartbeat.disowned {
-            let seen = self.shared.desk.load(&group).await?;
+            let seen = self.shared.desk.load(&group).await.map_err(half_done)?;
             // What is over already, or another's, is not the caller's to resign.
             let is_held = seen.record.state.holder(&group).is_some_and(|holder| {
                 holder.term == term && seen.record.state.find_session(id) == Some(holder.session)
@@ -80,7 +80,8 @@ impl Store for LeaseStore {
         let id = known_as(session)?;
         for group in self.shared.end(id.get()).await? {
             let wish = Wish { command: Command::Close { session: id }, request: None, asker: None };
-            self.shared.run(&group, Some(wish), &[], Own::Nothing).await?;
+            let closed = self.shared.run(&group, Some(wish), &[], Own::Nothing).await;
+            closed.map_err(half_done)?;
         }
         Ok(())
     }
@@ -112,7 +113,7 @@ impl Store for LeaseStore {
         let session = known_as(session)?;
         let command = Command::Accept { group: group.clone(), session, term };
         self.shared.ask(group, session, command, request).await?;
-        let open = self.shared.beat(session.get(), None, None).await?;
+        let open = self.shared.beat(session.get(), None, None).await.map_err(half_done)?;
         Ok(self.shared.heard_view(&open))
     }
 
@@ -208,7 +209,7 @@ impl Store for LeaseStore {
         let command = Command::PutPolicy { group: group.clone(), policy: policy.map(Box::new) };
         let wish = Wish { command, request, asker: None };
         let outcome = self.shared.run(group, Some(wish), &[], Own::Nothing).await?;
-        self.shared.group_view(group, &outcome.record).await
+        self.shared.group_view(group, &outcome.record).await.map_err(half_done)
     }
 
     async fn move_group(
@@ -286,7 +287,7 @@ fn known_as(secret: SessionId) -> StoreResult<SessionId> {
 }
 
 /// The error of a later step: what went before has happened.
-fn half_done(error: StoreError) -> StoreError {
+pub(super) fn half_done(error: StoreError) -> StoreError {
     match error {
         StoreError::Unavailable { why, .. } => StoreError::Uncertain { why },
         other => other,

@@ -84,7 +84,6 @@ struct OneWatch {
 struct ManyWatch {
     counted: Counted,
     scope: Scope,
-    stirred: tokio::sync::watch::Receiver<u64>,
     life: Incarnation,
     cursor: Cursor,
     /// What was delivered or queued of each group.
@@ -118,11 +117,9 @@ pub(super) async fn watch(
             Ok(Box::new(one))
         }
         scope @ (Scope::Groups(_) | Scope::Prefix(_)) => {
-            let stirred = shared.stirred.subscribe();
             let mut many = ManyWatch {
                 counted,
                 scope,
-                stirred,
                 life,
                 cursor: Cursor::after(life, Revision(0)),
                 read: BTreeMap::new(),
@@ -268,7 +265,9 @@ impl Watch for ManyWatch {
                 self.cursor = self.cursor.max(place_after(self.life, &item));
                 return Some(item);
             }
-            self.stirred.mark_unchanged();
+            let mut stirred = pin!(shared.stirred.notified());
+            // From here on no change made here is missed.
+            stirred.as_mut().enable();
             // Dropping this future here loses nothing: what was read is marked so together with its
             // place in the queue, after the last await.
             if let Err(error) = self.look().await {
@@ -278,7 +277,7 @@ impl Watch for ManyWatch {
                 tokio::select! {
                     biased;
                     () = shared.closed() => return None,
-                    _ = self.stirred.changed() => {}
+                    () = stirred => {}
                     () = shared.desk.time.sleep(LOOK_EVERY) => {}
                 }
             }

@@ -9,7 +9,7 @@ use regent_election::store::{
     Campaign, CampaignSession, Campaigned, Consistency, Description, Heartbeat, OfficeState, Open,
     StepDown, SteppedDown, Store, StoreError,
 };
-use regent_election::{Group, Metadata, Moment, Node, Reason, SessionId, Term};
+use regent_election::{Group, Metadata, Moment, Node, Policy, Reason, SessionId, Term};
 use tokio::time::Instant;
 
 use crate::lease::LeaseStore;
@@ -37,19 +37,25 @@ impl Time for Paused {
     }
 }
 
-/// A register that can lose everything, and that can refuse to write sessions.
+/// A register that can lose everything, and that can refuse to write sessions and to read settings.
 #[derive(Clone, Debug)]
 struct Frail {
     inner: Arc<Mutex<MemoryRegister>>,
     time: Arc<Paused>,
     refuses_sessions: Arc<AtomicBool>,
+    refuses_settings: Arc<AtomicBool>,
 }
 
 impl Frail {
     fn new() -> Self {
         let time = Arc::new(Paused(Instant::now()));
         let inner = MemoryRegister::with_time(Arc::clone(&time) as Arc<dyn Time>);
-        Self { inner: Arc::new(Mutex::new(inner)), time, refuses_sessions: Arc::default() }
+        Self {
+            inner: Arc::new(Mutex::new(inner)),
+            time,
+            refuses_sessions: Arc::default(),
+            refuses_settings: Arc::default(),
+        }
     }
 
     fn inner(&self) -> MemoryRegister {
@@ -63,6 +69,10 @@ impl Frail {
 
     fn refuse_sessions(&self, refuses: bool) {
         self.refuses_sessions.store(refuses, Ordering::Relaxed);
+    }
+
+    fn refuse_settings(&self, refuses: bool) {
+        self.refuses_settings.store(refuses, Ordering::Relaxed);
     }
 
     fn store(&self) -> LeaseStore {
@@ -81,6 +91,9 @@ impl Register for Frail {
     }
 
     async fn load(&self, key: &Key) -> RegisterResult<Option<Found>> {
+        if key.kind() == Kind::Setting && self.refuses_settings.load(Ordering::Relaxed) {
+            return Err(RegisterError::unavailable("not now"));
+        }
         self.inner().load(key).await
     }
 
@@ -276,4 +289,19 @@ async fn no_secret_lies_in_the_store() {
         }
     }
     assert!(seen >= 3, "only {seen} entries");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_fails_after_the_deed_is_never_told_as_if_nothing_had_happened() {
+    let register = Frail::new();
+    register.refuse_settings(true);
+    let store = register.store();
+    let won = store.campaign(bid("g", "a", 1, 10_000)).await;
+    assert!(matches!(won, Err(StoreError::Uncertain { .. })), "{won:?}");
+    let put = store.put_policy(&group("h"), Some(Policy::default()), None).await;
+    assert!(matches!(put, Err(StoreError::Uncertain { .. })), "{put:?}");
+    register.refuse_settings(false);
+    let office = store.leader(&group("g"), Consistency::Linearizable).await.unwrap();
+    assert_eq!(office.leader, Some(Node::new("a").unwrap()), "it was done all the same");
+    assert!(store.group(&group("h")).await.unwrap().own_policy);
 }

@@ -6,4 +6,3 @@ mod directed;
 mod duties;
 mod records;
 mod sights;
-mod sim;

@@ -58,6 +58,23 @@ fn the_ended_and_the_absent_have_ended() {
     assert_eq!(sights.verdict(8, at(1)), Verdict::Ended);
 }
 
+#[test]
+fn a_session_that_the_server_times_is_asked_about_again_however_short_the_rests_are() {
+    let mut sights = Sights::new(DRIFT_PPM, true);
+    let (record, version) = (session(1), Version::from(1));
+    sights.see(7, Some((&record, &version)), at(0));
+    for now in (0..TTL_MS).step_by(50) {
+        let ask_at = at(TTL_MS);
+        let expected = Verdict::Audible { silent_at: ask_at, due_at: ask_at };
+        assert_eq!(sights.verdict(7, at(now)), expected, "at {now}");
+    }
+    assert_eq!(sights.verdict(7, at(TTL_MS)), Verdict::Unseen);
+    sights.see(7, Some((&record, &version)), at(TTL_MS));
+    assert!(matches!(sights.verdict(7, at(TTL_MS)), Verdict::Audible { .. }));
+    sights.miss(7);
+    assert_eq!(sights.verdict(7, at(TTL_MS)), Verdict::Due { version });
+}
+
 proptest! {
     /// Whenever the looks and the heartbeats were, nobody is due within a ttl of the last heartbeat.
     #[test]

@@ -3,6 +3,8 @@
 //! Swarm testing: each seed enables a random subset of the faults with random rates. A world in which
 //! everything always goes wrong explores less than many worlds in which different things do.
 
+mod register;
+
 use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -10,6 +12,8 @@ use std::ops::RangeInclusive;
 use regent_election::Settings;
 
 use crate::dice::Dice;
+
+pub use register::{RegisterPlan, StoreKind};
 
 const MS: u64 = 1_000_000;
 /// With snapshots this far apart no run drops entries from its logs.
@@ -285,6 +289,8 @@ impl Sabotage {
 /// What is left out of a seed's plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cuts {
+    /// What keeps the elections.
+    pub store: StoreKind,
     /// Faults that do not happen.
     pub without: Vec<Fault>,
     /// How long faults strike.
@@ -304,8 +310,10 @@ pub struct Cuts {
 pub struct Plan {
     /// The seed.
     pub seed: u64,
-    /// Replicas at the start.
+    /// Replicas at the start; in a world with a register, the hosts that share it.
     pub replicas: u64,
+    /// The register that keeps the elections in place of replicas, if one does.
+    pub register: Option<RegisterPlan>,
     /// The one of them that votes and keeps the log, but no state, if any.
     pub witness: Option<u64>,
     /// Participants.
@@ -388,6 +396,7 @@ impl Plan {
         Self {
             seed,
             replicas,
+            register: None,
             witness,
             members: u32::try_from(load.within(2..=5)).unwrap_or(2),
             callers: u32::try_from(load.within(1..=3)).unwrap_or(1),
@@ -445,7 +454,7 @@ impl Plan {
     /// The plan of a seed with less in it: what a shrunk failure is replayed by.
     #[must_use]
     pub fn cut(seed: u64, cuts: &Cuts) -> Self {
-        let mut plan = Self::draw(seed);
+        let mut plan = Self::draw_for(cuts.store, seed);
         for fault in &cuts.without {
             plan.leave_out(*fault);
         }
@@ -460,8 +469,11 @@ impl Plan {
     /// The words of a command line that make this plan of its seed's.
     #[must_use]
     pub fn arguments(&self) -> String {
-        let drawn = Self::draw(self.seed);
+        let drawn = Self::draw_for(self.store(), self.seed);
         let mut words = format!("--seed {}", self.seed);
+        if self.store() != StoreKind::default() {
+            words += &format!(" --store {}", self.store());
+        }
         let without: Vec<&str> =
             drawn.faults.difference(&self.faults).map(|fault| fault.word()).collect();
         if !without.is_empty() {
