@@ -265,6 +265,7 @@ impl GivenUp {
             | Command::StepDown { .. }
             | Command::PutPolicy { .. }
             | Command::Delete { .. }
+            | Command::Move { .. }
             | Command::PutSettings { .. }
             | Command::Elapsed { .. }
             | Command::Refill { .. } => {}

@@ -118,7 +118,7 @@ impl World {
             let proc = caller.proc();
             self.note(proc, What::Info { call });
             let is_ordered = stage != Stage::Chaos;
-            if tries < TRIES_MAX || is_ordered {
+            if (tries < TRIES_MAX || is_ordered) && !self.is_once(&ask) {
                 self.call(number, ask, tries + 1);
             }
             return;
@@ -137,6 +137,12 @@ impl World {
             }
             None => {}
         }
+    }
+
+    /// Whether this is asked once and not again: a server over a register makes the session of such a
+    /// campaign for that one request, and ends it with that.
+    const fn is_once(&self, ask: &Ask) -> bool {
+        self.is_leased() && is_bare_campaign(ask)
     }
 
     fn call(&mut self, number: u32, ask: Ask, tries: u32) {
@@ -176,10 +182,15 @@ impl World {
 
     pub(super) fn arrive_at_caller(&mut self, number: u32, parcel: Parcel) {
         let Parcel::Reply { call, response } = parcel else { return };
+        let is_leased = self.is_leased();
         let Some(Client::Caller(caller)) = self.clients.get_mut(&number) else { return };
         let Some(waiting) = caller.waiting.take_if(|waiting| waiting.call == call) else { return };
         let proc = caller.proc();
         caller.learn(&waiting.ask, &response);
+        if is_leased && is_bare_campaign(&waiting.ask) {
+            self.note(proc, told(call, &response));
+            return;
+        }
         let is_no = matches!(
             &*response,
             Response::Error(StoreError::Unavailable { .. } | StoreError::Uncertain { .. })
@@ -309,6 +320,10 @@ impl Caller {
             self.office = Some((group.clone(), *session, *term));
         }
     }
+}
+
+const fn is_bare_campaign(ask: &Ask) -> bool {
+    matches!(ask, Ask::Submit { command: Command::Campaign { if_lost: IfLost::Leave, .. }, .. })
 }
 
 /// A campaign that leaves nothing behind if it loses.

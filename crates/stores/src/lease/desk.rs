@@ -228,7 +228,12 @@ impl Desk {
         {
             lock(&self.sights).miss(session);
         }
-        Ok((record, self.verdict(session)))
+        let verdict = match &record {
+            // Nobody is named anywhere before its entry is written: the engine has forgotten it.
+            None => Verdict::Ended,
+            Some(_) => self.verdict(session),
+        };
+        Ok((record, verdict))
     }
 
     /// What this process thinks of a session.

@@ -214,7 +214,10 @@ impl Shared {
                 told.push(session);
             }
             Duty::Look(session) => {
-                self.desk.look(session).await?;
+                // The group was read before, so one that is not there is forgotten and will not come.
+                if self.desk.look(session).await?.0.is_none() {
+                    self.run(group, None, &[session], Own::Nothing).await?;
+                }
             }
             Duty::End(session) => {
                 if self.desk.lapse(session).await? {

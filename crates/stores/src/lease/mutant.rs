@@ -16,16 +16,19 @@ pub enum Mutant {
     NobodyIsTold,
     /// A conflict is taken for a success.
     ConflictIgnored,
+    /// One who was not there once is taken for one who has ended.
+    AbsenceRemembered,
 }
 
 impl Mutant {
     /// All of them.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::NonceIgnored,
         Self::StealsAtOnce,
         Self::ExpiresWithoutEnding,
         Self::NobodyIsTold,
         Self::ConflictIgnored,
+        Self::AbsenceRemembered,
     ];
 
     /// The word by which a command line names it.
@@ -37,6 +40,7 @@ impl Mutant {
             Self::ExpiresWithoutEnding => "expires-without-ending",
             Self::NobodyIsTold => "nobody-is-told",
             Self::ConflictIgnored => "conflict-ignored",
+            Self::AbsenceRemembered => "absence-remembered",
         }
     }
 }

@@ -26,7 +26,7 @@ struct Sight {
     /// When this sign of life was first seen: read after the answer, so not before it was given.
     since: Moment,
     looked_at: Moment,
-    /// None if it has ended, or never was.
+    /// None if it has ended.
     hold_ms: Option<u64>,
     /// The server says that it is not alive.
     is_gone: bool,
@@ -43,7 +43,7 @@ pub(super) enum Verdict {
     Silent { due_at: Moment },
     /// Not heard for its whole ttl: it may be ended, from exactly this version.
     Due { version: Version },
-    /// Ended for good, or not there at all.
+    /// Ended for good; or looked for just now by somebody who had read its name before, and not there at all.
     Ended,
 }
 
@@ -69,6 +69,11 @@ impl Sights {
         found: Option<(&SessionRecord, &Version)>,
         now: Moment,
     ) {
+        if found.is_none() && !mutant::is(Mutant::AbsenceRemembered) {
+            // Whoever is not there may come: only an end is for good.
+            self.seen.remove(&session);
+            return;
+        }
         let version = found.map(|(_, version)| version.clone());
         let hold_ms = found.and_then(|(record, _)| record.as_open()).map(|open| open.hold_ms);
         let beat = found.map(|(record, _)| record.beat);

@@ -101,6 +101,10 @@ async fn submit(
             let view = store.put_policy(&group, policy.map(|policy| *policy), request).await?;
             Ok(applied(Answer::Done, view.office.revision, View::Group(view)))
         }
+        Command::Move { group, step } => {
+            let view = store.move_group(&group, step, request).await?;
+            Ok(applied(Answer::Done, view.office.revision, View::Group(view)))
+        }
         Command::Delete { group } => store.delete(&group, request).await.map(stepped_down),
         Command::ChangeTtl { .. }
         | Command::Expire { .. }

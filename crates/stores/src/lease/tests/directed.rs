@@ -7,12 +7,13 @@ use std::time::Duration;
 use async_trait::async_trait;
 use regent_election::store::{
     Campaign, CampaignSession, Campaigned, Consistency, Description, Heartbeat, OfficeState, Open,
-    StepDown, SteppedDown, Store, StoreError,
+    Scope, StepDown, SteppedDown, Store, StoreError,
 };
 use regent_election::{Group, Metadata, Moment, Node, Policy, Reason, SessionId, Term};
 use tokio::time::Instant;
 
 use crate::lease::LeaseStore;
+use crate::lease::mutant::{Mutant, plant};
 use crate::register::memory::MemoryRegister;
 use crate::register::{
     Found, Key, Kind, Record, Register, RegisterError, RegisterResult, Swapped, Version,
@@ -304,4 +305,26 @@ async fn what_fails_after_the_deed_is_never_told_as_if_nothing_had_happened() {
     let office = store.leader(&group("g"), Consistency::Linearizable).await.unwrap();
     assert_eq!(office.leader, Some(Node::new("a").unwrap()), "it was done all the same");
     assert!(store.group(&group("h")).await.unwrap().own_policy);
+}
+
+/// Who leads in the end if one process, which follows the group, looked for the leader's session before
+/// that was opened through another one.
+async fn looked_for_too_early() -> Option<Node> {
+    let register = Frail::new();
+    let (early, other) = (register.store(), register.store());
+    let _watch = early.watch(Scope::Group(group("g")), None).await.unwrap();
+    let unknown = early.session(secret(1)).await;
+    assert!(matches!(unknown, Err(StoreError::Refused(_))), "{unknown:?}");
+    win(&other, "g", "a", 1, 10_000).await;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    other.heartbeat(beat(1)).await.unwrap();
+    other.leader(&group("g"), Consistency::Linearizable).await.unwrap().leader
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_that_was_looked_for_before_it_was_opened_is_not_taken_for_ended() {
+    assert_eq!(looked_for_too_early().await, Some(Node::new("a").unwrap()));
+    plant(Some(Mutant::AbsenceRemembered));
+    assert_eq!(looked_for_too_early().await, None, "the mistake would show");
+    plant(None);
 }

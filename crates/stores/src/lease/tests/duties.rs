@@ -109,8 +109,12 @@ fn the_first_in_line_watches_the_leader_and_ends_it_when_it_is_due() {
     let rest = Duty::Rest { watch: Some(1), until: Some(at(TTL_MS)) };
     assert_eq!(first.duty(&record, at(1)), rest);
     assert_eq!(first.duty(&record, at(TTL_MS)), Duty::End(1));
-    first.sights.see(1, None, at(TTL_MS + 1));
+    let ended = SessionRecord::ended(9, Vec::new());
+    first.sights.see(1, Some((&ended, &Version::from(9))), at(TTL_MS + 1));
     assert_eq!(first.duty(&record, at(TTL_MS + 1)), Duty::Expire(1));
+    // One who is not there may only come late; whoever looks after reading the group will tell.
+    first.sights.see(1, None, at(TTL_MS + 2));
+    assert_eq!(first.duty(&record, at(TTL_MS + 2)), Duty::Look(1));
 }
 
 #[test]

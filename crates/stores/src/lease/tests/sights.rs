@@ -50,12 +50,12 @@ fn what_others_write_is_no_sign_of_life() {
 }
 
 #[test]
-fn the_ended_and_the_absent_have_ended() {
+fn the_ended_have_ended_and_the_absent_may_come() {
     let mut sights = Sights::new(DRIFT_PPM, false);
     sights.see(7, Some((&SessionRecord::ended(1, Vec::new()), &Version::from(1))), at(0));
     sights.see(8, None, at(0));
     assert_eq!(sights.verdict(7, at(1)), Verdict::Ended);
-    assert_eq!(sights.verdict(8, at(1)), Verdict::Ended);
+    assert_eq!(sights.verdict(8, at(1)), Verdict::Unseen);
 }
 
 #[test]
