@@ -3,6 +3,8 @@
 //! One file for each engine, compiled with its feature. Servers come from `tests/servers`.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
+#[cfg(feature = "engine")]
+mod clients;
 #[cfg(feature = "consul")]
 mod consul;
 #[cfg(feature = "engine")]
