@@ -1,6 +1,6 @@
 //! `kubernetes://NAMESPACE`: Lease objects as a register.
 //!
-//! Every entry is a Lease of the namespace, written only over the `resourceVersion` that was read. A group
+//! Every entry is a Lease of the namespace, written only over the `resourceVersion` and `uid` that were read. A group
 //! named like an object is the Lease of that name, so `kubectl get lease` shows who leads; the bytes lie in
 //! an annotation (see `object`). Sessions and settings are Leases, too, and no `ConfigMaps`: heartbeats are
 //! what Leases are made for, audit rules leave them out, and one rule on `leases` (get, list, watch, create,
@@ -242,7 +242,15 @@ impl Register for KubernetesRegister {
         expected: Option<&Version>,
         record: Record,
     ) -> RegisterResult<Swapped> {
-        let lease = object::lease(key, &record, expected, SystemTime::shared().wall_ms());
+        let over = match expected {
+            None => None,
+            Some(version) => match object::Over::the(version) {
+                Some(over) => Some(over),
+                // Never given out here, so the entry cannot have it.
+                None => return Ok(Swapped::Conflict),
+            },
+        };
+        let lease = object::lease(key, &record, over, SystemTime::shared().wall_ms());
         let how = PostParams { field_manager: Some("regent".into()), ..PostParams::default() };
         let name = object::name(key);
         let written = self
@@ -253,9 +261,9 @@ impl Register for KubernetesRegister {
             .await?;
         match (written, expected) {
             (Ok(lease), _) => {
-                let version = lease.metadata.resource_version.map(Version);
-                let version = version.ok_or_else(|| {
-                    RegisterError::uncertain(format_args!("{}: no resourceVersion", self.server()))
+                let version = object::version(&lease.metadata).ok_or_else(|| {
+                    let server = self.server();
+                    RegisterError::uncertain(format_args!("{server}: no resourceVersion or no uid"))
                 })?;
                 Ok(Swapped::Done(version))
             }
@@ -277,7 +285,7 @@ impl Register for KubernetesRegister {
         // The look tells the revision to watch from: that of the entry may be forgotten already.
         let name = object::name(key);
         let (held, revision) = self.look(&name).await?;
-        let version = held.and_then(|lease| lease.metadata.resource_version).map(Version);
+        let version = held.and_then(|lease| object::version(&lease.metadata));
         if version.as_ref() != seen {
             return Ok(());
         }

@@ -66,8 +66,30 @@ pub(super) fn selector(kind: Kind) -> String {
     format!("{KIND}={}", kind.word())
 }
 
+/// The version of an object: its resourceVersion, and its uid beside it. A server that is told to replace a
+/// Lease that is not there creates it, whatever resourceVersion was given; a uid it must find.
+pub(super) fn version(metadata: &ObjectMeta) -> Option<Version> {
+    let (revision, uid) = (metadata.resource_version.as_ref()?, metadata.uid.as_ref()?);
+    Some(Version(format!("{revision}:{uid}")))
+}
+
+/// What a version stands for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Over<'a> {
+    revision: &'a str,
+    uid: &'a str,
+}
+
+impl<'a> Over<'a> {
+    /// None for a version that was never given out here.
+    pub(super) fn the(version: &'a Version) -> Option<Self> {
+        let (revision, uid) = version.0.split_once(':')?;
+        (!revision.is_empty() && !uid.is_empty()).then_some(Self { revision, uid })
+    }
+}
+
 /// The object to be written, at this time by the wall clock; over the one of this version, if any.
-pub(super) fn lease(key: &Key, record: &Record, over: Option<&Version>, wall_ms: u64) -> Lease {
+pub(super) fn lease(key: &Key, record: &Record, over: Option<Over<'_>>, wall_ms: u64) -> Lease {
     let plate = &record.plate;
     let seconds = plate.ttl.map(|ttl| whole_ms(ttl).div_ceil(1000));
     let written_at =
@@ -79,7 +101,8 @@ pub(super) fn lease(key: &Key, record: &Record, over: Option<&Version>, wall_ms:
     Lease {
         metadata: ObjectMeta {
             name: Some(name(key)),
-            resource_version: over.map(|version| version.0.clone()),
+            resource_version: over.map(|over| over.revision.to_owned()),
+            uid: over.map(|over| over.uid.to_owned()),
             labels: Some(map(&[
                 (KIND, key.kind().word().to_owned()),
                 ("app.kubernetes.io/managed-by", "regent".to_owned()),
@@ -106,7 +129,8 @@ pub(super) fn entry(
     lease: Lease,
     expected: Option<&Key>,
 ) -> RegisterResult<(Key, Found)> {
-    let ObjectMeta { name: object, annotations, resource_version, .. } = lease.metadata;
+    let version = version(&lease.metadata);
+    let ObjectMeta { name: object, annotations, .. } = lease.metadata;
     let object = object.unwrap_or_default();
     let foreign = |why: &str| {
         RegisterError::corrupt(format_args!(
@@ -121,8 +145,8 @@ pub(super) fn entry(
     }
     let value = annotations.remove(VALUE).ok_or_else(|| foreign("it has no regent/value"))?;
     let value = STANDARD.decode(value).map_err(|_| foreign("its regent/value is no base64"))?;
-    let version = resource_version.ok_or_else(|| foreign("it has no resourceVersion"))?;
-    Ok((key, Found { value, version: Version(version) }))
+    let version = version.ok_or_else(|| foreign("it has no resourceVersion or no uid"))?;
+    Ok((key, Found { value, version }))
 }
 
 #[cfg(test)]
@@ -156,8 +180,10 @@ mod tests {
             ttl: Some(Duration::from_millis(2500)),
         };
         let record = Record { value: vec![0, 255], plate };
-        let lease = lease(&key(Kind::Group, "billing"), &record, Some(&Version("41".into())), 1500);
+        let held = Version("41:abc".into());
+        let lease = lease(&key(Kind::Group, "billing"), &record, Over::the(&held), 1500);
         assert_eq!(lease.metadata.resource_version.as_deref(), Some("41"));
+        assert_eq!(lease.metadata.uid.as_deref(), Some("abc"));
         let spec = lease.spec.unwrap();
         assert_eq!(spec.holder_identity.as_deref(), Some("pod-1"));
         assert_eq!((spec.lease_duration_seconds, spec.lease_transitions), (Some(3), Some(7)));
@@ -168,10 +194,18 @@ mod tests {
     fn what_others_wrote_is_corrupt() {
         let wrong = |lease| entry(Kind::Group, lease, None).unwrap_err();
         assert!(wrong(Lease::default()).to_string().contains("no regent/name"));
-        let version = Version("1".into());
-        let mut moved = lease(&key(Kind::Group, "a"), &Record::bare(vec![1]), Some(&version), 0);
+        let version = Version("1:x".into());
+        let over = Over::the(&version);
+        let mut moved = lease(&key(Kind::Group, "a"), &Record::bare(vec![1]), over, 0);
         moved.metadata.name = Some("b".into());
         assert!(wrong(moved).to_string().contains("belongs to another"));
+    }
+
+    #[test]
+    fn a_version_that_was_never_given_out_stands_for_nothing() {
+        for foreign in ["", "41", ":", "41:", ":abc"] {
+            assert!(Over::the(&Version(foreign.into())).is_none(), "{foreign}");
+        }
     }
 
     proptest! {
@@ -182,8 +216,8 @@ mod tests {
         ) {
             for kind in [Kind::Group, Kind::Session, Kind::Setting] {
                 let Some(key) = Key::found(kind, &given) else { continue };
-                let version = Version("9".into());
-                let object = lease(&key, &Record::bare(value.clone()), Some(&version), 0);
+                let version = Version("9:x".into());
+                let object = lease(&key, &Record::bare(value.clone()), Over::the(&version), 0);
                 let named = object.metadata.name.clone().unwrap();
                 prop_assert!(named.len() <= 253, "{named}");
                 for label in named.split('.') {

@@ -84,7 +84,11 @@ async fn people_see_who_leads_in_the_lease_of_the_group() {
     assert_eq!(held["spec"]["leaseTransitions"], 7);
     assert_eq!(held["spec"]["leaseDurationSeconds"], 15);
     assert!(held["spec"]["renewTime"].is_string());
-    assert_eq!(held["metadata"]["resourceVersion"], version.0.as_str());
+    let (revision, uid) = version.0.split_once(':').unwrap();
+    assert_eq!(
+        (&held["metadata"]["resourceVersion"], &held["metadata"]["uid"]),
+        (&revision.into(), &uid.into())
+    );
 
     let nobody = Record::bare(b"free".to_vec());
     register.swap(&key, Some(&version), nobody).await.unwrap();

@@ -173,6 +173,7 @@ impl Data {
         if object["metadata"].get("resourceVersion").is_some() {
             return failure(StatusCode::BAD_REQUEST, "BadRequest", "resourceVersion on a create");
         }
+        object["metadata"]["uid"] = format!("uid-{}", *self.revision.borrow()).into();
         self.change(&mut objects, path, "ADDED", &mut object);
         (StatusCode::CREATED, object)
     }
@@ -182,9 +183,20 @@ impl Data {
             return refusal;
         }
         let mut objects = self.objects.lock().unwrap();
+        let uid = object["metadata"].get("uid").cloned();
         let Some(held) = objects.by_path.get(path) else {
-            return failure(StatusCode::NOT_FOUND, "NotFound", "no such object");
+            // A real server creates a Lease that is to be replaced, over whatever resourceVersion, if no uid
+            // must be found.
+            if uid.is_some() {
+                return failure(StatusCode::CONFLICT, "Conflict", "Precondition failed: UID");
+            }
+            object["metadata"]["uid"] = format!("uid-{}", *self.revision.borrow()).into();
+            self.change(&mut objects, path.to_owned(), "ADDED", &mut object);
+            return (StatusCode::CREATED, object);
         };
+        if uid.is_some_and(|uid| uid != held["metadata"]["uid"]) {
+            return failure(StatusCode::CONFLICT, "Conflict", "Precondition failed: UID");
+        }
         if object["metadata"]["name"] != held["metadata"]["name"] {
             return failure(StatusCode::BAD_REQUEST, "BadRequest", "another name than the URL's");
         }
@@ -192,6 +204,7 @@ impl Data {
         if object["metadata"]["resourceVersion"] != held["metadata"]["resourceVersion"] {
             return failure(StatusCode::CONFLICT, "Conflict", "the object has been modified");
         }
+        object["metadata"]["uid"] = held["metadata"]["uid"].clone();
         self.change(&mut objects, path.to_owned(), "MODIFIED", &mut object);
         (StatusCode::OK, object)
     }
