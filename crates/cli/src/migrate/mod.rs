@@ -6,11 +6,12 @@
 
 mod side;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use clap::Args;
 use regent::fresh;
 use regent_api::{Code, Problem};
+use regent_clock::now;
 use regent_election::store::{GroupView, LeaderView, OfficeState};
 use regent_election::{Door, Group, Home, Node, Refusal, RequestId, Revision, Step, Term};
 use serde::Serialize;
@@ -198,12 +199,12 @@ impl Mover {
         let led_by = departed.office.leader.clone();
         let stop = stop(Reached::Departed);
         let last = self.await_vacancy(group, departed.office.term).await.map_err(stop)?;
-        let vacant_at = Instant::now();
+        let vacant_at = now();
         self.await_heir(group, led_by.as_ref()).await.map_err(stop)?;
         self.arrive(group, since, last, led_by.clone()).await.map_err(stop)?;
         let office = self.await_leader(group, led_by.is_some()).await.map_err(stop)?;
         let is_led = office.state == OfficeState::Leading;
-        let leaderless_ms = u64::try_from(vacant_at.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let leaderless_ms = u64::try_from(now().since(vacant_at).as_millis()).unwrap_or(u64::MAX);
         Ok(Moved {
             last_term: last.get(),
             leaderless_ms: (is_led && led_by.is_some()).then_some(leaderless_ms),
@@ -342,7 +343,7 @@ impl Mover {
 
     /// Waits until nobody leads in the old store, and nobody can; gives the last term that was granted there.
     async fn await_vacancy(&self, group: &Group, departed: Term) -> SideResult<Term> {
-        let until = Instant::now() + self.args.timeout;
+        let until = now() + self.args.timeout;
         loop {
             let office = self.insist(|| self.from.leader(group)).await?;
             // A store that was emptied or restored meanwhile knows nothing of its leader either.
@@ -354,7 +355,7 @@ impl Mover {
             if office.state == OfficeState::Vacant {
                 return Ok(office.term.max(departed));
             }
-            if Instant::now() >= until {
+            if now() >= until {
                 return Err(refused(Refusal::StillLed { group: group.clone(), term: office.term }));
             }
             tokio::time::sleep(LOOK_EVERY).await;
@@ -364,14 +365,14 @@ impl Mover {
     /// Gives the old leader a moment to come to the new store, so that it leads on.
     async fn await_heir(&self, group: &Group, heir: Option<&Node>) -> SideResult<()> {
         let Some(heir) = heir else { return Ok(()) };
-        let until = Instant::now() + self.args.heir_wait;
+        let until = now() + self.args.heir_wait;
         loop {
             let view = self.insist(|| self.to.group(group)).await?;
             let standbys = view.map(|view| view.standbys).unwrap_or_default();
             if standbys.iter().any(|standby| standby.node == *heir) {
                 return Ok(());
             }
-            if Instant::now() >= until {
+            if now() >= until {
                 remark(&format!(
                     "{heir} has not come to {}; whoever is first leads",
                     self.to.home()
@@ -396,9 +397,9 @@ impl Mover {
             self.to.step(group, Step::Arrive { since, above, heir }, request.clone())
         };
         // A group that comes back may find its own last tenure still ending there.
-        let until = Instant::now() + self.args.timeout;
+        let until = now() + self.args.timeout;
         while self.insist(|| self.to.leader(group)).await?.state != OfficeState::Vacant
-            && Instant::now() < until
+            && now() < until
         {
             tokio::time::sleep(LOOK_EVERY).await;
         }
@@ -414,11 +415,11 @@ impl Mover {
 
     /// Who leads in the new store; waited for a moment only if somebody led in the old one.
     async fn await_leader(&self, group: &Group, is_likely: bool) -> SideResult<LeaderView> {
-        let until = Instant::now() + self.args.heir_wait;
+        let until = now() + self.args.heir_wait;
         loop {
             let office = self.insist(|| self.to.leader(group)).await?;
             let is_led = office.state == OfficeState::Leading;
-            if is_led || !is_likely || Instant::now() >= until {
+            if is_led || !is_likely || now() >= until {
                 return Ok(office);
             }
             tokio::time::sleep(LOOK_EVERY).await;
@@ -430,10 +431,10 @@ impl Mover {
         &self,
         ask: impl Fn() -> F,
     ) -> SideResult<T> {
-        let until = Instant::now() + self.args.timeout;
+        let until = now() + self.args.timeout;
         loop {
             match ask().await {
-                Err(problem) if is_passing(&problem) && Instant::now() < until => {
+                Err(problem) if is_passing(&problem) && now() < until => {
                     tokio::time::sleep(AGAIN_AFTER).await;
                 }
                 answer => return answer,
