@@ -72,5 +72,4 @@ found! {
     a_session_expired_before_it_ended_is_found: "expires-without-ending",
     a_holder_that_nobody_told_is_found: "nobody-is-told",
     a_conflict_taken_for_success_is_found: "conflict-ignored",
-    an_absence_that_is_remembered_is_found: "absence-remembered",
 }

@@ -31,12 +31,19 @@ pub(super) struct Local {
     sequence: Option<u64>,
     /// When nobody can count on its longer ttl any more, if it had one.
     shorter_at: Option<Moment>,
+    /// When every group on its list was last followed for it.
+    followed_at: Moment,
 }
 
 impl Local {
     /// Whether it was heard within its ttl.
     fn is_heard(&self, now: Moment) -> bool {
         now < self.heard_at + Duration::from_millis(self.ttl_ms)
+    }
+
+    /// Whether its groups were not followed for a whole ttl.
+    fn must_follow(&self, now: Moment) -> bool {
+        self.followed_at + Duration::from_millis(self.ttl_ms) <= now
     }
 }
 
@@ -185,11 +192,13 @@ impl Shared {
     }
 
     /// Notes that a session was heard through this process. If that is news its groups are followed, and if
-    /// it was silent for long they are looked at.
+    /// it was silent for long they are looked at. Once in a ttl they are followed anyway: it may have joined a
+    /// line through another process that is gone since, or while a keeper here was just about to leave.
     fn heard(self: &Arc<Self>, session: u128, open: &Open, sent_at: Moment, sequence: Option<u64>) {
         let mut locals = lock(&self.locals);
         let known = locals.get(&session).copied();
-        let is_news = known.is_none_or(|known| !known.is_heard(sent_at));
+        let is_news =
+            known.is_none_or(|known| !known.is_heard(sent_at) || known.must_follow(sent_at));
         let shorter_at = match known.and_then(|known| known.shorter_at) {
             _ if open.hold_ms <= open.ttl_ms => None,
             Some(at) => Some(at),
@@ -200,6 +209,10 @@ impl Shared {
             ttl_ms: open.ttl_ms,
             sequence: sequence.or(known.and_then(|known| known.sequence)),
             shorter_at,
+            followed_at: match known {
+                Some(known) if !is_news => known.followed_at,
+                Some(_) | None => sent_at,
+            },
         };
         locals.insert(session, local);
         if known.is_none() && locals.len().is_multiple_of(LOCALS_SWEEP) {

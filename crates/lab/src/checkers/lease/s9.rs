@@ -26,6 +26,12 @@ fn once(case: &Case<'_>) -> Verdict {
         };
         let End::Ok { at, out, .. } = call.end else { continue };
         let Out::Applied { answer: Ok(Answer::Elected { term, .. }), .. } = out else { continue };
+        // Ids live in the session's record and are gone with it (semantics 19). Its end may meet a campaign
+        // half way; what that wins then is nobody's.
+        let known = case.chronicle.sessions.values().find(|known| known.secret == *session);
+        if known.and_then(|known| known.ended).is_some_and(|ended| ended <= at) {
+            continue;
+        }
         let first = *won.entry((*session, request)).or_insert(*term);
         if first != *term {
             let how = format!("request {request} won term {first} and term {term}");

@@ -328,3 +328,23 @@ async fn a_session_that_was_looked_for_before_it_was_opened_is_not_taken_for_end
     assert_eq!(looked_for_too_early().await, None, "the mistake would show");
     plant(None);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_standby_that_joined_through_a_process_that_is_gone_is_kept_watch_for_where_it_is_heard()
+{
+    let register = Frail::new();
+    let (stays, goes) = (register.store(), register.store());
+    let open = Open { node: Node::new("b").unwrap(), ttl_ms: 10_000, session: secret(2) };
+    stays.open(open).await.unwrap();
+    let first = win(&goes, "g", "a", 1, 10_000).await;
+    let stands = goes.campaign(bid("g", "b", 2, 10_000)).await.unwrap();
+    assert!(stands.standing, "{stands:?}");
+    drop(goes);
+    // The leader is silent from here on. A ttl until the group is followed, one until it is ended.
+    for _ in 0..12 {
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        stays.heartbeat(beat(2)).await.unwrap();
+    }
+    let office = stays.leader(&group("g"), Consistency::Linearizable).await.unwrap();
+    assert!(office.term > first, "nobody watched the leader: {office:?}");
+}
