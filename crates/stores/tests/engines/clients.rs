@@ -19,12 +19,15 @@ use regent_election::{Group, Metadata, Node, SessionId};
 use crate::judge::unique;
 use crate::servers::{Server, or_skip, report};
 
-/// The URL that a child is to lead on, and the group.
+/// The URL that a child is to lead on, the group, and the ttl in milliseconds.
 const URL: &str = "REGENT_TEST_LEADS_ON";
 const GROUP: &str = "REGENT_TEST_LEADS_GROUP";
+const TTL: &str = "REGENT_TEST_LEADS_TTL";
 
-/// The ttl of everybody.
+/// The usual ttl.
 const TTL_MS: u64 = 5000;
+/// The ttl where a request may take seconds.
+const TTL_MS_OBJECTS: u64 = 15_000;
 /// Signs of life before the kill: more than fit into a ttl.
 const BEATS: usize = 6;
 
@@ -46,13 +49,13 @@ impl Drop for Leader {
     }
 }
 
-fn campaign(group: &Group, node: &str, session: SessionId) -> Campaign {
+fn campaign(group: &Group, node: &str, session: SessionId, ttl_ms: u64) -> Campaign {
     Campaign {
         group: group.clone(),
         node: Node::new(node).unwrap(),
         session: CampaignSession::Own(session),
-        ttl_ms: Some(TTL_MS),
-        wait: Some(Duration::from_millis(TTL_MS / 3)),
+        ttl_ms: Some(ttl_ms),
+        wait: Some(Duration::from_millis(ttl_ms / 3)),
         priority: 0,
         metadata: Metadata::NONE,
         request: None,
@@ -60,9 +63,15 @@ fn campaign(group: &Group, node: &str, session: SessionId) -> Campaign {
 }
 
 /// Campaigns until it leads; the term.
-async fn lead(store: &dyn Store, group: &Group, node: &str, session: SessionId) -> u64 {
+async fn lead(
+    store: &dyn Store,
+    group: &Group,
+    node: &str,
+    session: SessionId,
+    ttl_ms: u64,
+) -> u64 {
     loop {
-        let asked = store.campaign(campaign(group, node, session)).await;
+        let asked = store.campaign(campaign(group, node, session, ttl_ms)).await;
         if let Some(term) = asked.expect("the server is up").elected {
             return term.get();
         }
@@ -73,26 +82,33 @@ async fn lead(store: &dyn Store, group: &Group, node: &str, session: SessionId) 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn leads_until_it_is_killed() {
     let (Ok(url), Ok(group)) = (std::env::var(URL), std::env::var(GROUP)) else { return };
+    let ttl_ms: u64 = std::env::var(TTL).unwrap().parse().unwrap();
     let (store, group) = (regent_stores::open_url(&url).unwrap(), Group::new(&group).unwrap());
     let session = SessionId::new(unique()).unwrap();
-    let term = lead(&*store, &group, "child", session).await;
+    let term = lead(&*store, &group, "child", session, ttl_ms).await;
     loop {
         let sent_at = regent_clock::now();
         let beat = Heartbeat { session, sequence: None, disowned: Vec::new() };
         store.heartbeat(beat).await.expect("a session that is heard lives");
         // Whoever reads this knows that the lease counts from no earlier than this.
         println!("\nleads {term} {}", sent_at.as_nanos());
-        tokio::time::sleep(Duration::from_millis(TTL_MS / 5)).await;
+        tokio::time::sleep(Duration::from_millis(ttl_ms / 5)).await;
     }
 }
 
 /// Kills a leader in a process of its own, and sees who leads next.
 async fn is_succeeded(store: &str, server: &Server) {
+    is_succeeded_within(TTL_MS, store, server).await;
+}
+
+/// The same with another ttl.
+async fn is_succeeded_within(ttl_ms: u64, store: &str, server: &Server) {
     let group = Group::new(&format!("clients/{:032x}", unique())).unwrap();
     let child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "clients::leads_until_it_is_killed", "--nocapture"])
         .env(URL, &server.url)
         .env(GROUP, group.as_str())
+        .env(TTL, ttl_ms.to_string())
         .stdout(Stdio::piped())
         .stderr(Stdio::inherit())
         .spawn()
@@ -106,7 +122,7 @@ async fn is_succeeded(store: &str, server: &Server) {
     let standing = {
         let (rival, group) = (Arc::clone(&rival), group.clone());
         tokio::spawn(async move {
-            let term = lead(&*rival, &group, "parent", session).await;
+            let term = lead(&*rival, &group, "parent", session, ttl_ms).await;
             (term, regent_clock::now())
         })
     };
@@ -123,14 +139,14 @@ async fn is_succeeded(store: &str, server: &Server) {
     let (next, elected_at) = standing.await.unwrap();
     assert!(next > term, "term {next} after {term}");
     let silent_ms = (elected_at.as_nanos() - heard_at) / 1_000_000;
-    let valid_ms = Drift::default().valid_for_ms(TTL_MS);
+    let valid_ms = Drift::default().valid_for_ms(ttl_ms);
     assert!(silent_ms >= valid_ms, "succeeded {silent_ms} ms after its last sign of life");
     rival.shut_down().await;
     let note = format!(
         "a killed leader was succeeded under term {next} after {term}, {:.1} s after its last sign of life \
          (ttl {} s)",
         f64::from(u32::try_from(silent_ms).unwrap()) / 1000.0,
-        TTL_MS / 1000
+        ttl_ms / 1000
     );
     report(store, &server.version, 1, 0, &note);
 }
@@ -184,4 +200,47 @@ async fn a_killed_leader_on_redis_is_succeeded() {
 async fn a_killed_leader_on_zookeeper_is_succeeded() {
     let Some(server) = or_skip("zookeeper", crate::servers::zookeeper::zookeeper()) else { return };
     is_succeeded("zookeeper", &server).await;
+}
+
+#[cfg(feature = "mysql")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_killed_leader_on_mysql_is_succeeded() {
+    let Some(server) = or_skip("mysql", crate::servers::mysql::mysql()) else { return };
+    is_succeeded("mysql", &server).await;
+}
+
+#[cfg(feature = "dynamodb")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_killed_leader_on_dynamodb_is_succeeded() {
+    let Some(server) = or_skip("dynamodb", crate::servers::dynamodb::dynamodb()) else { return };
+    is_succeeded("dynamodb", &server).await;
+}
+
+#[cfg(feature = "redlock")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_killed_leader_on_redlock_is_succeeded() {
+    let Some(server) = or_skip("redlock", crate::redlock::five()) else { return };
+    is_succeeded("redlock", &server).await;
+}
+
+#[cfg(feature = "kubernetes")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_killed_leader_on_kubernetes_is_succeeded() {
+    let (server, _alive) = crate::kubernetes::kubernetes();
+    is_succeeded("kubernetes", &server).await;
+}
+
+#[cfg(feature = "object")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_killed_leader_on_s3_is_succeeded() {
+    let Some(server) = or_skip("s3", crate::servers::object::s3()) else { return };
+    is_succeeded_within(TTL_MS_OBJECTS, "s3", &server).await;
+}
+
+#[cfg(feature = "object")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_killed_leader_on_az_is_succeeded() {
+    let server = or_skip("az", crate::servers::object::az());
+    let Some(server) = crate::object::with_container(server).await else { return };
+    is_succeeded_within(TTL_MS_OBJECTS, "az", &server).await;
 }

@@ -21,11 +21,21 @@ pub(crate) async fn bears_cuts(
     client: impl Fn(&str) -> Arc<dyn Register>,
 ) {
     let relay = Relay::before(&server.url).await;
+    bears_cuts_of(&relay, store, server, || client(&relay.url)).await;
+}
+
+/// The same with a relay that stands already.
+pub(crate) async fn bears_cuts_of(
+    relay: &Relay,
+    store: &str,
+    server: &mut Server,
+    client: impl Fn() -> Arc<dyn Register>,
+) {
     let cut = |_: &mut Server| {
         relay.cut();
         std::thread::sleep(CUT_FOR);
         relay.heal();
     };
-    takes_nothing_back_through("cut", store, server, || client(&relay.url), cut).await;
-    elects_through("cut", store, server, || client(&relay.url), cut).await;
+    takes_nothing_back_through("cut", store, server, &client, cut).await;
+    elects_through("cut", store, server, &client, cut).await;
 }

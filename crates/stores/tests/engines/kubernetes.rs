@@ -7,8 +7,10 @@ use regent_election::{Group, Node, Term};
 use regent_stores::kubernetes::KubernetesRegister;
 use regent_stores::register::{Key, Plate, Record, Register, RegisterError, Swapped};
 
+use crate::cuts::bears_cuts_of;
 use crate::elections::{elects_through_kills, keeps_elections};
 use crate::judge::{keeps_the_contract, takes_nothing_back, unique};
+use crate::relay::Relay;
 use crate::servers::Server;
 use crate::servers::kubernetes::StandIn;
 
@@ -17,7 +19,7 @@ fn client(url: &str) -> Arc<dyn Register> {
 }
 
 /// The cluster that was given, or a stand-in that lives as long as the second value.
-fn kubernetes() -> (Server, Option<StandIn>) {
+pub(crate) fn kubernetes() -> (Server, Option<StandIn>) {
     match Server::given("REGENT_TEST_KUBERNETES_URL") {
         Some(server) => (server, None),
         None => {
@@ -63,6 +65,20 @@ async fn elections_go_on_through_kills_of_the_lease_api() {
         stand_in.serve();
     };
     elects_through_kills("kubernetes", &mut server, || client(&url), strike).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connections_to_the_lease_api_may_be_cut() {
+    let stand_in = StandIn::start();
+    let mut server = stand_in.server();
+    // What names the server is not the URL but a file that it names.
+    let (scheme, file) = server.url.split_once("?kubeconfig=").unwrap();
+    let relay = Relay::before(&std::fs::read_to_string(file).unwrap()).await;
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("kubeconfig");
+    std::fs::write(&config, &relay.url).unwrap();
+    let url = format!("{scheme}?kubeconfig={}", config.display());
+    bears_cuts_of(&relay, "kubernetes", &mut server, || client(&url)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -40,7 +40,7 @@ fn record() -> Record {
 }
 
 /// Makes the container of an Azurite: the interface of objects has no word for that.
-async fn with_container(server: Option<Server>) -> Option<Server> {
+pub(crate) async fn with_container(server: Option<Server>) -> Option<Server> {
     let server = server?;
     if server.is_ours() {
         let endpoint = server.url.split_once("endpoint=").unwrap().1;

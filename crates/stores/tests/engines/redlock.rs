@@ -14,7 +14,7 @@ use crate::servers::redis::own;
 use crate::servers::{Server, Skip, or_skip, report, starting};
 
 /// Five servers that know nothing of each other.
-fn five() -> Result<Server, Skip> {
+pub(crate) fn five() -> Result<Server, Skip> {
     if let Some(server) = Server::given("REGENT_TEST_REDLOCK_URL") {
         return Ok(server);
     }
