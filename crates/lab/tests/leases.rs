@@ -8,7 +8,7 @@ use regent_lab::{StoreKind, SweepOptions, sweep};
 
 /// Seeds in the daily run; `LAB_SEEDS=10000 cargo test -p regent-lab --test leases` runs more.
 fn seeds() -> u64 {
-    std::env::var("LAB_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(20)
+    std::env::var("LAB_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(40)
 }
 
 #[test]
