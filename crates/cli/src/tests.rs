@@ -98,6 +98,8 @@ fn nothing_that_asks_a_server_hides_how_to_reach_it() {
             "exit-codes",
             "store",
             "doctor",
+            // Two of them, each by its own flag.
+            "migrate",
             "cluster init",
             "cluster restore",
             "cluster recover",

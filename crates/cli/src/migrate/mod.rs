@@ -30,17 +30,18 @@ const AGAIN_AFTER: Duration = Duration::from_millis(200);
 /// Flags of `regent migrate`.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "\
-The new store closes its door for the group, the old one tells its leader to stop and everybody else
-where to go, and when nobody leads there any more the new one opens, above the old terms. Participants
-that use the library or `regent run` follow by themselves; the leader comes first. In between nobody
-is elected. Interrupted, the same command finishes the move, and the opposite one turns it round.
+The new store closes its door for the group, the old one tells its leader to stop and everybody
+else where to go, and when nobody leads there any more the new one opens, above the old terms.
+Participants that use the library or `regent run` follow by themselves; the leader comes first. In
+between nobody is elected. Interrupted, the same command finishes the move, and the opposite one
+turns it round.
 
-What stays behind: the history of the group, and a tombstone that names the new store. Keep the old
-store until no process is started with its URL any more.
+What stays behind: the history of the group, and a tombstone that names the new store. Keep the
+old store until no process is started with its URL any more.
 
 Examples:
-  regent migrate --from http://127.0.0.1:7400 --to postgres://regent@db/elections --group billing
-  regent migrate --from redis://cache --to http://a:7400,b:7400,c:7400 --group billing --group mail
+  regent migrate --from http://127.0.0.1:7400 --to postgres://regent@db/x --group billing
+  regent migrate --from redis://cache --to http://a:7400,b:7400 --group billing --group mail
   regent migrate --from etcd://a,b,c --to redis://cache --group billing --allow-weaker")]
 pub(crate) struct MigrateArgs {
     /// The store it is in: a service (http://...), or whatever `regent store list` shows
