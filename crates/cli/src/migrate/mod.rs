@@ -20,7 +20,7 @@ use crate::duration;
 use crate::exit::Exit;
 use crate::failure::{Failure, Outcome, exit_of};
 use crate::output::{Output, Screen, facts, or_dash, remark};
-use side::{Side, SideResult, is_passing, refused, without_secrets};
+use side::{Side, SideResult, is_passing, without_secrets};
 
 /// How often a side is asked while something is waited for: it is what a leaderless moment lasts longer.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
@@ -275,11 +275,11 @@ impl Mover {
         };
         match &view.door {
             Door::Moved { to } if *to != self.forward => {
-                Err(refused(Refusal::Moved { group: group.clone(), to: to.clone() }))
+                Err(Refusal::Moved { group: group.clone(), to: to.clone() }.into())
             }
             // It can only be turned round.
             Door::Expected { from, .. } if *from != self.forward => {
-                Err(refused(Refusal::OnItsWay { group: group.clone(), from: from.clone() }))
+                Err(Refusal::OnItsWay { group: group.clone(), from: from.clone() }.into())
             }
             Door::Open | Door::Moved { .. } | Door::Expected { .. } => Ok(()),
         }
@@ -321,7 +321,7 @@ impl Mover {
             Door::Expected { since, .. } => Ok(since),
             Door::Open | Door::Moved { .. } => {
                 let since = Revision(0);
-                Err(refused(Refusal::NotExpected { group: group.clone(), since }))
+                Err(Refusal::NotExpected { group: group.clone(), since }.into())
             }
         }
     }
@@ -357,7 +357,7 @@ impl Mover {
                 return Ok(office.term.max(departed));
             }
             if now() >= until {
-                return Err(refused(Refusal::StillLed { group: group.clone(), term: office.term }));
+                return Err(Refusal::StillLed { group: group.clone(), term: office.term }.into());
             }
             tokio::time::sleep(LOOK_EVERY).await;
         }

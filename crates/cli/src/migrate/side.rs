@@ -5,7 +5,7 @@ use std::sync::Arc;
 use regent::remote::{Remote, RemoteError};
 use regent_api::{Code, MoveGroupRequest, Problem, PutGroupRequest};
 use regent_election::store::{Consistency, GroupView, LeaderView, Level, Store, StoreError};
-use regent_election::{Group, Home, Policy, Refusal, RequestId, Step};
+use regent_election::{Group, Home, Policy, RequestId, Step};
 use regent_stores::{LeaseStore, open_register};
 
 use crate::failure::Failure;
@@ -184,11 +184,6 @@ pub(super) fn without_secrets(url: &str) -> Result<String, Failure> {
     let options: Option<Vec<&str>> = options.map(|all| all.split('&').filter(is_public).collect());
     let options = options.filter(|all| !all.is_empty()).map(|all| format!("?{}", all.join("&")));
     Ok(format!("{scheme}://{place}{}", options.unwrap_or_default()))
-}
-
-/// A refusal of ours in the words of either side.
-pub(super) fn refused(refusal: Refusal) -> Problem {
-    refusal.into()
 }
 
 #[cfg(test)]

@@ -29,6 +29,13 @@ pub(crate) fn kubernetes() -> (Server, Option<StandIn>) {
     }
 }
 
+/// Kills a stand-in and lets it serve again.
+fn kill_and_serve(stand_in: &mut StandIn) {
+    let runtime = tokio::runtime::Handle::current();
+    tokio::task::block_in_place(|| runtime.block_on(stand_in.kill()));
+    stand_in.serve();
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn kubernetes_keeps_the_contract_of_registers() {
     let (server, _alive) = kubernetes();
@@ -46,12 +53,13 @@ async fn a_killed_lease_api_takes_nothing_back() {
     let mut stand_in = StandIn::start();
     let mut server = stand_in.server();
     let url = server.url.clone();
-    let strike = |_: &mut Server| {
-        let runtime = tokio::runtime::Handle::current();
-        tokio::task::block_in_place(|| runtime.block_on(stand_in.kill()));
-        stand_in.serve();
-    };
-    takes_nothing_back("kubernetes", &mut server, || client(&url), strike).await;
+    takes_nothing_back(
+        "kubernetes",
+        &mut server,
+        || client(&url),
+        |_| kill_and_serve(&mut stand_in),
+    )
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -59,12 +67,13 @@ async fn elections_go_on_through_kills_of_the_lease_api() {
     let mut stand_in = StandIn::start();
     let mut server = stand_in.server();
     let url = server.url.clone();
-    let strike = |_: &mut Server| {
-        let runtime = tokio::runtime::Handle::current();
-        tokio::task::block_in_place(|| runtime.block_on(stand_in.kill()));
-        stand_in.serve();
-    };
-    elects_through_kills("kubernetes", &mut server, || client(&url), strike).await;
+    elects_through_kills(
+        "kubernetes",
+        &mut server,
+        || client(&url),
+        |_| kill_and_serve(&mut stand_in),
+    )
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
