@@ -4,7 +4,7 @@
 
 use regent_election::limits::TTL_MS_DEFAULT;
 use regent_election::store::{Heartbeat, OfferView, OfficeState, Open, SessionView, TenureView};
-use regent_election::{Group, Node, Revision, SessionId, Term};
+use regent_election::{Group, Home, Node, Revision, SessionId, Term};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -174,6 +174,10 @@ pub struct Tenure {
     /// Whether that standby has said that it is warm.
     #[serde(default)]
     pub is_warm: bool,
+    /// The store that the group moves to, if that is why the tenure ends.
+    #[serde(default, with = "wire::text_option", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<schema::Home>")]
+    pub moves_to: Option<Home>,
 }
 
 /// An office that was offered to a standby, as that standby sees it.
@@ -228,15 +232,15 @@ impl From<SessionResponse> for SessionView {
 
 impl From<TenureView> for Tenure {
     fn from(view: TenureView) -> Self {
-        let TenureView { group, term, state, offered_to, is_warm } = view;
-        Self { group, term, state, offered_to, is_warm }
+        let TenureView { group, term, state, offered_to, is_warm, moves_to } = view;
+        Self { group, term, state, offered_to, is_warm, moves_to }
     }
 }
 
 impl From<Tenure> for TenureView {
     fn from(tenure: Tenure) -> Self {
-        let Tenure { group, term, state, offered_to, is_warm } = tenure;
-        Self { group, term, state, offered_to, is_warm }
+        let Tenure { group, term, state, offered_to, is_warm, moves_to } = tenure;
+        Self { group, term, state, offered_to, is_warm, moves_to }
     }
 }
 

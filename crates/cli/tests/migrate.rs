@@ -156,3 +156,32 @@ fn a_move_that_makes_no_sense_is_refused_before_anything_happens() {
     assert!(ended.stderr.contains("two names of the same store"), "{ended:?}");
     assert_eq!(door(&other, &room), "open");
 }
+
+/// The steps by hand, up to the point where the old office is vacant: by then its leader stands in the new store,
+/// so that nothing is left to wait for but the arrival.
+#[test]
+fn a_leader_stands_in_the_new_store_before_it_gives_up_its_term_in_the_old_one() {
+    let room = Room::new();
+    let (server, url) = (room.server(), store(&room));
+    let new = room.serve("127.0.0.1:0", &["--store", &url]);
+    let recorder = Recorder::new(&room);
+    let mut a = recorder.run(&server, "a", &["--ttl", "20s"], &["meek"]);
+    recorder.await_line("start", "a");
+    let path = "/v1/groups/billing/move";
+    let expected = new.post(path, &format!(r#"{{"step": "expect", "from": "{}"}}"#, server.url));
+    assert_eq!(json(&expected)["door"]["state"], "expected", "{expected}");
+    let departed = server.post(path, &format!(r#"{{"step": "depart", "to": "{url}"}}"#));
+    assert_eq!(json(&departed)["door"]["state"], "moved", "{departed}");
+    until("the old office is vacant", || {
+        json(&server.get("/v1/groups/billing/leader"))["state"] == "vacant"
+    });
+    let group = json(&new.get("/v1/groups/billing"));
+    assert_eq!(group["standbys"][0]["node_id"], "a", "{group}");
+    assert_eq!(
+        group["leader"],
+        serde_json::Value::Null,
+        "nobody is granted before it arrives: {group}"
+    );
+    a.signal("TERM");
+    a.wait();
+}

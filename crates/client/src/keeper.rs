@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use regent_election::participant::{Phase, Transition, Trouble, Why};
+use regent_election::participant::{Phase, Request, Transition, Trouble, Why};
 use regent_election::{Budget, Group, Moment, Node, Term};
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -183,6 +183,11 @@ impl Keeper {
                 self.known.note(sight, self.clock.now());
                 self.inputs.push_back(Input::Sighted { group, term, leader });
             }
+            Command::Campaigned(group) => {
+                for waiter in self.waiters.values().filter(|waiter| waiter.group == group) {
+                    waiter.stands.send_replace(true);
+                }
+            }
             Command::Subscribe(listener) => self.listeners.push(listener),
             Command::WarmUp(group, warm_up) => self.warming.set(group, warm_up),
             Command::Leave(leaver) => {
@@ -257,8 +262,15 @@ impl Keeper {
                 let (metrics, clock) = (Arc::clone(&self.metrics), self.clock.clone());
                 tokio::spawn(async move {
                     let (sent_at, kind) = (clock.now(), crate::metrics::Kind::of(&request));
+                    let stood_for = match &request {
+                        Request::Campaign(campaign) => Some(campaign.group.clone()),
+                        _ => None,
+                    };
                     let answer = office.perform(request).await;
                     metrics.answered(kind, clock.now().since(sent_at), answer.as_ref().err());
+                    if let Some(group) = stood_for.filter(|_| answer.is_ok()) {
+                        let _ = commands.send(Command::Campaigned(group));
+                    }
                     let _ = commands.send(Command::Tell(Input::Answered { attempt, answer }));
                 });
             }
@@ -310,7 +322,7 @@ impl Keeper {
         let tenure = Arc::new(Tenure::new(group.clone(), term, self.node.clone(), lease_until));
         self.tenures.insert(group.clone(), Arc::clone(&tenure));
         match self.waiters.remove(&claim) {
-            Some(Waiter { session, reply }) => {
+            Some(Waiter { session, reply, .. }) => {
                 // If nobody waits any more, the hold is dropped here, and says that nothing works.
                 let _ = reply.send(Ok(Hold::handle(tenure, session)));
             }
@@ -333,6 +345,10 @@ impl Keeper {
             );
         }
         self.with_tenure(group, *term, |tenure| {
+            // Before anybody is told: whoever stops at once must find it so.
+            if (*to, *why) == (Phase::Stopping, Why::Moving) {
+                tenure.await_scout();
+            }
             tenure.tell(|standing| {
                 // Back to standby is no phase of this term any more.
                 if *to != Phase::Standby {

@@ -8,17 +8,18 @@ use std::sync::Arc;
 use regent_election::participant::Transition;
 use regent_election::store::Store;
 use regent_election::{Budget, Group, Metadata, NameError, Node, Priority, Refusal};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use tracing::Instrument;
 
 use crate::connect::{Connect, Place};
-use crate::driver::{ClaimId, Input};
+use crate::driver::{ClaimId, Hopeless, Input};
 use crate::error::CampaignError;
 use crate::follow::{Followed, HOPS_MAX};
 use crate::leadership::Leadership;
 use crate::lock::Locks;
 use crate::office::Office;
 use crate::session::{Command, Session, Waiter};
+use crate::tenure::Hold;
 use crate::warming::{Offer, OfferError, WarmUp};
 
 /// One session of this process, for all the groups it stands in. Cheap to clone.
@@ -213,9 +214,11 @@ impl Campaign {
         loop {
             let home = self.regent.home_of(&group);
             let stood_at = home.now();
-            let refusal = match self.stand(&home, &group).await {
+            // Who went ahead stands there already.
+            let standing = self.regent.followed().stand(&home, &group, &self);
+            let refusal = match standing.outcome().await {
                 Ok(leadership) => {
-                    self.regent.look_ahead(&leadership, &home);
+                    self.look_ahead(&leadership, &home);
                     return Ok(leadership);
                 }
                 Err(CampaignError::Refused(refusal)) => refusal,
@@ -242,28 +245,61 @@ impl Campaign {
         }
     }
 
-    /// Stands in one store until this process leads, or never can.
-    async fn stand(
-        &self,
-        session: &Arc<Session>,
-        group: &Group,
-    ) -> Result<Leadership, CampaignError> {
-        let span = tracing::info_span!("campaign", %group, node = %session.node);
+    pub(crate) const fn regent(&self) -> &Regent {
+        &self.regent
+    }
+
+    /// What it claims.
+    pub(crate) const fn claim(&self) -> (Priority, &Metadata) {
+        (self.priority, &self.metadata)
+    }
+
+    /// Begins to stand in one store.
+    pub(crate) fn stand(&self, session: &Arc<Session>, group: &Group) -> Standing {
         let (reply, answer) = oneshot::channel();
+        let (told, stands) = watch::channel(false);
         let claim = session.next_claim();
         // Made before it is sent: dropped at any point after, the claim is withdrawn.
         let withdrawal = Withdrawal { session: Arc::clone(session), claim };
-        let waiter = Waiter { session: Arc::clone(session), reply };
+        let waiter =
+            Waiter { session: Arc::clone(session), group: group.clone(), stands: told, reply };
         let (priority, metadata) = (self.priority, self.metadata.clone());
         let group = group.clone();
+        let span = tracing::info_span!("campaign", %group, node = %session.node);
         session.command(Command::Claim { claim, group, priority, metadata, waiter });
-        let answer = answer.instrument(span).await;
-        drop(withdrawal);
+        Standing { withdrawal, answer, stands, span }
+    }
+}
+
+/// A candidate in one store. Dropped, it withdraws.
+#[derive(Debug)]
+pub(crate) struct Standing {
+    withdrawal: Withdrawal,
+    answer: oneshot::Receiver<Result<Hold, Hopeless>>,
+    stands: watch::Receiver<bool>,
+    span: tracing::Span,
+}
+
+impl Standing {
+    /// Waits until this process leads, or never can.
+    async fn outcome(self) -> Result<Leadership, CampaignError> {
+        let answer = self.answer.instrument(self.span).await;
+        drop(self.withdrawal);
         match answer {
             Ok(Ok(hold)) => Ok(Leadership::new(hold)),
             Ok(Err(why)) => Err(why.into()),
             Err(_) => Err(CampaignError::Closed),
         }
+    }
+
+    /// How to learn that the store knows of it.
+    pub(crate) fn stands(&self) -> watch::Receiver<bool> {
+        self.stands.clone()
+    }
+
+    /// Where, and which one.
+    pub(crate) const fn identity(&self) -> (&Arc<Session>, ClaimId) {
+        (&self.withdrawal.session, self.withdrawal.claim)
     }
 }
 
@@ -278,6 +314,7 @@ impl IntoFuture for Campaign {
 
 /// Withdraws a claim when dropped. One that has been answered is known no more, so that saying it
 /// then does nothing.
+#[derive(Debug)]
 struct Withdrawal {
     session: Arc<Session>,
     claim: ClaimId,

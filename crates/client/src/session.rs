@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use regent_election::participant::Transition;
 use regent_election::{Budget, Group, Metadata, Moment, Node, Priority};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::driver::{ClaimId, Hopeless, Input};
 use crate::known::Known;
@@ -52,6 +52,8 @@ pub(crate) enum Command {
     Unobserve(Group),
     /// A watch saw something.
     Sighted(Sight),
+    /// The store answered a campaign: it knows that this session stands there.
+    Campaigned(Group),
     /// Somebody wants to hear every change of phase.
     Subscribe(mpsc::UnboundedSender<Transition>),
     /// What to do when the office of this group is offered.
@@ -64,6 +66,9 @@ pub(crate) enum Command {
 #[derive(Debug)]
 pub(crate) struct Waiter {
     pub(crate) session: Arc<Session>,
+    pub(crate) group: Group,
+    /// Told once the store knows that it stands.
+    pub(crate) stands: watch::Sender<bool>,
     pub(crate) reply: oneshot::Sender<Result<Hold, Hopeless>>,
 }
 

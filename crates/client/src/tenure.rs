@@ -67,6 +67,26 @@ struct Alive {
     handles: usize,
     /// Permits and guarded tasks.
     workers: usize,
+    scout: Scouting,
+}
+
+/// Whether the term waits for a scout: see [`Scout`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Scouting {
+    /// Nobody would go ahead.
+    #[default]
+    None,
+    /// Somebody will if the group moves; until then nothing waits for it.
+    Ready,
+    /// The group moves: the term is given up when the scout is back.
+    Ahead,
+}
+
+impl Alive {
+    /// Whether nothing of the term is alive and nothing is waited for.
+    fn is_over(&self) -> bool {
+        self.handles == 0 && self.workers == 0 && self.scout != Scouting::Ahead
+    }
 }
 
 impl Tenure {
@@ -144,6 +164,14 @@ impl Tenure {
         self.is_listening.load(Ordering::Relaxed) && !self.is_given_up.load(Ordering::Relaxed)
     }
 
+    /// The group moves: if somebody would go ahead, the term is not given up before it is back.
+    pub(crate) fn await_scout(&self) {
+        let mut alive = self.alive();
+        if alive.scout == Scouting::Ready {
+            alive.scout = Scouting::Ahead;
+        }
+    }
+
     fn alive(&self) -> std::sync::MutexGuard<'_, Alive> {
         // Two counters cannot be left half changed.
         self.alive.lock().unwrap_or_else(PoisonError::into_inner)
@@ -198,22 +226,61 @@ impl Hold {
     }
 }
 
+/// Somebody who goes ahead if the group moves, so that this process stands in the new store before it has
+/// given up its term in the old one. It keeps nothing alive until the store says that the group moves;
+/// from then on the term is given up when the scout is gone, too.
+#[derive(Debug)]
+pub(crate) struct Scout {
+    tenure: Arc<Tenure>,
+    session: Arc<Session>,
+}
+
+impl Scout {
+    /// For a term that nobody scouts for yet.
+    pub(crate) fn of(hold: &Hold) -> Self {
+        hold.tenure.alive().scout = Scouting::Ready;
+        Self { tenure: Arc::clone(&hold.tenure), session: Arc::clone(&hold.session) }
+    }
+
+    /// How long the work has to stop: whoever goes ahead must be back before.
+    pub(crate) fn remaining(&self) -> Option<Duration> {
+        self.tenure.remaining(|| self.session.now())
+    }
+}
+
+impl Drop for Scout {
+    fn drop(&mut self) {
+        let (was, is_over) = {
+            let mut alive = self.tenure.alive();
+            let was = std::mem::take(&mut alive.scout);
+            (was, alive.is_over())
+        };
+        if was == Scouting::Ahead && is_over {
+            let (group, term) = (self.tenure.group.clone(), self.tenure.term);
+            self.session.tell(Input::Idle { group, term });
+        }
+    }
+}
+
 impl Drop for Hold {
     fn drop(&mut self) {
-        let (handles, workers) = {
+        let (handles, workers, is_over) = {
             let mut alive = self.tenure.alive();
             match self.kind {
                 Kind::Handle => alive.handles -= 1,
                 Kind::Worker => alive.workers -= 1,
             }
-            (alive.handles, alive.workers)
+            (alive.handles, alive.workers, alive.is_over())
         };
         let (group, term) = (self.tenure.group.clone(), self.tenure.term);
         match (handles, workers, self.kind) {
             // Validity ends here, before anybody else could be told (semantics 14).
             (0, 0, Kind::Handle | Kind::Worker) => {
                 self.tenure.ends_by(Moment::ZERO);
-                self.session.tell(Input::Idle { group, term });
+                // Otherwise the scout says it.
+                if is_over {
+                    self.session.tell(Input::Idle { group, term });
+                }
             }
             (0, _, Kind::Handle) => self.session.tell(Input::GiveUp { group, term }),
             (_, _, Kind::Handle | Kind::Worker) => {}

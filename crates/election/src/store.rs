@@ -130,6 +130,8 @@ pub struct TenureView {
     pub offered_to: Option<Node>,
     /// Whether that standby has said that it is warm.
     pub is_warm: bool,
+    /// The store that the group moves to, if that is why the tenure ends.
+    pub moves_to: Option<Home>,
 }
 
 /// An office that was offered to a standby, as that standby sees it.

@@ -807,6 +807,9 @@ pub struct Tenure {
     /// Whether that standby has said that it is warm.
     #[prost(bool, tag = "5")]
     pub is_warm: bool,
+    /// The store that the group moves to, if that is why the tenure ends.
+    #[prost(string, optional, tag = "6")]
+    pub moves_to: ::core::option::Option<::prost::alloc::string::String>,
 }
 /// An office that was offered to a standby, as that standby sees it.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

@@ -89,6 +89,7 @@ impl pb::Tenure {
             state: words::state(self.state)?,
             offered_to: option(self.offered_to)?,
             is_warm: self.is_warm,
+            moves_to: option(self.moves_to)?,
         })
     }
 }

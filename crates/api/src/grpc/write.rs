@@ -267,6 +267,7 @@ impl From<Tenure> for pb::Tenure {
             state: pb::OfficeState::from(tenure.state) as i32,
             offered_to: tenure.offered_to.map(|node| node.to_string()),
             is_warm: tenure.is_warm,
+            moves_to: tenure.moves_to.map(|to| to.to_string()),
         }
     }
 }

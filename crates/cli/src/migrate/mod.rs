@@ -6,6 +6,7 @@
 
 mod side;
 
+use std::pin::pin;
 use std::time::Duration;
 
 use clap::Args;
@@ -13,7 +14,7 @@ use regent::fresh;
 use regent_api::{Code, Problem};
 use regent_clock::now;
 use regent_election::store::{GroupView, LeaderView, OfficeState};
-use regent_election::{Door, Group, Home, Node, Refusal, RequestId, Revision, Step, Term};
+use regent_election::{Door, Group, Home, Moment, Node, Refusal, RequestId, Revision, Step, Term};
 use serde::Serialize;
 
 use crate::duration;
@@ -23,7 +24,7 @@ use crate::output::{Output, Screen, facts, or_dash, remark};
 use side::{Side, SideResult, is_passing, without_secrets};
 
 /// How often a side is asked while something is waited for: it is what a leaderless moment lasts longer.
-const LOOK_EVERY: Duration = Duration::from_millis(5);
+const LOOK_EVERY: Duration = Duration::from_millis(2);
 /// How long a side that cannot be reached is left alone.
 const AGAIN_AFTER: Duration = Duration::from_millis(200);
 
@@ -199,10 +200,16 @@ impl Mover {
         let departed = self.depart(group).await.map_err(stop(Reached::Departed))?;
         let led_by = departed.office.leader.clone();
         let stop = stop(Reached::Departed);
-        let last = self.await_vacancy(group, departed.office.term).await.map_err(stop)?;
-        let vacant_at = now();
-        self.await_heir(group, led_by.as_ref()).await.map_err(stop)?;
-        self.arrive(group, since, last, led_by.clone()).await.map_err(stop)?;
+        // Whatever can be done before the old office is vacant: nothing but the arrival is left then.
+        self.await_room(group).await.map_err(stop)?;
+        let request = self.request(&self.to, group).await.map_err(stop)?;
+        let vacancy = self.await_vacancy(group, departed.office.term);
+        let heir = self.heir_comes(group, led_by.as_ref());
+        let (last, vacant_at) = self.meanwhile(vacancy, heir).await.map_err(stop)?;
+        let heir = led_by.clone();
+        self.arrive(group, Step::Arrive { since, above: last, heir }, request)
+            .await
+            .map_err(stop)?;
         let office = self.await_leader(group, led_by.is_some()).await.map_err(stop)?;
         let is_led = office.state == OfficeState::Leading;
         let leaderless_ms = u64::try_from(now().since(vacant_at).as_millis()).unwrap_or(u64::MAX);
@@ -342,10 +349,13 @@ impl Mover {
         Err(Problem::new(Code::BadRequest, why))
     }
 
-    /// Waits until nobody leads in the old store, and nobody can; gives the last term that was granted there.
-    async fn await_vacancy(&self, group: &Group, departed: Term) -> SideResult<Term> {
+    /// Waits until nobody leads in the old store, and nobody can; gives the last term that was granted there
+    /// and since when it may have been vacant.
+    async fn await_vacancy(&self, group: &Group, departed: Term) -> SideResult<(Term, Moment)> {
         let until = now() + self.args.timeout;
+        let mut seen_at = now();
         loop {
+            let asked_at = now();
             let office = self.insist(|| self.from.leader(group)).await?;
             // A store that was emptied or restored meanwhile knows nothing of its leader either.
             if office.moved_to.as_ref() != Some(&self.forward) {
@@ -354,8 +364,9 @@ impl Mover {
                 return Err(Problem::new(Code::StoreCorrupt, why));
             }
             if office.state == OfficeState::Vacant {
-                return Ok(office.term.max(departed));
+                return Ok((office.term.max(departed), seen_at));
             }
+            seen_at = asked_at;
             if now() >= until {
                 return Err(Refusal::StillLed { group: group.clone(), term: office.term }.into());
             }
@@ -363,47 +374,72 @@ impl Mover {
         }
     }
 
-    /// Gives the old leader a moment to come to the new store, so that it leads on.
-    async fn await_heir(&self, group: &Group, heir: Option<&Node>) -> SideResult<()> {
+    /// Waits for the vacancy of the old office, and gives the old leader a moment more to come to the new store
+    /// if it is not there by then, so that it leads on.
+    async fn meanwhile<V>(
+        &self,
+        vacancy: impl Future<Output = SideResult<V>>,
+        heir: impl Future<Output = SideResult<()>>,
+    ) -> SideResult<V> {
+        let (mut vacancy, mut heir) = (pin!(vacancy), pin!(heir));
+        let mut is_there = false;
+        let vacated = loop {
+            tokio::select! {
+                vacated = &mut vacancy => break vacated?,
+                came = &mut heir, if !is_there => {
+                    came?;
+                    is_there = true;
+                }
+            }
+        };
+        if !is_there {
+            match tokio::time::timeout(self.args.heir_wait, heir).await {
+                Ok(came) => came?,
+                Err(_) => remark(&format!(
+                    "the old leader has not come to {}; whoever is first leads",
+                    self.to.home()
+                )),
+            }
+        }
+        Ok(vacated)
+    }
+
+    /// Waits until the old leader, if there was one, stands in the new store.
+    async fn heir_comes(&self, group: &Group, heir: Option<&Node>) -> SideResult<()> {
         let Some(heir) = heir else { return Ok(()) };
-        let until = now() + self.args.heir_wait;
         loop {
             let view = self.insist(|| self.to.group(group)).await?;
             let standbys = view.map(|view| view.standbys).unwrap_or_default();
             if standbys.iter().any(|standby| standby.node == *heir) {
                 return Ok(());
             }
-            if now() >= until {
-                remark(&format!(
-                    "{heir} has not come to {}; whoever is first leads",
-                    self.to.home()
-                ));
-                return Ok(());
-            }
             tokio::time::sleep(LOOK_EVERY).await;
         }
     }
 
-    /// Opens the door of the new store.
-    async fn arrive(
-        &self,
-        group: &Group,
-        since: Revision,
-        above: Term,
-        heir: Option<Node>,
-    ) -> SideResult<()> {
-        let request = self.request(&self.to, group).await?;
-        let arrive = || {
-            let heir = heir.clone();
-            self.to.step(group, Step::Arrive { since, above, heir }, request.clone())
-        };
-        // A group that comes back may find its own last tenure still ending there.
+    /// Waits until the new store has room: a group that comes back may find its own last tenure ending there.
+    async fn await_room(&self, group: &Group) -> SideResult<()> {
         let until = now() + self.args.timeout;
         while self.insist(|| self.to.leader(group)).await?.state != OfficeState::Vacant
             && now() < until
         {
             tokio::time::sleep(LOOK_EVERY).await;
         }
+        Ok(())
+    }
+
+    /// Opens the door of the new store.
+    async fn arrive(
+        &self,
+        group: &Group,
+        step: Step,
+        request: Option<RequestId>,
+    ) -> SideResult<()> {
+        let above = match &step {
+            Step::Arrive { above, .. } => *above,
+            Step::Expect { .. } | Step::Depart { .. } => Term::NONE,
+        };
+        let arrive = || self.to.step(group, step.clone(), request.clone());
         let refusal = match self.insist(arrive).await {
             Ok(_) => return Ok(()),
             Err(refusal) => refusal,

@@ -140,9 +140,21 @@ impl Server {
 
     /// The body that answers a plain request.
     pub(crate) fn get(&self, path: &str) -> String {
-        let mut stream = TcpStream::connect(self.listen()).unwrap();
+        self.speak(&format!("GET {path}"), "")
+    }
+
+    /// The body that answers a request with one.
+    pub(crate) fn post(&self, path: &str, body: &str) -> String {
+        self.speak(&format!("POST {path}"), body)
+    }
+
+    fn speak(&self, what: &str, body: &str) -> String {
         let host = self.listen();
-        let request = format!("GET {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n");
+        let mut stream = TcpStream::connect(&host).unwrap();
+        let length = body.len();
+        let request = format!(
+            "{what} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
+        );
         stream.write_all(request.as_bytes()).unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();

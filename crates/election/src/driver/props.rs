@@ -98,6 +98,7 @@ impl Model {
             state: OfficeState::Leading,
             offered_to: None,
             is_warm: false,
+            moves_to: None,
         };
         SessionView {
             node,

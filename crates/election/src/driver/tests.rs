@@ -222,6 +222,7 @@ impl Stage {
             state: OfficeState::Leading,
             offered_to: Some(Node::new("b").unwrap()),
             is_warm: true,
+            moves_to: None,
         };
         let view = SessionView {
             node: Node::new("a").unwrap(),

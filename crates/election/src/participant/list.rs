@@ -168,7 +168,11 @@ impl Participant {
         match (&candidacy.seat, listed) {
             (Seat::Leading { .. } | Seat::Jeopardy { .. }, Some(tenure)) if tenure.term == own => {
                 match tenure.state {
-                    OfficeState::Ending => self.begin_stop(group, Why::Ending, Then::Resign),
+                    OfficeState::Ending => {
+                        let moves = tenure.moves_to.is_some();
+                        let why = if moves { Why::Moving } else { Why::Ending };
+                        self.begin_stop(group, why, Then::Resign);
+                    }
                     OfficeState::Vacant
                     | OfficeState::Delayed
                     | OfficeState::Elected

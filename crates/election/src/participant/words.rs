@@ -74,6 +74,8 @@ pub enum Why {
     HandOver,
     /// The store says that the tenure is ending.
     Ending,
+    /// The store says that the tenure is ending because its group moves to another store.
+    Moving,
     /// The process cannot do its job.
     Unhealthy,
     /// The work has ended.
@@ -108,6 +110,7 @@ impl Why {
             Self::Withdrawn => "withdrawn",
             Self::HandOver => "handed over",
             Self::Ending => "told to stop",
+            Self::Moving => "the group moves to another store",
             Self::Unhealthy => "unhealthy",
             Self::WorkEnded => "the work has ended",
             Self::StopOverrun => "the work did not end in time",

@@ -213,6 +213,7 @@ impl State {
                 state: office_state(state),
                 offered_to: offer.and_then(|offer| self.node(offer.to)).cloned(),
                 is_warm: offer.is_some_and(|offer| offer.warm),
+                moves_to: self.door(group).moved_to().cloned(),
             })
         });
         let offers = session.stands.iter().filter_map(|group| self.offer_to(group, no));

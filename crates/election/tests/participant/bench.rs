@@ -315,5 +315,12 @@ impl Bench {
 }
 
 pub(crate) fn tenure(name: &str, number: u64, state: OfficeState) -> TenureView {
-    TenureView { group: group(name), term: term(number), state, offered_to: None, is_warm: false }
+    TenureView {
+        group: group(name),
+        term: term(number),
+        state,
+        offered_to: None,
+        is_warm: false,
+        moves_to: None,
+    }
 }

@@ -226,6 +226,7 @@ impl RefStore {
                     state: seat.office.state(),
                     offered_to: seat.offered_to.clone(),
                     is_warm: seat.warm,
+                    moves_to: None,
                 })
                 .collect(),
             standing: stands.map(|(group, _)| group.clone()).collect(),
