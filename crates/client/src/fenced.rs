@@ -29,7 +29,7 @@
 
 use std::time::Duration;
 
-use regent_election::{Group, Term};
+use regent_election::{FenceError, Group, Term};
 
 use crate::tenure::Hold;
 
@@ -66,6 +66,15 @@ impl Permit {
     #[must_use]
     pub const fn valid_for(&self) -> Duration {
         self.valid_for
+    }
+
+    /// A resource refused a write under this permit. If it has admitted a higher term, the office is
+    /// lost at once: no check passes any more, and [`lost`](crate::Leadership::lost) is ready. A refusal
+    /// of any other kind says nothing about the office, and changes nothing.
+    ///
+    /// The adapters of [`fencing`](crate::fencing) call it by themselves.
+    pub fn refused(&self, why: &FenceError) {
+        self.hold.refused(why);
     }
 
     /// `value`, to be written under this term.

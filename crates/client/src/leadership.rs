@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use regent_election::participant::{Phase, Why};
-use regent_election::{Group, Node, Term};
+use regent_election::{FenceError, Group, Node, Term};
 use tokio::task::JoinHandle;
 
 use crate::driver::{HandOverFault, Input};
@@ -199,8 +199,12 @@ impl Leadership {
 
     /// A resource refused this term because it has admitted a higher one: the term is lost at once.
     pub fn fence_refused(&self) {
-        let (group, term) = (self.group().clone(), self.term());
-        self.hold.session().tell(Input::FenceRefused { group, term });
+        self.hold.superseded();
+    }
+
+    /// A resource refused a write of this term: the same, if it was for a higher one.
+    pub fn refused(&self, why: &FenceError) {
+        self.hold.refused(why);
     }
 
     pub(crate) fn tenure(&self) -> &Arc<Tenure> {
@@ -230,10 +234,8 @@ async fn stop_of(hold: &Hold) -> Stop {
         match hold.remaining() {
             Some(within) if is_to_stop => return Stop { why, within },
             Some(_) => {}
-            None => {
-                let why = if is_to_stop { why } else { Why::LeaseOver };
-                return Stop { why, within: Duration::ZERO };
-            }
+            // Why is read again: it may have been told between the two.
+            None => return Stop { why: lost(hold.tenure()).why, within: Duration::ZERO },
         }
         // Timers stand still while a machine sleeps and the lease clock does not.
         let _ = tokio::time::timeout(CLOCK_LOOK_EVERY, standing.changed()).await;

@@ -63,7 +63,8 @@
 //! ```
 //!
 //! [`Regent::lock`] and [`Regent::semaphore`] are leadership for as long as a guard lives;
-//! [`health`] keeps who cannot do the job from leading.
+//! [`health`] keeps who cannot do the job from leading. [`fencing`] teaches other people's storage to refuse
+//! whoever led before.
 //!
 //! Below all of them is the [`driver`], a machine without clock, dice or threads, and [`office`], the few
 //! calls it makes of the world. [`remote::Remote`] speaks to a server over HTTP, one method per verb.
@@ -77,6 +78,7 @@ mod elector;
 mod embedded;
 mod error;
 mod fenced;
+pub mod fencing;
 mod follow;
 pub mod fresh;
 pub mod health;

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use regent_election::participant::{Phase, Why};
-use regent_election::{Group, Moment, Node, Term};
+use regent_election::{FenceError, Group, Moment, Node, Term};
 use tokio::sync::watch;
 
 use crate::driver::{HandOverFault, Input};
@@ -140,6 +140,20 @@ impl Tenure {
         self.standing.send_modify(change);
     }
 
+    /// A resource has admitted a higher term. Validity ends within the very step that tells why, so that
+    /// nobody who finds it ended can be told another reason.
+    fn superseded(&self) {
+        self.tell(|standing| {
+            self.ends_by(Moment::ZERO);
+            match standing.phase {
+                Phase::Standby | Phase::Leading | Phase::Jeopardy | Phase::Stopping => {
+                    (standing.phase, standing.why) = (Phase::Lost, Why::FenceRefused);
+                }
+                Phase::Stopped | Phase::Lost => {}
+            }
+        });
+    }
+
     /// What is known, and how to hear of changes.
     pub(crate) fn watch(&self) -> watch::Receiver<Standing> {
         self.standing.subscribe()
@@ -223,6 +237,28 @@ impl Hold {
     /// How long the term is valid.
     pub(crate) fn remaining(&self) -> Option<Duration> {
         self.tenure.remaining(|| self.session.now())
+    }
+
+    /// A resource refused a write of this term.
+    pub(crate) fn refused(&self, why: &FenceError) {
+        match why {
+            FenceError::Stale { given, current }
+                if *given == self.tenure.term && current > given =>
+            {
+                let (group, node) = (&self.tenure.group, &self.tenure.node);
+                tracing::warn!(%group, %node, term = %given, "a resource refused term {given}: it has seen {current}");
+                self.superseded();
+            }
+            FenceError::Stale { .. } | FenceError::NeverGranted => {}
+        }
+    }
+
+    /// A resource has admitted a higher term: this one is lost, here at once, and for the store as soon as
+    /// the session's thread has told it.
+    pub(crate) fn superseded(&self) {
+        self.tenure.superseded();
+        let (group, term) = (self.tenure.group.clone(), self.tenure.term);
+        self.session.tell(Input::FenceRefused { group, term });
     }
 }
 

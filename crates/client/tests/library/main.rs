@@ -8,6 +8,7 @@
 mod bench;
 mod campaign;
 mod elector;
+mod fences;
 mod hand_over;
 mod health;
 mod lead;

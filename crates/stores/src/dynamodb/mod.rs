@@ -79,26 +79,7 @@ impl DynamodbRegister {
     }
 
     async fn client(&self) -> &Client {
-        let connect = async || {
-            let mut settings = aws_config::defaults(BehaviorVersion::v2026_01_12());
-            if let Some(region) = &self.address.region {
-                settings = settings.region(Region::new(region.clone()));
-            }
-            if let Some(endpoint) = &self.address.endpoint {
-                settings = settings.endpoint_url(endpoint);
-            }
-            if let Some((key, secret)) = &self.address.login {
-                settings = settings.credentials_provider(Credentials::new(
-                    key,
-                    secret,
-                    None,
-                    None,
-                    "the URL of the store",
-                ));
-            }
-            Client::new(&settings.retry_config(RetryConfig::disabled()).load().await)
-        };
-        self.client.get_or_init(connect).await
+        self.client.get_or_init(|| connect(&self.address)).await
     }
 
     /// Asks the table, within one time-out; it is made first if there is none.
@@ -119,6 +100,27 @@ impl DynamodbRegister {
         });
         answer.await
     }
+}
+
+/// The client and the table that a URL names, for whoever asks more of them than a register does.
+pub async fn client(url: &str) -> Result<(Client, String), UrlError> {
+    let address = Address::parse(url)?;
+    Ok((connect(&address).await, address.table))
+}
+
+async fn connect(address: &Address) -> Client {
+    let mut settings = aws_config::defaults(BehaviorVersion::v2026_01_12());
+    if let Some(region) = &address.region {
+        settings = settings.region(Region::new(region.clone()));
+    }
+    if let Some(endpoint) = &address.endpoint {
+        settings = settings.endpoint_url(endpoint);
+    }
+    if let Some((key, secret)) = &address.login {
+        let login = Credentials::new(key, secret, None, None, "the URL of the store");
+        settings = settings.credentials_provider(login);
+    }
+    Client::new(&settings.retry_config(RetryConfig::disabled()).load().await)
 }
 
 fn text(value: impl Into<String>) -> AttributeValue {

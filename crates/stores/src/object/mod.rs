@@ -17,9 +17,11 @@ mod open;
 mod proof;
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use object_store::ObjectStore;
 use object_store::path::Path;
 use regent_election::store::{Description, Level};
 use tokio::sync::OnceCell;
@@ -38,6 +40,13 @@ pub const REQUEST_FOR: Duration = Duration::from_secs(5);
 
 /// Objects that are read at once after a listing has named them.
 const READ_AT_ONCE_MAX: usize = 16;
+
+/// The bucket and the prefix that a URL names, for whoever asks more of them than a register does. Requests are
+/// not sent again by themselves.
+pub fn bucket(url: &str, request_for: Duration) -> Result<(Arc<dyn ObjectStore>, Path), UrlError> {
+    let opened = open::open(url, request_for)?;
+    Ok((opened.store, opened.root))
+}
 
 /// A register in a bucket.
 pub struct ObjectRegister {

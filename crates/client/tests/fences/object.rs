@@ -1,0 +1,32 @@
+//! Buckets: one that keeps conditions, and one that ignores them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use regent::fencing::trial::object::ObjectTarget;
+use regent::fencing::trial::{Options, run};
+
+use crate::servers::object::{bad, s3};
+use crate::servers::{or_skip, report, starting};
+use crate::unique;
+
+fn target(url: &str) -> Arc<ObjectTarget> {
+    let (store, root) = regent_stores::object::bucket(url, Duration::from_secs(60)).unwrap();
+    Arc::new(ObjectTarget::new(store, root.join(unique("trials"))))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_bucket_keeps_stale_leaders_out() {
+    let Some(server) = or_skip("fence s3", s3()) else { return };
+    crate::keeps_stale_leaders_out("s3", &server.version, target(&server.url)).await;
+}
+
+/// The trials find out a server that the adapter cannot be used on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_bucket_that_ignores_conditions_is_found_out_by_the_trials() {
+    let Some(server) = or_skip("fence s3 (bad)", starting(bad)) else { return };
+    let found = run(target(&server.url), Options::new(300, 1, unique("bad")), &mut |_| {}).await;
+    assert!(found.tally.stale > 0, "{found:?}");
+    let note = format!("300 trials: found out, {} stale writes", found.tally.stale);
+    report("fence s3 (bad)", &server.version, 1, 0, &note);
+}
