@@ -61,6 +61,8 @@ codes! {
     NotFound = "NOT_FOUND", 404, "there is nothing at this address";
     /// No such group, and campaigns do not create one.
     GroupUnknown = "GROUP_UNKNOWN", 404, "there is no such group";
+    /// The group has no fence for this resource.
+    FenceUnknown = "FENCE_UNKNOWN", 404, "there is no such fence";
     /// The address exists for other methods; `Allow` lists them.
     MethodNotAllowed = "METHOD_NOT_ALLOWED", 405, "this address does not know this method";
     /// The request came too slowly. Nothing happened.
@@ -85,6 +87,12 @@ codes! {
     StillLed = "STILL_LED", 409, "the office is not vacant";
     /// Nobody leads, so nobody can step down.
     NobodyLeads = "NOBODY_LEADS", 409, "nobody leads";
+    /// A higher term was granted, or admitted at this resource: stop at once; both numbers are told.
+    StaleTerm = "STALE_TERM", 409, "a higher term has been seen";
+    /// The term's holder has given it up or lost it, and nobody has followed yet: stop at once.
+    TermOver = "TERM_OVER", 409, "this term is over";
+    /// The group has granted no such term.
+    NeverGranted = "NEVER_GRANTED", 409, "this term was never granted";
     /// A limit of the store or of a policy is reached.
     Full = "FULL", 409, "a limit is reached";
     /// The named successor does not stand in this group.

@@ -38,6 +38,7 @@ pub mod routes;
 mod schema;
 pub mod sessions;
 pub mod step_down;
+pub mod token;
 pub mod transfer;
 pub mod warm;
 pub mod watch;
@@ -69,6 +70,10 @@ pub use sessions::{
     ShowSessionRequest, Tenure,
 };
 pub use step_down::{StepDownRequest, SteppedDown};
+pub use token::{
+    DeleteFenceQuery, FenceBody, FencesQuery, FencesResponse, TokenResponse, ValidateTokenRequest,
+    ValidateTokenResponse,
+};
 pub use transfer::TransferRequest;
 pub use warm::WarmRequest;
 pub use watch::{

@@ -170,6 +170,10 @@ pub const fn code_of(refusal: &Refusal) -> Code {
         Refusal::RequestAhead { .. } => Code::RequestAhead,
         Refusal::RequestReused => Code::RequestReused,
         Refusal::Policy(_) => Code::PolicyRefused,
+        Refusal::StaleTerm { .. } => Code::StaleTerm,
+        Refusal::TermOver { .. } => Code::TermOver,
+        Refusal::NeverGranted { .. } => Code::NeverGranted,
+        Refusal::FenceUnknown { .. } => Code::FenceUnknown,
         Refusal::TermsExhausted { .. } => Code::TermsExhausted,
     }
 }
@@ -203,7 +207,18 @@ impl From<Refusal> for Problem {
                 facts.group = Some(group);
                 facts.current_term = Some(term);
             }
+            Refusal::StaleTerm { group, given, current, resource: _ }
+            | Refusal::NeverGranted { group, given, current } => {
+                facts.group = Some(group);
+                facts.given_term = Some(given);
+                facts.current_term = Some(current);
+            }
+            Refusal::TermOver { group, given } => {
+                facts.group = Some(group);
+                facts.given_term = Some(given);
+            }
             Refusal::NotAllowed { group, .. }
+            | Refusal::FenceUnknown { group, .. }
             | Refusal::OnItsWay { group, .. }
             | Refusal::NotExpected { group, .. }
             | Refusal::GroupUnknown { group }

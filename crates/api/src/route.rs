@@ -71,6 +71,14 @@ pub enum Operation {
     MoveGroup,
     /// The last changes of a group.
     History,
+    /// The current fencing token.
+    Token,
+    /// Judges a token, and raises a fence.
+    ValidateToken,
+    /// Lists fences.
+    ListFences,
+    /// Forgets a fence.
+    DeleteFence,
     /// Creates a group or replaces its policy.
     PutGroup,
     /// Shows a group.

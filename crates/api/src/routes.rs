@@ -9,12 +9,13 @@ use crate::problem::Code;
 use crate::route::{Method, Operation, Route};
 use crate::{
     AcceptRequest, AddMemberRequest, CampaignRequest, CampaignResponse, CloseSessionRequest,
-    ClusterResponse, DeleteGroupQuery, Done, GroupResponse, GroupsQuery, GroupsResponse,
-    HealthResponse, Heard, HistoryResponse, LeaderQuery, LeaderResponse, MoveGroupRequest,
-    OfferRequest, OpenSessionRequest, PromoteMemberRequest, PutGroupRequest, ReadyResponse,
-    RemoveMemberRequest, RenewRequest, RenewSessionRequest, ResignRequest, SessionResponse,
-    ShowSessionRequest, StepDownRequest, SteppedDown, TransferClusterRequest, TransferRequest,
-    WarmRequest, WatchManyQuery, WatchQuery, WatchResponse, WithdrawRequest,
+    ClusterResponse, DeleteFenceQuery, DeleteGroupQuery, Done, FencesQuery, FencesResponse,
+    GroupResponse, GroupsQuery, GroupsResponse, HealthResponse, Heard, HistoryResponse,
+    LeaderQuery, LeaderResponse, MoveGroupRequest, OfferRequest, OpenSessionRequest,
+    PromoteMemberRequest, PutGroupRequest, ReadyResponse, RemoveMemberRequest, RenewRequest,
+    RenewSessionRequest, ResignRequest, SessionResponse, ShowSessionRequest, StepDownRequest,
+    SteppedDown, TokenResponse, TransferClusterRequest, TransferRequest, ValidateTokenRequest,
+    ValidateTokenResponse, WarmRequest, WatchManyQuery, WatchQuery, WatchResponse, WithdrawRequest,
 };
 
 fn of<T: JsonSchema>(to: &mut SchemaGenerator) -> Schema {
@@ -239,6 +240,51 @@ pub const ROUTES: &[Route] = &[
     )
     .answers(of::<HistoryResponse>)
     .may(&[Code::GroupUnknown]),
+    Route::new(
+        Method::Get,
+        Operation::Token,
+        "/v1/groups/{group}/token",
+        "token",
+        "The current fencing token; signed for its holder, who proves its session by a header",
+    )
+    .answers(of::<TokenResponse>)
+    .may(&[Code::Moved, Code::SessionExpired]),
+    Route::new(
+        Method::Post,
+        Operation::ValidateToken,
+        "/v1/groups/{group}/token/validate",
+        "validateToken",
+        "Whether a term may still write: the current one, or one that a resource's fence admits",
+    )
+    .takes(of::<ValidateTokenRequest>)
+    .answers(of::<ValidateTokenResponse>)
+    .may(&[
+        Code::StaleTerm,
+        Code::TermOver,
+        Code::NeverGranted,
+        Code::Moved,
+        Code::OnItsWay,
+        Code::Full,
+    ]),
+    Route::new(
+        Method::Get,
+        Operation::ListFences,
+        "/v1/groups/{group}/fences",
+        "listFences",
+        "The resources of a group and the highest term that each has admitted",
+    )
+    .query(of::<FencesQuery>)
+    .answers(of::<FencesResponse>),
+    Route::new(
+        Method::Delete,
+        Operation::DeleteFence,
+        "/v1/groups/{group}/fences",
+        "deleteFence",
+        "Forgets a fence; what it refused stays refused at every resource of the group",
+    )
+    .query(of::<DeleteFenceQuery>)
+    .answers(of::<Done>)
+    .may(&[Code::FenceUnknown, Code::Moved, Code::OnItsWay]),
     Route::new(
         Method::Put,
         Operation::PutGroup,

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use regent_election::Cause;
 use regent_election::limits::{
     GROUP_BYTES_MAX, HOME_BYTES_MAX, METADATA_ENTRIES_MAX, NODE_BYTES_MAX, REASON_BYTES_MAX,
-    REQUEST_NONCE_BYTES_MAX, TERM_MAX,
+    REQUEST_NONCE_BYTES_MAX, RESOURCE_BYTES_MAX, TERM_MAX,
 };
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
@@ -46,6 +46,14 @@ schema!(
         "type": "string", "minLength": 1, "maxLength": NODE_BYTES_MAX, "pattern": NAME,
         "description": "A participant's stable label. It grants nothing.",
         "examples": ["web-1"],
+    })
+);
+schema!(
+    ResourceName,
+    json_schema!({
+        "type": "string", "minLength": 1, "maxLength": RESOURCE_BYTES_MAX, "pattern": NAME,
+        "description": "Something that leaders write to, and that refuses terms lower than it has seen.",
+        "examples": ["db/orders"],
     })
 );
 schema!(

@@ -28,6 +28,7 @@ const SECRETIVE: &[&str] = &[
     "OpenSessionRequest",
     "RenewSessionRequest",
     "ShowSessionRequest",
+    "TokenRequest",
     "CloseSessionRequest",
     "SessionResponse",
     "Hello",

@@ -77,9 +77,12 @@ pub(crate) fn plain(error: &io::Error) -> String {
 /// What a refusal means for a script.
 pub(crate) fn exit_of(code: Code) -> Exit {
     match code {
-        Code::NotLeader | Code::TenureEnding | Code::SessionExpired | Code::HeartbeatNotNewer => {
-            Exit::Lost
-        }
+        Code::NotLeader
+        | Code::TenureEnding
+        | Code::StaleTerm
+        | Code::TermOver
+        | Code::SessionExpired
+        | Code::HeartbeatNotNewer => Exit::Lost,
         Code::NobodyLeads => Exit::No,
         Code::RateLimited | Code::RequestTimeout | Code::GroupEnding => Exit::TryAgain,
         Code::StoreUnavailable | Code::ShuttingDown => Exit::Unavailable,
@@ -97,6 +100,8 @@ pub(crate) fn exit_of(code: Code) -> Exit {
         | Code::OnItsWay
         | Code::NotExpected
         | Code::StillLed
+        | Code::NeverGranted
+        | Code::FenceUnknown
         | Code::Full
         | Code::SuccessorUnknown
         | Code::SuccessorAmbiguous

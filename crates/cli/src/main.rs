@@ -36,6 +36,7 @@ mod signals;
 mod step_down;
 mod store;
 mod term;
+mod token;
 mod transfer;
 mod watch;
 mod withdraw;
@@ -108,6 +109,9 @@ enum Verb {
     StepDown(step_down::StepDownArgs),
     /// Show the last changes of a group and why they came about
     History(history::HistoryArgs),
+    /// Fencing tokens: the current one, whether one may still write, what was admitted
+    #[command(subcommand)]
+    Token(token::TokenVerb),
     /// Sessions by hand
     #[command(subcommand)]
     Session(sessions::SessionVerb),
@@ -202,6 +206,7 @@ impl Verb {
             Self::Group(verb) => groups::run(verb).await,
             Self::StepDown(args) => step_down::run(args).await,
             Self::History(args) => history::run(args).await,
+            Self::Token(verb) => token::run(verb).await,
             Self::Session(verb) => sessions::run(verb).await,
             Self::Cluster(verb) => cluster::run(verb, log).await,
             Self::Store(verb) => store::run(&verb),
@@ -233,6 +238,7 @@ impl Verb {
             Self::Group(verb) => verb.client().output,
             Self::StepDown(args) => args.client.output,
             Self::History(args) => args.client.output,
+            Self::Token(verb) => verb.client().output,
             Self::Session(verb) => verb.client().output,
             Self::Bench(args) => args.client.output,
             Self::Cluster(verb) => verb.output(),

@@ -8,7 +8,7 @@
 
 use crate::command::{Command, Entry, IfLost, Opening, WaitKind};
 use crate::door::{Door, Step};
-use crate::name::{Group, Home, Metadata, Node, Reason, RequestId, SessionId, SessionNo};
+use crate::name::{Group, Home, Metadata, Node, Reason, RequestId, Resource, SessionId, SessionNo};
 use crate::outcome::{Cause, Change};
 use crate::policy::{NodePattern, Policy, Settings};
 use crate::term::{Revision, Term};
@@ -283,6 +283,7 @@ wire_text!(
     Group = "a group name",
     Node = "a node id",
     Home = "a group's place",
+    Resource = "a resource name",
     Reason = "a reason",
     NodePattern = "a pattern"
 );
@@ -462,6 +463,8 @@ wire_enum!(Command "a command" {
     16 = Elapsed { group, kind, since },
     17 = Refill { session },
     18 = Move { group, step },
+    19 = Admit { group, resource, term },
+    20 = ForgetFence { group, resource },
 });
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 //! [`Command::Elapsed`]; the state machine itself never knows what time it is.
 
 use crate::door::Step;
-use crate::name::{Group, Metadata, Node, Reason, RequestId, SessionId, SessionNo};
+use crate::name::{Group, Metadata, Node, Reason, RequestId, Resource, SessionId, SessionNo};
 use crate::policy::{Policy, Priority, Settings};
 use crate::term::{Revision, Term};
 
@@ -197,6 +197,22 @@ pub enum Command {
         /// Which step.
         step: Step,
     },
+    /// Admits a term at a resource and raises its fence, or refuses it: one step (S3).
+    Admit {
+        /// Whose term.
+        group: Group,
+        /// Where it is to be admitted.
+        resource: Resource,
+        /// The term.
+        term: Term,
+    },
+    /// Forgets a resource's fence; no term it refused is ever admitted.
+    ForgetFence {
+        /// Whose.
+        group: Group,
+        /// Which.
+        resource: Resource,
+    },
     /// Changes what holds for the whole store.
     PutSettings {
         /// The new settings.
@@ -239,6 +255,8 @@ impl Command {
             | Self::PutPolicy { .. }
             | Self::Delete { .. }
             | Self::Move { .. }
+            | Self::Admit { .. }
+            | Self::ForgetFence { .. }
             | Self::PutSettings { .. }
             | Self::Elapsed { .. }
             | Self::Refill { .. } => None,

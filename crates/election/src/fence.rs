@@ -6,7 +6,8 @@
 //! The mark must be kept where the write lands, and raised in the same atomic step as the write.
 //! That, and durability, is left to the resource: this type is the rule alone.
 
-use crate::term::Term;
+use crate::name::{Home, Resource};
+use crate::term::{Revision, Term};
 
 /// The highest term admitted so far. A fresh fence admits every term that was ever granted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -67,6 +68,32 @@ impl Fence {
         self.mark = given;
         Ok(())
     }
+}
+
+/// One page of a group's fences in the order of their names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FencesPage {
+    /// The fences.
+    pub fences: Vec<FenceView>,
+    /// No resource of this group admits a term below this one, whether it has a fence or not.
+    pub floor: Term,
+    /// Ask for the page after this name, if there is more.
+    pub next: Option<Resource>,
+    /// The last term that the group has granted.
+    pub term: Term,
+    /// The store that the group has moved to: its fences are there.
+    pub moved_to: Option<Home>,
+    /// The revision at which this was true.
+    pub revision: Revision,
+}
+
+/// One fence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FenceView {
+    /// What it protects.
+    pub resource: Resource,
+    /// The highest term admitted there.
+    pub mark: Term,
 }
 
 #[cfg(test)]

@@ -37,7 +37,9 @@ pub use deadlines::{Deadlines, Hearing};
 pub use door::{Door, Step};
 pub use fence::{Fence, FenceError};
 pub use moment::Moment;
-pub use name::{Group, Home, Metadata, NameError, Node, Reason, RequestId, SessionId, SessionNo};
+pub use name::{
+    Group, Home, Metadata, NameError, Node, Reason, RequestId, Resource, SessionId, SessionNo,
+};
 pub use outcome::{Answer, Applied, Cause, Change, Effect, Event, Refusal};
 pub use participant::Participant;
 pub use policy::{NodePattern, Policy, PolicyError, Priority, Settings};

@@ -12,6 +12,11 @@ pub const METADATA_BYTES_MAX: usize = 4096;
 pub const REASON_BYTES_MAX: usize = 500;
 /// Longest URL of a store that a group has moved to or comes from.
 pub const HOME_BYTES_MAX: usize = 500;
+/// Longest name of a fenced resource in bytes: a table, a bucket and a key, a path.
+pub const RESOURCE_BYTES_MAX: usize = 200;
+/// Most fences of one group: few enough that a store which keeps a group in one entry can write them all every
+/// time. A resource with more parts keeps their marks beside them.
+pub const FENCES_PER_GROUP_MAX: usize = 256;
 /// Longest own part of a request id.
 pub const REQUEST_NONCE_BYTES_MAX: usize = 40;
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::limits::{
     GROUP_BYTES_MAX, HOME_BYTES_MAX, METADATA_BYTES_MAX, METADATA_ENTRIES_MAX, NODE_BYTES_MAX,
-    REASON_BYTES_MAX, REQUEST_NONCE_BYTES_MAX,
+    REASON_BYTES_MAX, REQUEST_NONCE_BYTES_MAX, RESOURCE_BYTES_MAX,
 };
 use crate::term::Revision;
 
@@ -155,6 +155,10 @@ name!(
 name!(
     /// A participant's stable label. It grants nothing: two processes may share one.
     Node, "node id", NODE_BYTES_MAX
+);
+name!(
+    /// Something that leaders of a group write to, and that refuses terms lower than it has seen.
+    Resource, "resource name", RESOURCE_BYTES_MAX
 );
 
 /// The secret of one session: who knows it may renew, resign and transfer.

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::command::WaitKind;
-use crate::name::{Group, Home, Metadata, Node, Reason, SessionNo};
+use crate::name::{Group, Home, Metadata, Node, Reason, Resource, SessionNo};
 use crate::policy::PolicyError;
 use crate::term::{Revision, Term};
 
@@ -269,6 +269,44 @@ pub enum Refusal {
         /// Its term.
         term: Term,
     },
+    /// A higher term was granted, or was admitted at this resource: the caller has lost its office.
+    #[error("{}", stale(group, resource.as_ref(), *given, *current))]
+    StaleTerm {
+        /// Whose term.
+        group: Group,
+        /// Where it was to be admitted; none if it was compared with the term of the group itself.
+        resource: Option<Resource>,
+        /// The term.
+        given: Term,
+        /// The higher one.
+        current: Term,
+    },
+    /// Nobody holds the office under this term any more, and nobody has followed yet.
+    #[error("term {given} of {group} is over, and nobody has followed yet; stop at once")]
+    TermOver {
+        /// Whose.
+        group: Group,
+        /// The term.
+        given: Term,
+    },
+    /// A term that the group has not granted, or not yet.
+    #[error("term {given} of {group} was never granted; the last one was {current}")]
+    NeverGranted {
+        /// Whose.
+        group: Group,
+        /// The term.
+        given: Term,
+        /// The last one granted.
+        current: Term,
+    },
+    /// No such fence.
+    #[error("{group} has no fence for {resource}")]
+    FenceUnknown {
+        /// Whose.
+        group: Group,
+        /// Which.
+        resource: Resource,
+    },
     /// The group has used all terms.
     #[error("{group} has used every term below 2^53")]
     TermsExhausted {
@@ -282,6 +320,15 @@ fn for_group(group: Option<&Group>) -> String {
         || ", the bounds of this store".into(),
         |group| format!(", the bounds of {group}"),
     )
+}
+
+fn stale(group: &Group, resource: Option<&Resource>, given: Term, current: Term) -> String {
+    match resource {
+        Some(resource) => {
+            format!("term {given} < current {current} at {resource} of {group}; stop at once")
+        }
+        None => format!("term {given} < current {current} of {group}; stop at once"),
+    }
 }
 
 fn not_leader(group: &Group, given: Term, term: Term, leader: Option<&Node>) -> String {

@@ -12,7 +12,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use crate::door::{Door, Step};
-use crate::name::{Group, Home, Metadata, Node, Reason, RequestId, SessionId};
+pub use crate::fence::{FenceView, FencesPage};
+use crate::name::{Group, Home, Metadata, Node, Reason, RequestId, Resource, SessionId};
 use crate::outcome::{Cause, Change, Event, Refusal};
 use crate::policy::{Policy, Priority};
 use crate::term::{Cursor, Revision, Term};
@@ -550,6 +551,22 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
 
     /// The last changes of a group, oldest first.
     async fn history(&self, group: &Group) -> StoreResult<Vec<Change>>;
+
+    /// Admits a term at a resource and raises its fence, in one step: after it no lower term is admitted there.
+    /// Repeated, it changes nothing.
+    async fn admit(&self, group: &Group, resource: &Resource, term: Term) -> StoreResult<()>;
+
+    /// Forgets a fence. What it refused is refused for ever, there and at every other resource of the group.
+    async fn forget_fence(&self, group: &Group, resource: &Resource) -> StoreResult<()>;
+
+    /// The fences of a group whose names open with `prefix`, after `after`, at most `count` of them.
+    async fn fences(
+        &self,
+        group: &Group,
+        prefix: &str,
+        after: Option<&Resource>,
+        count: usize,
+    ) -> StoreResult<FencesPage>;
 
     /// Counts for metrics.
     async fn census(&self) -> StoreResult<Census>;

@@ -19,6 +19,8 @@ mod compare;
 mod corners;
 #[path = "state_model/entry.rs"]
 mod entry;
+#[path = "state_model/fences.rs"]
+mod fences;
 #[path = "state_model/many.rs"]
 mod many;
 #[path = "state_model/model.rs"]

@@ -297,6 +297,8 @@ fn end_of(record: &Record, tenure: &Tenure, holder: Option<SessionId>) -> End {
         | Command::Warm { .. }
         | Command::StepDown { .. }
         | Command::PutPolicy { .. }
+        | Command::Admit { .. }
+        | Command::ForgetFence { .. }
         | Command::Move { .. }
         | Command::Delete { .. }
         | Command::PutSettings { .. }

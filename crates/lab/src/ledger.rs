@@ -265,6 +265,8 @@ impl GivenUp {
             | Command::StepDown { .. }
             | Command::PutPolicy { .. }
             | Command::Delete { .. }
+            | Command::Admit { .. }
+            | Command::ForgetFence { .. }
             | Command::Move { .. }
             | Command::PutSettings { .. }
             | Command::Elapsed { .. }

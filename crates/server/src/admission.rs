@@ -58,9 +58,16 @@ impl Class {
             | Operation::TransferCluster => Some(Self::Release),
             Operation::Watch | Operation::WatchMany => Some(Self::Watch),
             Operation::Campaign | Operation::OpenSession => Some(Self::Campaign),
-            Operation::Leader | Operation::ShowGroup | Operation::History => Some(Self::Read),
+            Operation::Leader
+            | Operation::ShowGroup
+            | Operation::History
+            | Operation::Token
+            | Operation::ListFences => Some(Self::Read),
+            // A write waits for it, and a leader that is refused must hear so.
+            Operation::ValidateToken => Some(Self::Release),
             Operation::PutGroup
             | Operation::MoveGroup
+            | Operation::DeleteFence
             | Operation::DeleteGroup
             | Operation::ListGroups
             | Operation::Backup => Some(Self::Admin),

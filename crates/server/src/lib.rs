@@ -51,6 +51,7 @@ mod sessions;
 mod socket;
 mod step_down;
 mod stream;
+mod token;
 mod transfer;
 mod warm;
 mod watch;

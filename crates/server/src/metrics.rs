@@ -71,6 +71,9 @@ fn seconds() -> Histogram {
     Histogram::new(exponential_buckets(0.0001, 2.5, 15))
 }
 
+/// What the token service says to a term that may not write.
+const FENCE_REFUSALS: [Code; 3] = [Code::StaleTerm, Code::TermOver, Code::NeverGranted];
+
 /// Everything that is counted.
 #[derive(Debug)]
 pub(crate) struct Metrics {
@@ -88,6 +91,7 @@ pub(crate) struct Metrics {
     stable_seconds: Gauge<f64, AtomicU64>,
     active_leaders: Family<ByExpected, Gauge>,
     renew_failures: Family<ByReason, Counter>,
+    fence_rejections: Family<ByReason, Counter>,
     request_seconds: Histograms<ByRoute>,
     shed: Family<ByClass, Counter>,
     turned_away: Family<ByReason, Counter>,
@@ -122,6 +126,7 @@ impl Metrics {
             stable_seconds: Gauge::default(),
             active_leaders: Family::default(),
             renew_failures: Family::default(),
+            fence_rejections: Family::default(),
             request_seconds: Family::new_with_constructor(seconds),
             shed: Family::default(),
             turned_away: Family::default(),
@@ -143,6 +148,9 @@ impl Metrics {
         metrics.elections.get_or_create(&ByCluster { cluster: config.cluster.clone() }).inc_by(0);
         for reason in ["NOT_LEADER", "SESSION_EXPIRED", "BACKEND_DOWN", "TIMEOUT"] {
             metrics.renew_failures.get_or_create(&ByReason { reason }).inc_by(0);
+        }
+        for code in FENCE_REFUSALS {
+            metrics.fence_rejections.get_or_create(&ByReason { reason: code.word() }).inc_by(0);
         }
         for class in Class::ALL {
             metrics.shed.get_or_create(&ByClass { class: class.word() }).inc_by(0);
@@ -183,6 +191,11 @@ impl Metrics {
             "renew_failures",
             "Renewals that were not acknowledged",
             self.renew_failures.clone(),
+        );
+        registry.register(
+            "fence_rejections",
+            "Terms that the token service refused",
+            self.fence_rejections.clone(),
         );
         registry.register(
             "regent_http_request_duration_seconds",
@@ -298,6 +311,9 @@ impl Metrics {
         if matches!(operation, Operation::Renew | Operation::RenewSession) {
             self.renew_failures.get_or_create(&ByReason { reason: renew_reason(code) }).inc();
         }
+        if operation == Operation::ValidateToken && FENCE_REFUSALS.contains(&code) {
+            self.fence_rejections.get_or_create(&ByReason { reason: code.word() }).inc();
+        }
     }
 
     pub(crate) fn campaigned(&self, is_elected: bool, took: Duration) {
@@ -377,6 +393,10 @@ const fn renew_reason(code: Code) -> &'static str {
         | Code::OnItsWay
         | Code::NotExpected
         | Code::StillLed
+        | Code::StaleTerm
+        | Code::TermOver
+        | Code::NeverGranted
+        | Code::FenceUnknown
         | Code::NobodyLeads
         | Code::Full
         | Code::SuccessorUnknown

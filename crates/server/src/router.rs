@@ -27,7 +27,7 @@ use crate::reply::{self, Reply};
 use crate::socket::Talk;
 use crate::{
     accept, body, campaign, cluster, direct, groups, history, leader, offer, origin, process,
-    renew, resign, sessions, step_down, transfer, warm, watch, withdraw,
+    renew, resign, sessions, step_down, token, transfer, warm, watch, withdraw,
 };
 
 /// What a request knows of the connection it came by.
@@ -120,6 +120,10 @@ async fn verb(call: Call) -> Reply {
         Operation::StepDown => step_down::answer(call).await,
         Operation::MoveGroup => groups::take_step(call).await,
         Operation::History => history::answer(call).await,
+        Operation::Token => token::show(call).await,
+        Operation::ValidateToken => token::validate(call).await,
+        Operation::ListFences => token::list(call).await,
+        Operation::DeleteFence => token::delete(call).await,
         Operation::PutGroup => groups::put(call).await,
         Operation::ShowGroup => groups::show(call).await,
         Operation::DeleteGroup => groups::delete(call).await,

@@ -485,6 +485,132 @@ pub mod stepped_down {
         Forced(Forced),
     }
 }
+/// A wish to see the current fencing token.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[prost(skip_debug)]
+pub struct TokenRequest {
+    /// Whose.
+    #[prost(string, tag = "1")]
+    pub group: ::prost::alloc::string::String,
+    /// The session that holds the office, to be given a signed token.
+    #[prost(string, optional, tag = "2")]
+    pub session_id: ::core::option::Option<::prost::alloc::string::String>,
+}
+/// The current token of a group.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct TokenResponse {
+    /// Whose.
+    #[prost(string, tag = "1")]
+    pub group: ::prost::alloc::string::String,
+    /// The current term, or the last one if nobody holds the office.
+    #[prost(uint64, tag = "2")]
+    pub term: u64,
+    /// Who holds it; none is an answer too.
+    #[prost(string, optional, tag = "3")]
+    pub leader: ::core::option::Option<::prost::alloc::string::String>,
+    /// How the office stands.
+    #[prost(enumeration = "OfficeState", tag = "4")]
+    pub state: i32,
+    /// How long the holder's session lives if it is not heard again: a hint, never a permission.
+    #[prost(uint64, optional, tag = "5")]
+    pub valid_for_ms: ::core::option::Option<u64>,
+    /// The term signed by this service, for the holder alone.
+    #[prost(string, optional, tag = "6")]
+    pub token: ::core::option::Option<::prost::alloc::string::String>,
+    /// The revision at which this was true.
+    #[prost(uint64, tag = "7")]
+    pub revision: u64,
+}
+/// Whether a term may still write.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ValidateTokenRequest {
+    /// Whose.
+    #[prost(string, tag = "1")]
+    pub group: ::prost::alloc::string::String,
+    /// The term to be judged.
+    #[prost(uint64, tag = "2")]
+    pub term: u64,
+    /// Where it is to be admitted. Without one it is compared with the current term of the group.
+    #[prost(string, optional, tag = "3")]
+    pub resource: ::core::option::Option<::prost::alloc::string::String>,
+}
+/// A term that may write.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ValidateTokenResponse {
+    /// Whose.
+    #[prost(string, tag = "1")]
+    pub group: ::prost::alloc::string::String,
+    /// The term.
+    #[prost(uint64, tag = "2")]
+    pub term: u64,
+    /// Where it was admitted.
+    #[prost(string, optional, tag = "3")]
+    pub resource: ::core::option::Option<::prost::alloc::string::String>,
+    /// True.
+    #[prost(bool, tag = "4")]
+    pub valid: bool,
+}
+/// A wish to see the fences of a group.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ListFencesRequest {
+    /// Whose.
+    #[prost(string, tag = "1")]
+    pub group: ::prost::alloc::string::String,
+    /// Only resources whose names open with this.
+    #[prost(string, tag = "2")]
+    pub prefix: ::prost::alloc::string::String,
+    /// Only resources after this name: the `next` of the page before.
+    #[prost(string, optional, tag = "3")]
+    pub after: ::core::option::Option<::prost::alloc::string::String>,
+    /// How many at most: 1 to 256, 100 if not said.
+    #[prost(uint32, optional, tag = "4")]
+    pub count: ::core::option::Option<u32>,
+}
+/// One page of the fences of a group.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct FencesResponse {
+    /// Whose.
+    #[prost(string, tag = "1")]
+    pub group: ::prost::alloc::string::String,
+    /// In the order of their names.
+    #[prost(message, repeated, tag = "2")]
+    pub fences: ::prost::alloc::vec::Vec<Fence>,
+    /// No resource of this group admits a term below this one.
+    #[prost(uint64, tag = "3")]
+    pub floor: u64,
+    /// Ask for the page after this name, if there is more.
+    #[prost(string, optional, tag = "4")]
+    pub next: ::core::option::Option<::prost::alloc::string::String>,
+    /// The last term that the group has granted.
+    #[prost(uint64, tag = "5")]
+    pub current_term: u64,
+    /// The store that the group has moved to: its fences are there.
+    #[prost(string, optional, tag = "6")]
+    pub moved_to: ::core::option::Option<::prost::alloc::string::String>,
+    /// The revision at which this was true.
+    #[prost(uint64, tag = "7")]
+    pub revision: u64,
+}
+/// One fence.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Fence {
+    /// What it protects.
+    #[prost(string, tag = "1")]
+    pub resource: ::prost::alloc::string::String,
+    /// The highest term admitted there.
+    #[prost(uint64, tag = "2")]
+    pub term: u64,
+}
+/// A wish to forget a fence.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct DeleteFenceRequest {
+    /// Whose.
+    #[prost(string, tag = "1")]
+    pub group: ::prost::alloc::string::String,
+    /// What it protects.
+    #[prost(string, tag = "2")]
+    pub resource: ::prost::alloc::string::String,
+}
 /// A wish to see the last changes of a group.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct HistoryRequest {
@@ -1899,6 +2025,94 @@ pub mod regent_client {
             req.extensions_mut().insert(GrpcMethod::new("regent.v1.Regent", "History"));
             self.inner.unary(req, path, codec).await
         }
+        /// The current fencing token; signed for its holder.
+        pub async fn token(
+            &mut self,
+            request: impl tonic::IntoRequest<super::TokenRequest>,
+        ) -> std::result::Result<tonic::Response<super::TokenResponse>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::grpc::PlainCodec::default();
+            let path = http::uri::PathAndQuery::from_static("/regent.v1.Regent/Token");
+            let mut req = request.into_request();
+            req.extensions_mut().insert(GrpcMethod::new("regent.v1.Regent", "Token"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Whether a term may still write; with a resource, its fence is raised in the same step.
+        pub async fn validate_token(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ValidateTokenRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ValidateTokenResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::grpc::PlainCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/regent.v1.Regent/ValidateToken",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("regent.v1.Regent", "ValidateToken"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// The resources of a group and the highest term that each has admitted.
+        pub async fn list_fences(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ListFencesRequest>,
+        ) -> std::result::Result<tonic::Response<super::FencesResponse>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::grpc::PlainCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/regent.v1.Regent/ListFences",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("regent.v1.Regent", "ListFences"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Forgets a fence; what it refused stays refused.
+        pub async fn delete_fence(
+            &mut self,
+            request: impl tonic::IntoRequest<super::DeleteFenceRequest>,
+        ) -> std::result::Result<tonic::Response<super::Done>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::grpc::PlainCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/regent.v1.Regent/DeleteFence",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("regent.v1.Regent", "DeleteFence"));
+            self.inner.unary(req, path, codec).await
+        }
         /// Creates a group or replaces its policy.
         pub async fn put_group(
             &mut self,
@@ -2326,6 +2540,29 @@ pub mod regent_server {
             &self,
             request: tonic::Request<super::HistoryRequest>,
         ) -> std::result::Result<tonic::Response<super::HistoryResponse>, tonic::Status>;
+        /// The current fencing token; signed for its holder.
+        async fn token(
+            &self,
+            request: tonic::Request<super::TokenRequest>,
+        ) -> std::result::Result<tonic::Response<super::TokenResponse>, tonic::Status>;
+        /// Whether a term may still write; with a resource, its fence is raised in the same step.
+        async fn validate_token(
+            &self,
+            request: tonic::Request<super::ValidateTokenRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ValidateTokenResponse>,
+            tonic::Status,
+        >;
+        /// The resources of a group and the highest term that each has admitted.
+        async fn list_fences(
+            &self,
+            request: tonic::Request<super::ListFencesRequest>,
+        ) -> std::result::Result<tonic::Response<super::FencesResponse>, tonic::Status>;
+        /// Forgets a fence; what it refused stays refused.
+        async fn delete_fence(
+            &self,
+            request: tonic::Request<super::DeleteFenceRequest>,
+        ) -> std::result::Result<tonic::Response<super::Done>, tonic::Status>;
         /// Creates a group or replaces its policy.
         async fn put_group(
             &self,
@@ -3117,6 +3354,182 @@ pub mod regent_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = HistorySvc(inner);
+                        let codec = crate::grpc::PlainCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/regent.v1.Regent/Token" => {
+                    #[allow(non_camel_case_types)]
+                    struct TokenSvc<T: Regent>(pub Arc<T>);
+                    impl<T: Regent> tonic::server::UnaryService<super::TokenRequest>
+                    for TokenSvc<T> {
+                        type Response = super::TokenResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::TokenRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Regent>::token(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = TokenSvc(inner);
+                        let codec = crate::grpc::PlainCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/regent.v1.Regent/ValidateToken" => {
+                    #[allow(non_camel_case_types)]
+                    struct ValidateTokenSvc<T: Regent>(pub Arc<T>);
+                    impl<
+                        T: Regent,
+                    > tonic::server::UnaryService<super::ValidateTokenRequest>
+                    for ValidateTokenSvc<T> {
+                        type Response = super::ValidateTokenResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ValidateTokenRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Regent>::validate_token(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ValidateTokenSvc(inner);
+                        let codec = crate::grpc::PlainCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/regent.v1.Regent/ListFences" => {
+                    #[allow(non_camel_case_types)]
+                    struct ListFencesSvc<T: Regent>(pub Arc<T>);
+                    impl<T: Regent> tonic::server::UnaryService<super::ListFencesRequest>
+                    for ListFencesSvc<T> {
+                        type Response = super::FencesResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ListFencesRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Regent>::list_fences(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ListFencesSvc(inner);
+                        let codec = crate::grpc::PlainCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/regent.v1.Regent/DeleteFence" => {
+                    #[allow(non_camel_case_types)]
+                    struct DeleteFenceSvc<T: Regent>(pub Arc<T>);
+                    impl<
+                        T: Regent,
+                    > tonic::server::UnaryService<super::DeleteFenceRequest>
+                    for DeleteFenceSvc<T> {
+                        type Response = super::Done;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::DeleteFenceRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Regent>::delete_fence(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = DeleteFenceSvc(inner);
                         let codec = crate::grpc::PlainCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

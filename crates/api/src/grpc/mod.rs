@@ -57,7 +57,7 @@ macro_rules! secretive {
 secretive! {
     CampaignRequest CampaignResponse RenewRequest ResignRequest WithdrawRequest AcceptRequest
     OfferRequest WarmRequest TransferRequest OpenSessionRequest RenewSessionRequest
-    ShowSessionRequest CloseSessionRequest SessionResponse Hello
+    ShowSessionRequest CloseSessionRequest SessionResponse TokenRequest Hello
 }
 
 #[cfg(test)]

@@ -7,17 +7,19 @@ use std::str::FromStr;
 
 use regent_election::limits::TERM_MAX;
 use regent_election::store::Scope;
-use regent_election::{Cursor, Group, Metadata, Priority, Reason, RequestId, SessionId, Term};
+use regent_election::{
+    Cursor, Group, Metadata, Priority, Reason, RequestId, Resource, SessionId, Term,
+};
 
 use super::generated as pb;
 use crate::limits::WATCH_GROUPS_MAX;
 use crate::problem::{Code, Problem};
 use crate::{
     AcceptRequest, AddMemberRequest, CampaignRequest, CloseSessionRequest, Consistency, Disowned,
-    GroupsQuery, MoveGroupRequest, OfferRequest, OpenSessionRequest, PolicyBody, PriorityRule,
-    PromoteMemberRequest, PutGroupRequest, RemoveMemberRequest, RenewRequest, RenewSessionRequest,
-    ResignRequest, ShowSessionRequest, StepDownRequest, StepWord, TransferClusterRequest,
-    TransferRequest, WarmRequest, WithdrawRequest,
+    FencesQuery, GroupsQuery, MoveGroupRequest, OfferRequest, OpenSessionRequest, PolicyBody,
+    PriorityRule, PromoteMemberRequest, PutGroupRequest, RemoveMemberRequest, RenewRequest,
+    RenewSessionRequest, ResignRequest, ShowSessionRequest, StepDownRequest, StepWord,
+    TransferClusterRequest, TransferRequest, ValidateTokenRequest, WarmRequest, WithdrawRequest,
 };
 
 type Read<T> = Result<T, Problem>;
@@ -270,6 +272,39 @@ impl pb::MoveGroupRequest {
             request_id: request_id(self.request_id)?,
         };
         Ok((group(&self.group)?, request))
+    }
+}
+
+impl pb::TokenRequest {
+    /// Where, and who proves to hold it.
+    pub fn read(self) -> Read<(Group, Option<SessionId>)> {
+        let session_id = self.session_id.as_deref().map(session).transpose()?;
+        Ok((group(&self.group)?, session_id))
+    }
+}
+
+impl pb::ValidateTokenRequest {
+    /// The request, and where.
+    pub fn read(self) -> Read<(Group, ValidateTokenRequest)> {
+        let resource = text_option("resource", self.resource)?;
+        let request = ValidateTokenRequest { term: term(self.term)?, resource };
+        Ok((group(&self.group)?, request))
+    }
+}
+
+impl pb::ListFencesRequest {
+    /// The request, and where.
+    pub fn read(self) -> Read<(Group, FencesQuery)> {
+        let after = text_option("after", self.after)?;
+        let query = FencesQuery { prefix: self.prefix, after, count: self.count };
+        Ok((group(&self.group)?, query))
+    }
+}
+
+impl pb::DeleteFenceRequest {
+    /// Where, and which.
+    pub fn read(self) -> Read<(Group, Resource)> {
+        Ok((group(&self.group)?, text("resource", &self.resource)?))
     }
 }
 

@@ -52,7 +52,7 @@ pub const fn grpc_code(code: Code) -> GrpcCode {
         | Code::PolicyRefused => GrpcCode::InvalidArgument,
         Code::CrossOrigin | Code::NotAllowed => GrpcCode::PermissionDenied,
         Code::NotFound | Code::MethodNotAllowed | Code::Unsupported => GrpcCode::Unimplemented,
-        Code::GroupUnknown | Code::SessionExpired => GrpcCode::NotFound,
+        Code::GroupUnknown | Code::FenceUnknown | Code::SessionExpired => GrpcCode::NotFound,
         Code::RequestTimeout | Code::HeartbeatNotNewer => GrpcCode::Aborted,
         Code::NotLeader
         | Code::TenureEnding
@@ -62,6 +62,9 @@ pub const fn grpc_code(code: Code) -> GrpcCode {
         | Code::OnItsWay
         | Code::NotExpected
         | Code::StillLed
+        | Code::StaleTerm
+        | Code::TermOver
+        | Code::NeverGranted
         | Code::NobodyLeads
         | Code::SuccessorUnknown
         | Code::SuccessorAmbiguous

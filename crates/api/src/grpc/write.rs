@@ -7,9 +7,10 @@ use super::generated::{stepped_down, watch_event};
 use super::words::cause_number;
 use crate::{
     Bookmark, CampaignResponse, Change, Closing, ClusterMember, ClusterResponse, Done, DoorBody,
-    Gap, GroupResponse, GroupsResponse, Heard, HistoryResponse, LeaderChanged, LeaderResponse,
-    Offer, Office, PolicyBody, Present, PriorityRule, SessionResponse, Standby, SteppedDown,
-    Tenure, WatchEvent,
+    FenceBody, FencesResponse, Gap, GroupResponse, GroupsResponse, Heard, HistoryResponse,
+    LeaderChanged, LeaderResponse, Offer, Office, PolicyBody, Present, PriorityRule,
+    SessionResponse, Standby, SteppedDown, Tenure, TokenResponse, ValidateTokenResponse,
+    WatchEvent,
 };
 
 fn metadata(metadata: &Metadata) -> std::collections::BTreeMap<String, String> {
@@ -137,6 +138,49 @@ impl From<SteppedDown> for pb::SteppedDown {
             }
         };
         Self { outcome: Some(outcome) }
+    }
+}
+
+impl From<TokenResponse> for pb::TokenResponse {
+    fn from(response: TokenResponse) -> Self {
+        Self {
+            group: response.group.to_string(),
+            term: response.term.get(),
+            leader: response.leader.map(|leader| leader.to_string()),
+            state: pb::OfficeState::from(response.state) as i32,
+            valid_for_ms: response.valid_for_ms,
+            token: response.token,
+            revision: response.revision.0,
+        }
+    }
+}
+
+impl From<ValidateTokenResponse> for pb::ValidateTokenResponse {
+    fn from(response: ValidateTokenResponse) -> Self {
+        Self {
+            group: response.group.to_string(),
+            term: response.term.get(),
+            resource: response.resource.map(|resource| resource.to_string()),
+            valid: response.valid,
+        }
+    }
+}
+
+impl From<FencesResponse> for pb::FencesResponse {
+    fn from(response: FencesResponse) -> Self {
+        let fence = |fence: FenceBody| pb::Fence {
+            resource: fence.resource.to_string(),
+            term: fence.term.get(),
+        };
+        Self {
+            group: response.group.to_string(),
+            fences: response.fences.into_iter().map(fence).collect(),
+            floor: response.floor.get(),
+            next: response.next.map(|next| next.to_string()),
+            current_term: response.current_term.get(),
+            moved_to: response.moved_to.map(|to| to.to_string()),
+            revision: response.revision.0,
+        }
     }
 }
 

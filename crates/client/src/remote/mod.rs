@@ -39,6 +39,7 @@ mod send;
 mod sessions;
 mod sse;
 mod step_down;
+mod token;
 mod transfer;
 mod warm;
 mod watch;

@@ -174,6 +174,10 @@ fn refusal(problem: &Problem, asked: &Request) -> Option<Refusal> {
         | Code::Full
         | Code::OnItsWay
         | Code::NotExpected
+        | Code::StaleTerm
+        | Code::TermOver
+        | Code::NeverGranted
+        | Code::FenceUnknown
         | Code::OtherReplicaLeads
         | Code::MemberRefused
         | Code::PayloadTooLarge

@@ -12,6 +12,7 @@ use hyper::body::{Bytes, Incoming};
 use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderName, USER_AGENT};
 use hyper::{Request, Response};
 use regent_api::{Operation, Reply};
+use regent_election::SessionId;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::time::{Sleep, sleep};
@@ -78,6 +79,12 @@ impl Call {
         self
     }
 
+    /// The same, with the secret of a session: it never stands in an address, which are logged.
+    pub(super) fn proving(self, session: SessionId) -> Self {
+        let name = HeaderName::from_static(regent_api::token::SESSION_HEADER);
+        self.header(name, session.reveal())
+    }
+
     fn for_events(self) -> Self {
         Self { for_events: true, ..self }
     }
@@ -105,6 +112,8 @@ fn only_reads(operation: Operation) -> bool {
         | Operation::Watch
         | Operation::WatchMany
         | Operation::History
+        | Operation::Token
+        | Operation::ListFences
         | Operation::ShowGroup
         | Operation::ListGroups
         | Operation::ShowSession
@@ -125,6 +134,8 @@ fn only_reads(operation: Operation) -> bool {
         | Operation::Transfer
         | Operation::StepDown
         | Operation::MoveGroup
+        | Operation::ValidateToken
+        | Operation::DeleteFence
         | Operation::PutGroup
         | Operation::DeleteGroup
         | Operation::OpenSession

@@ -17,6 +17,7 @@
 mod bench;
 mod campaign;
 mod ending;
+mod fences;
 mod groups;
 mod handover;
 mod moves;
@@ -244,5 +245,9 @@ pub fn cases() -> Vec<Case> {
             a_group_that_departs_lets_its_leader_stop_and_tells_where_it_went,
             an_expected_group_grants_nobody_until_it_arrives_above_the_old_terms,
             a_closed_door_outlives_deletion_and_opens_by_two_steps_only;
+        fences:
+            a_resource_admits_no_lower_term_after_a_higher_one,
+            a_forgotten_fence_keeps_its_mark_for_all_resources_of_its_group,
+            no_fence_falls_when_its_group_is_deleted_or_moves_and_comes_back;
     }
 }

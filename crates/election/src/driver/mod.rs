@@ -458,6 +458,10 @@ fn is_hopeless(refusal: &Refusal) -> bool {
         | Refusal::SuccessorAmbiguous { .. }
         | Refusal::SuccessorSilent { .. }
         | Refusal::NoOffer { .. }
+        | Refusal::StaleTerm { .. }
+        | Refusal::NeverGranted { .. }
+        | Refusal::TermOver { .. }
+        | Refusal::FenceUnknown { .. }
         | Refusal::RequestTooOld { .. }
         | Refusal::RequestAhead { .. }
         | Refusal::RequestReused => false,

@@ -42,7 +42,7 @@ impl State {
         {
             return Ok((answer, Rest::Nothing));
         }
-        let priority = self.admit(&group, &candidate, claimed)?;
+        let priority = self.check_claim(&group, &candidate, claimed)?;
         // Who speaks is heard, whatever the proposer thought of it a moment before.
         turn.silent.retain(|silent| Some(*silent) != candidate.open);
         let place = self.place_now(&group, candidate.open);
@@ -140,7 +140,7 @@ impl State {
     }
 
     /// Whether the candidate may stand here at all, and with which priority.
-    fn admit(
+    fn check_claim(
         &self,
         group: &Group,
         candidate: &Candidate,

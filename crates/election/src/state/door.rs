@@ -106,6 +106,9 @@ impl State {
         self.set_door(group, Door::Open);
         if let Some(state) = self.groups.get_mut(group) {
             state.term = state.term.max(above);
+            if let Some(fences) = &mut state.fences {
+                fences.raise(above);
+            }
             state.heir = heir;
         }
         self.fill(turn, group, Cause::Moved, None);

@@ -1,5 +1,6 @@
 //! A group's record: its term, its office, its line, its last changes.
 
+use super::fences::Fences;
 use crate::codec::{wire_enum, wire_struct};
 use crate::door::Door;
 use crate::limits::HISTORY_PER_GROUP;
@@ -24,6 +25,8 @@ pub(super) struct GroupState {
     pub(super) doomed: bool,
     /// Whether it lives here; none means that it does.
     pub(super) door: Option<Box<Door>>,
+    /// What its resources have admitted; none if no resource ever asked.
+    pub(super) fences: Option<Box<Fences>>,
     pub(super) history: Vec<Change>,
     /// What the index of the state says of this group; never written to bytes.
     pub(super) marks: Marks,
@@ -127,6 +130,7 @@ impl GroupState {
             heir: None,
             doomed: false,
             door: None,
+            fences: None,
             history: Vec::new(),
             marks: Marks::default(),
         }

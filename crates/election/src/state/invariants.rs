@@ -9,8 +9,9 @@ use std::collections::BTreeSet;
 use super::group::{GroupState, Office};
 use super::session::Session;
 use super::{Index, State};
-use crate::limits::HISTORY_PER_GROUP;
+use crate::limits::{FENCES_PER_GROUP_MAX, HISTORY_PER_GROUP};
 use crate::name::{Group, SessionNo};
+use crate::term::Term;
 
 fn holds(truth: bool, broken: impl FnOnce() -> String) -> Result<(), String> {
     if truth { Ok(()) } else { Err(broken()) }
@@ -73,6 +74,13 @@ impl State {
             .last()
             .is_none_or(|change| change.term == group.term && change.leader.as_ref() == leader);
         holds(remembers, || format!("the history of {name} does not end with its office"))?;
+        if let Some(fences) = group.fences.as_deref() {
+            let is_within = |mark: &Term| (fences.floor..=group.term).contains(mark);
+            let fits = fences.marks.len() <= FENCES_PER_GROUP_MAX && fences.floor <= group.term;
+            holds(fits && fences.marks.values().all(is_within), || {
+                format!("a fence of {name} lies beyond its terms")
+            })?;
+        }
         let is_ending = match group.office {
             Office::Ending { .. } => true,
             Office::Vacant | Office::Delayed { .. } | Office::Held { .. } => false,

@@ -112,6 +112,9 @@ impl State {
             let holder = state.office.tenure().map(|tenure| tenure.session);
             state.office = Office::Vacant;
             state.term = term;
+            if let Some(fences) = &mut state.fences {
+                fences.raise(term);
+            }
             if let Some(session) = holder.and_then(|holder| self.sessions.get_mut(&holder)) {
                 session.leads.remove(group);
                 session.epoch += 1;

@@ -7,7 +7,7 @@
 //!
 //! One verb, one file: `sessions` (open, close, expire), `campaign`, `resign` (and withdraw),
 //! `transfer` (offer, warm, transfer, accept), `step_down`, `groups` (policies and deletion), `door` (moves),
-//! `elapsed`. They meet in `office`, the only place that ends and begins tenures. `repeat` makes a
+//! `fences`, `elapsed`. They meet in `office`, the only place that ends and begins tenures. `repeat` makes a
 //! repeated request take effect once; `view` reads; `snapshot` writes and reads the whole state.
 //!
 //! The road not taken: deciding promotions outside, by a controller that watches vacancies. It would
@@ -24,6 +24,7 @@ use crate::term::{Revision, Term};
 mod campaign;
 mod door;
 mod elapsed;
+mod fences;
 mod group;
 mod groups;
 mod invariants;
@@ -262,6 +263,8 @@ impl State {
             Command::PutPolicy { group, policy } => self.put_policy(turn, group, policy),
             Command::Move { group, step } => self.move_group(turn, &group, step),
             Command::Delete { group } => self.delete(turn, &group),
+            Command::Admit { group, resource, term } => self.admit(&group, resource, term),
+            Command::ForgetFence { group, resource } => self.forget_fence(&group, &resource),
             Command::PutSettings { settings } => self.put_settings(*settings),
             Command::Elapsed { group, kind, since } => self.elapsed(turn, &group, kind, since),
             Command::Refill { session } => Ok(self.refill(session)),

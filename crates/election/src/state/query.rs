@@ -7,9 +7,9 @@ use std::fmt;
 use std::time::Duration;
 
 use super::State;
-use crate::name::{Group, Metadata, SessionId, SessionNo};
+use crate::name::{Group, Metadata, Resource, SessionId, SessionNo};
 use crate::outcome::{Change, Event, Refusal};
-use crate::store::{Census, GroupView, GroupsPage, Heard, LeaderView, SessionView};
+use crate::store::{Census, FencesPage, GroupView, GroupsPage, Heard, LeaderView, SessionView};
 use crate::term::{Cursor, Incarnation};
 use crate::watch::Replay;
 
@@ -45,6 +45,17 @@ pub enum Query {
     },
     /// What happened to a group lately?
     History(Group),
+    /// What have the resources of a group admitted?
+    Fences {
+        /// Whose.
+        group: Group,
+        /// Names that open with this.
+        prefix: String,
+        /// Names after this one.
+        after: Option<Resource>,
+        /// At most this many.
+        count: usize,
+    },
     /// What does a group itself remember after a place, for a watch from there?
     Replay(Group, Cursor),
     /// How many of everything?
@@ -68,6 +79,8 @@ pub enum View {
     Groups(GroupsPage),
     /// To [`Query::History`].
     History(Vec<Change>),
+    /// To [`Query::Fences`].
+    Fences(FencesPage),
     /// To [`Query::Replay`]; none if the group does not remember enough.
     Replay(Option<Replay>),
     /// To [`Query::Census`].
@@ -139,6 +152,9 @@ impl State {
                 View::Groups(page)
             }
             Query::History(group) => View::History(self.history(group).to_vec()),
+            Query::Fences { group, prefix, after, count } => {
+                View::Fences(self.fences_page(group, prefix, after.as_ref(), *count))
+            }
             Query::Replay(group, cursor) => {
                 View::Replay(self.replay(group, *cursor, lens.incarnation))
             }

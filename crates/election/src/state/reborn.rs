@@ -73,6 +73,10 @@ impl State {
         self.term_floor = ahead(self.term_floor)?;
         for group in self.groups.values_mut() {
             group.term = ahead(group.term)?;
+            // What was admitted after the backup is not known; it was admitted under a term of the old life.
+            if let Some(fences) = &mut group.fences {
+                fences.raise(group.term);
+            }
         }
         // Ids of the old life may or may not have run in what was lost: all of them are refused.
         let last = Revision(self.revision.0.saturating_add(LEAP));

@@ -209,6 +209,7 @@ impl State {
                 let Some(secret) = secret else { return Err(Refusal::SessionUnknown) };
                 self.accept(turn, group, secret, *term)
             }
+            Command::Admit { group, resource, term } => self.admit(group, resource.clone(), *term),
             Command::StepDown { group, .. } | Command::Delete { group } => {
                 Ok((self.ending_answer(group), Rest::Nothing))
             }
@@ -221,6 +222,7 @@ impl State {
             | Command::Transfer { .. }
             | Command::PutPolicy { .. }
             | Command::Move { .. }
+            | Command::ForgetFence { .. }
             | Command::PutSettings { .. } => super::done(),
             Command::Expire { .. } | Command::Elapsed { .. } | Command::Refill { .. } => {
                 Ok((Answer::Overtaken, Rest::Nothing))

@@ -1,12 +1,13 @@
 //! The whole state as bytes, and back.
 //!
 //! ```text
-//! version        u8: 1, or 2 if some group has a door; then every group has `door?`
+//! version        u8: 1; or 2 if some group has a door, and then every group has `door?`; or 3 if some
+//!                group has fences, and then every group has `door?` and `fences?`
 //! settings       ttl ceiling, auto-create, most groups, default policy
 //! revision       number
 //! term floor     number
 //! sessions       list of: number, id, node, ttl, longest ttl, passing, epoch, requests
-//! groups         list of: name, term, policy?, office, line, heir?, doomed, door?, history
+//! groups         list of: name, term, policy?, office, line, heir?, doomed, door?, fences?, history
 //! requests       list of those without a session, oldest first; forgotten revision?
 //! ended          list of 64-bit prints of ended session ids, oldest first
 //! ```
@@ -15,20 +16,24 @@
 //! twice, so that equal states have equal bytes; others are refused, as is a state that breaks what
 //! must be true of every group and session.
 
+use std::collections::BTreeMap;
+
+use super::fences::Fences;
 use super::group::{GroupState, Marks, Office, Standby};
 use super::repeat::Requests;
 use super::session::Session;
 use super::{Index, State};
 use crate::codec::{CodecError, Input, Wire, malformed};
 use crate::limits::TTL_MS_CEILING;
-use crate::name::{Group, SessionNo};
+use crate::name::{Group, Resource, SessionNo};
 use crate::policy::{Policy, Settings};
 use crate::term::{Revision, Term};
 
 /// The version that opens every encoded state.
-pub const STATE_VERSION: u8 = 2;
-/// The version without doors. It is written as long as no group has one, so that programs which know no
-/// doors read what those write that do.
+pub const STATE_VERSION: u8 = 3;
+/// The version without fences, and the one without doors either. Each is written as long as no group needs a
+/// later one, so that programs which know only that read what later ones write.
+const STATE_VERSION_FENCELESS: u8 = 2;
 const STATE_VERSION_DOORLESS: u8 = 1;
 
 impl State {
@@ -36,8 +41,7 @@ impl State {
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         assert!(self.work.is_none(), "a state between two revisions has no bytes");
-        let has_doors = self.groups.iter().any(|(_, group)| group.door.is_some());
-        let version = if has_doors { STATE_VERSION } else { STATE_VERSION_DOORLESS };
+        let version = self.version();
         let mut out = vec![version];
         self.settings.put(&mut out);
         self.revision.put(&mut out);
@@ -57,11 +61,21 @@ impl State {
         out
     }
 
+    /// The earliest version that can tell all of this state.
+    fn version(&self) -> u8 {
+        let needed = |(_, group): (&Group, &GroupState)| match (&group.fences, &group.door) {
+            (Some(_), _) => STATE_VERSION,
+            (None, Some(_)) => STATE_VERSION_FENCELESS,
+            (None, None) => STATE_VERSION_DOORLESS,
+        };
+        self.groups.iter().map(needed).max().unwrap_or(STATE_VERSION_DOORLESS)
+    }
+
     /// The state that [`State::encode`] wrote, or why these bytes are none.
     pub fn decode(bytes: &[u8]) -> Result<Self, CodecError> {
         let mut input = Input::new(bytes);
         let version = u8::take(&mut input)?;
-        if version != STATE_VERSION && version != STATE_VERSION_DOORLESS {
+        if !(STATE_VERSION_DOORLESS..=STATE_VERSION).contains(&version) {
             return Err(CodecError::Unknown { what: "state version", tag: version.into() });
         }
         let settings = Settings::take(&mut input)?;
@@ -90,6 +104,9 @@ impl State {
             return Err(malformed("ended sessions")("too many of them, or one is named twice"));
         }
         input.end()?;
+        if state.version() != version {
+            return Err(malformed("a state")("an earlier version would have told all of it"));
+        }
         for (no, session) in &state.sessions {
             state.check_session(*no, session).map_err(malformed("a session"))?;
         }
@@ -167,6 +184,9 @@ fn put_group(group: &GroupState, version: u8, out: &mut Vec<u8>) {
     if version != STATE_VERSION_DOORLESS {
         group.door.put(out);
     }
+    if version == STATE_VERSION {
+        group.fences.put(out);
+    }
     group.history.put(out);
 }
 
@@ -179,9 +199,32 @@ fn take_group(input: &mut Input<'_>, version: u8) -> Result<GroupState, CodecErr
         heir: Wire::take(input)?,
         doomed: Wire::take(input)?,
         door: if version == STATE_VERSION_DOORLESS { None } else { Wire::take(input)? },
+        fences: if version == STATE_VERSION { Wire::take(input)? } else { None },
         history: Wire::take(input)?,
         marks: Marks::default(),
     })
+}
+
+impl Wire for Fences {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.floor.put(out);
+        (self.marks.len() as u64).put(out);
+        for (resource, mark) in &self.marks {
+            resource.put(out);
+            mark.put(out);
+        }
+    }
+
+    fn take(input: &mut Input<'_>) -> Result<Self, CodecError> {
+        let floor = Term::take(input)?;
+        let mut marks = BTreeMap::new();
+        for _ in 0..input.count("fences")? {
+            let resource = Resource::take(input)?;
+            in_order("fences", marks.keys().next_back(), &resource)?;
+            marks.insert(resource, Term::take(input)?);
+        }
+        Ok(Self { floor, marks })
+    }
 }
 
 /// A policy in a state is valid, unlike one that an entry merely wishes for.

@@ -163,6 +163,9 @@ fn group(state: &State, model: &Model, name: &Group) -> Result<(), String> {
     same(&what("ending"), view.ending, ending.map(|ending| ending.cause))?;
     same(&what("policy"), &view.policy, model.policy(name))?;
     same(&what("door"), &view.door, &known.door)?;
+    let page = state.fences_page(name, "", None, 100);
+    let marks: Vec<_> = page.fences.into_iter().map(|one| (one.resource, one.mark)).collect();
+    same(&what("fences"), marks, model.marks(name))?;
     same(&what("own policy"), view.own_policy, known.policy.is_some())?;
 
     let line = model.line(name);

@@ -127,7 +127,9 @@ impl Model {
                     }
                 }
             }
-            Command::Open { .. } | Command::Accept { .. } => self.run(command),
+            Command::Open { .. } | Command::Accept { .. } | Command::Admit { .. } => {
+                self.run(command)
+            }
             Command::StepDown { group, .. } | Command::Delete { group } => {
                 Ok(self.ending_answer(group))
             }

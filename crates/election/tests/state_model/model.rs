@@ -9,6 +9,8 @@ use regent_election::{
     Revision, SessionId, SessionNo, Settings, Term, WaitKind,
 };
 
+use super::fences::Deed;
+
 /// Everything there is to know.
 #[derive(Clone, Debug)]
 pub(crate) struct Model {
@@ -68,6 +70,7 @@ pub(crate) struct Election {
     pub(crate) delayed: Option<Revision>,
     pub(crate) heir: Option<SessionNo>,
     pub(crate) history: Vec<Change>,
+    pub(crate) deeds: Vec<Deed>,
 }
 
 /// Somebody stands in a group, or holds its office.

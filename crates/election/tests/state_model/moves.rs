@@ -70,6 +70,7 @@ impl Model {
                 let group = self.group_mut(name);
                 group.term = group.term.max(*above);
                 group.heir = heir;
+                self.raise_fences(name, *above);
                 if !self.fill(name, Cause::Moved, None) {
                     self.announce(name, Cause::Moved, None);
                 }

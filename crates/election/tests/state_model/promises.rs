@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 use regent_election::state::Holder;
 use regent_election::store::OfficeState;
 use regent_election::{
-    Answer, Applied, Cause, Command, Entry, Group, Node, Refusal, RequestId, SessionId, SessionNo,
-    State, Term, WaitKind,
+    Answer, Applied, Cause, Command, Entry, Group, Node, Refusal, RequestId, Resource, SessionId,
+    SessionNo, State, Term, WaitKind,
 };
 
-use super::world::group;
+use super::world::{group, resource};
 
 /// What has been seen so far.
 #[derive(Debug, Default)]
@@ -19,6 +19,8 @@ pub(crate) struct Promises {
     granted: BTreeMap<(Group, Term), SessionNo>,
     /// Who leads, as a watcher that saw every event believes.
     believed: BTreeMap<Group, (Term, Option<Node>)>,
+    /// The highest term ever admitted at a resource, whatever became of its fence or its group.
+    admitted: BTreeMap<(Group, Resource), Term>,
     /// Requests that took effect, by where their ids are kept.
     ran: BTreeMap<(Option<SessionId>, RequestId), Command>,
 }
@@ -46,6 +48,7 @@ impl Promises {
         nobody_is_granted_while_a_tenure_is_ending(before, state, entry)?;
         nobody_leads_without_its_own_word(before, state, entry)?;
         the_silent_and_the_ended_are_never_promoted(before, state, entry, applied)?;
+        self.no_resource_admits_a_lower_term(entry, applied)?;
         self.every_event_is_accounted_for(state, applied)?;
         self.a_repeated_request_takes_effect_once(before, state, entry, applied)
     }
@@ -60,7 +63,31 @@ impl Promises {
             ensure(last.get() >= granted.get() + (1 << 32), || {
                 format!("S2: {group} begins again after {last}, and {granted} was granted")
             })?;
+            // S3: and no resource admits any of them.
+            let (group, term) = (group.clone(), *granted);
+            let admit = Command::Admit { group, resource: resource(0), term };
+            let answer = reborn.clone().apply(Entry::bare(admit)).answer;
+            ensure(answer.is_err(), || format!("S3: {granted} is admitted in another life"))?;
         }
+        Ok(())
+    }
+
+    /// S3: no resource accepts a lower term after a higher one: not after its fence was forgotten, its group
+    /// deleted or moved away and back.
+    fn no_resource_admits_a_lower_term(
+        &mut self,
+        entry: &Entry,
+        applied: &Applied,
+    ) -> Result<(), String> {
+        let Command::Admit { group, resource, term } = &entry.command else { return Ok(()) };
+        if applied.answer.is_err() {
+            return Ok(());
+        }
+        let highest = self.admitted.entry((group.clone(), resource.clone())).or_default();
+        ensure(*term >= *highest, || {
+            format!("S3: {resource} of {group} admitted {term} after {highest}")
+        })?;
+        *highest = *term;
         Ok(())
     }
 

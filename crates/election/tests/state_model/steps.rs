@@ -146,6 +146,15 @@ pub(crate) enum Op {
         above: Which,
         heir: Option<To>,
     },
+    Admit {
+        group: u8,
+        resource: u8,
+        term: Which,
+    },
+    ForgetFence {
+        group: u8,
+        resource: u8,
+    },
     PutSettings {
         ceiling_ms: u64,
         auto_create: bool,
@@ -330,6 +339,9 @@ fn ordered() -> impl Strategy<Value = Op> {
         5 => (group(), prop::option::weighted(0.8, wish()))
             .prop_map(|(group, policy)| Op::PutPolicy { group, policy }),
         1 => group().prop_map(|group| Op::Delete { group }),
+        6 => (group(), 0u8..2, which())
+            .prop_map(|(group, resource, term)| Op::Admit { group, resource, term }),
+        1 => (group(), 0u8..2).prop_map(|(group, resource)| Op::ForgetFence { group, resource }),
         2 => (group(), 0u8..2).prop_map(|(group, from)| Op::Expect { group, from }),
         2 => (group(), 0u8..2).prop_map(|(group, to)| Op::Depart { group, to }),
         5 => (group(), prop_oneof![8 => Just(0u8), 1 => 1u8..3], which(), prop::option::of(to()))

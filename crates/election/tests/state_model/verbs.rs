@@ -66,6 +66,8 @@ impl Model {
             Command::StepDown { .. } => self.step_down(command),
             Command::PutPolicy { group, policy } => self.put_policy(group, policy.as_deref()),
             Command::Move { group, step } => self.take_step(group, step),
+            Command::Admit { group, resource, term } => self.admit(group, resource, *term),
+            Command::ForgetFence { group, resource } => self.forget_fence(group, resource),
             Command::Delete { group } => self.delete(group),
             Command::PutSettings { settings } => self.put_settings(settings),
             Command::Elapsed { group, kind, since } => {
@@ -279,6 +281,7 @@ impl Model {
             delayed: None,
             heir: None,
             history: Vec::new(),
+            deeds: Vec::new(),
         });
     }
 

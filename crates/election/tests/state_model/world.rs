@@ -5,7 +5,8 @@ use std::fmt::Write as _;
 use regent_election::codec::{decode_entry, encode_entry};
 use regent_election::{
     Answer, Command, Door, Entry, Group, Home, IfLost, Metadata, Node, Opening, Reason, Refusal,
-    RequestId, Revision, SessionId, SessionNo, Settings, State, Step as Move, Term, WaitKind,
+    RequestId, Resource, Revision, SessionId, SessionNo, Settings, State, Step as Move, Term,
+    WaitKind,
 };
 
 use super::compare::compare;
@@ -321,6 +322,14 @@ impl World {
                 let above = self.which(above, &group);
                 Command::Move { group, step: Move::Arrive { since, above, heir } }
             }
+            Op::Admit { group: at, resource: number, term } => {
+                let group = group(at);
+                let term = self.which(term, &group);
+                Command::Admit { group, resource: resource(number), term }
+            }
+            Op::ForgetFence { group: at, resource: number } => {
+                Command::ForgetFence { group: group(at), resource: resource(number) }
+            }
             Op::Delete { group: at } => Command::Delete { group: group(at) },
             Op::PutSettings { ceiling_ms, auto_create, groups_max, policy } => {
                 let settings = settings(ceiling_ms, auto_create, groups_max, policy);
@@ -355,6 +364,10 @@ impl World {
 /// Another store.
 fn home(number: u8) -> Home {
     Home::new(&format!("etcd://{number}")).unwrap()
+}
+
+pub(crate) fn resource(number: u8) -> Resource {
+    Resource::new(["rows", "rows/paid"][usize::from(number)]).unwrap()
 }
 
 /// The entry as another machine reads it: whatever will be refused can still be read.

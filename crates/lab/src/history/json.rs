@@ -283,6 +283,8 @@ pub(super) const fn verb(command: &Command) -> &'static str {
         Command::StepDown { .. } => "step_down",
         Command::PutPolicy { .. } => "put_policy",
         Command::Move { .. } => "move",
+        Command::Admit { .. } => "admit",
+        Command::ForgetFence { .. } => "forget_fence",
         Command::Delete { .. } => "delete",
         Command::PutSettings { .. } => "put_settings",
         Command::Elapsed { .. } => "elapsed",
@@ -304,6 +306,8 @@ pub const fn group_of(command: &Command) -> Option<&Group> {
         | Command::StepDown { group, .. }
         | Command::PutPolicy { group, .. }
         | Command::Move { group, .. }
+        | Command::Admit { group, .. }
+        | Command::ForgetFence { group, .. }
         | Command::Delete { group }
         | Command::Elapsed { group, .. } => Some(group),
         Command::Open { .. }
@@ -331,6 +335,8 @@ pub(super) const fn term_of(command: &Command) -> Option<Term> {
         | Command::StepDown { .. }
         | Command::PutPolicy { .. }
         | Command::Move { .. }
+        | Command::Admit { .. }
+        | Command::ForgetFence { .. }
         | Command::Delete { .. }
         | Command::PutSettings { .. }
         | Command::Elapsed { .. }
@@ -363,6 +369,9 @@ fn op(line: &mut Line<'_>, op: &Op) -> fmt::Result {
                 Command::ChangeTtl { ttl_ms, .. } => line.number("ttl_ms", *ttl_ms)?,
                 Command::PutPolicy { policy, .. } => line.debug("policy", policy)?,
                 Command::Move { step, .. } => line.debug("step", step)?,
+                Command::Admit { resource, .. } | Command::ForgetFence { resource, .. } => {
+                    line.display("resource", resource)?;
+                }
                 Command::Close { .. }
                 | Command::Expire { .. }
                 | Command::Campaign { .. }
@@ -421,6 +430,9 @@ fn question(line: &mut Line<'_>, query: &Query) -> fmt::Result {
         }
         Query::Group(group) => line.display("q", &format_args!("group {group}")),
         Query::Groups { prefix, .. } => line.display("q", &format_args!("groups {prefix}")),
+        Query::Fences { group, prefix, .. } => {
+            line.display("q", &format_args!("fences {group} {prefix}"))
+        }
         Query::History(group) => line.display("q", &format_args!("history {group}")),
         Query::Census => line.display("q", &"census"),
         Query::Replay(group, cursor) => line.display("q", &format_args!("replay {group} {cursor}")),
@@ -468,6 +480,7 @@ fn seen(line: &mut Line<'_>, view: &View) -> fmt::Result {
             line.debug("standing", &session.standing)
         }
         View::Heard(_)
+        | View::Fences(_)
         | View::Candidacy(_)
         | View::Group(_)
         | View::Groups(_)

@@ -486,6 +486,7 @@ pub fn plain(mut view: View) -> View {
         View::Session(_)
         | View::Heard(_)
         | View::History(_)
+        | View::Fences(_)
         | View::Census(_)
         | View::Replay(_) => {}
     }
@@ -502,6 +503,7 @@ pub fn revision_of(view: &View) -> Option<Revision> {
         View::Candidacy(candidacy) => Some(candidacy.office.revision),
         View::Group(group) => Some(group.office.revision),
         View::Groups(page) => Some(page.revision),
+        View::Fences(page) => Some(page.revision),
         View::Census(census) => Some(census.revision),
         View::History(_) | View::Replay(_) => None,
     }

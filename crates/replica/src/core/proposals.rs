@@ -204,6 +204,8 @@ impl Core {
             Command::Open { .. }
             | Command::ChangeTtl { .. }
             | Command::Accept { .. }
+            | Command::Admit { .. }
+            | Command::ForgetFence { .. }
             | Command::Warm { .. } => Vec::new(),
             Command::Close { session } => {
                 state.find_session(*session).map(of_session).unwrap_or_default()

@@ -20,7 +20,7 @@ use crate::grpc::session::{self, Lookout, Outgoing};
 use crate::router::Peer;
 use crate::{
     accept, campaign, cluster, groups, history, leader, offer, renew, resign, sessions, step_down,
-    transfer, warm, watch, withdraw,
+    token, transfer, warm, watch, withdraw,
 };
 
 /// Bytes of a backup in one message.
@@ -165,6 +165,36 @@ impl Regent for Verbs {
         let (ask, message) = self.enter(Operation::MoveGroup, request)?;
         let (group, request) = message.read()?;
         yes(groups::act_step(&ask, &group, request).await?)
+    }
+
+    async fn token(&self, request: Request<pb::TokenRequest>) -> Answer<pb::TokenResponse> {
+        let (ask, message) = self.enter(Operation::Token, request)?;
+        let (group, session) = message.read()?;
+        yes(token::act_show(&ask, &group, session).await?)
+    }
+
+    async fn validate_token(
+        &self,
+        request: Request<pb::ValidateTokenRequest>,
+    ) -> Answer<pb::ValidateTokenResponse> {
+        let (ask, message) = self.enter(Operation::ValidateToken, request)?;
+        let (group, request) = message.read()?;
+        yes(token::act_validate(&ask, group, request).await?)
+    }
+
+    async fn list_fences(
+        &self,
+        request: Request<pb::ListFencesRequest>,
+    ) -> Answer<pb::FencesResponse> {
+        let (ask, message) = self.enter(Operation::ListFences, request)?;
+        let (group, query) = message.read()?;
+        yes(token::act_list(&ask, group, query).await?)
+    }
+
+    async fn delete_fence(&self, request: Request<pb::DeleteFenceRequest>) -> Answer<pb::Done> {
+        let (ask, message) = self.enter(Operation::DeleteFence, request)?;
+        let (group, resource) = message.read()?;
+        yes(token::act_delete(&ask, &group, &resource).await?)
     }
 
     async fn history(&self, request: Request<pb::HistoryRequest>) -> Answer<pb::HistoryResponse> {

@@ -272,6 +272,8 @@ const fn may_vacate(command: &Command) -> bool {
         | Command::PutPolicy { .. }
         | Command::Move { .. }
         | Command::Delete { .. }
+        | Command::Admit { .. }
+        | Command::ForgetFence { .. }
         | Command::PutSettings { .. } => false,
     }
 }

@@ -7,13 +7,13 @@ use std::time::Duration;
 use async_trait::async_trait;
 use regent_election::limits::GROUPS_PAGE_MAX;
 use regent_election::store::{
-    Campaign, Campaigned, Census, Consistency, Description, GroupView, GroupsPage, Heard,
-    Heartbeat, LeaderView, OfficeState, Open, Scope, SessionView, StepDown, SteppedDown, Store,
-    StoreError, StoreResult, Watch,
+    Campaign, Campaigned, Census, Consistency, Description, FencesPage, GroupView, GroupsPage,
+    Heard, Heartbeat, LeaderView, OfficeState, Open, Scope, SessionView, StepDown, SteppedDown,
+    Store, StoreError, StoreResult, Watch,
 };
 use regent_election::{
-    Answer, Change, Command, Cursor, Group, Node, Opening, Policy, Refusal, RequestId, SessionId,
-    Step, Term,
+    Answer, Change, Command, Cursor, Group, Node, Opening, Policy, Refusal, RequestId, Resource,
+    SessionId, Step, Term,
 };
 
 use super::office::{Outcome, Own};
@@ -262,6 +262,30 @@ impl Store for LeaseStore {
             return Err(Refusal::GroupUnknown { group: group.clone() }.into());
         }
         Ok(seen.record.state.history(group).to_vec())
+    }
+
+    async fn admit(&self, group: &Group, resource: &Resource, term: Term) -> StoreResult<()> {
+        let command = Command::Admit { group: group.clone(), resource: resource.clone(), term };
+        let wish = Wish { command, request: None, asker: None };
+        self.shared.run(group, Some(wish), &[], Own::Nothing).await.map(drop)
+    }
+
+    async fn forget_fence(&self, group: &Group, resource: &Resource) -> StoreResult<()> {
+        let command = Command::ForgetFence { group: group.clone(), resource: resource.clone() };
+        let wish = Wish { command, request: None, asker: None };
+        self.shared.run(group, Some(wish), &[], Own::Nothing).await.map(drop)
+    }
+
+    async fn fences(
+        &self,
+        group: &Group,
+        prefix: &str,
+        after: Option<&Resource>,
+        count: usize,
+    ) -> StoreResult<FencesPage> {
+        self.shared.check_open()?;
+        let seen = self.shared.desk.load(group).await?;
+        Ok(seen.record.state.fences_page(group, prefix, after, count))
     }
 
     async fn census(&self) -> StoreResult<Census> {

@@ -187,6 +187,8 @@ impl Core {
             | Command::ChangeTtl { .. }
             | Command::Accept { .. }
             | Command::Warm { .. }
+            | Command::Admit { .. }
+            | Command::ForgetFence { .. }
             | Command::PutSettings { .. } => {}
         }
         found.into_iter().collect()
@@ -261,6 +263,8 @@ impl Concerned {
             | Command::Warm { .. }
             | Command::Transfer { .. }
             | Command::StepDown { .. }
+            | Command::Admit { .. }
+            | Command::ForgetFence { .. }
             | Command::Elapsed { .. }
             | Command::Refill { .. } => Self::Nobody,
         }
@@ -287,6 +291,8 @@ const fn is_end(command: &Command) -> bool {
         | Command::PutPolicy { .. }
         | Command::Move { .. }
         | Command::Delete { .. }
+        | Command::Admit { .. }
+        | Command::ForgetFence { .. }
         | Command::PutSettings { .. } => false,
     }
 }

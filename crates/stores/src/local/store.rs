@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use regent_election::store::{
-    Campaign, Campaigned, Census, Consistency, Description, GroupView, GroupsPage, Heard,
-    Heartbeat, LeaderView, Level, OfficeState, Open, Scope, SessionView, StepDown, SteppedDown,
-    Store, StoreError, StoreResult, Watch,
+    Campaign, Campaigned, Census, Consistency, Description, FencesPage, GroupView, GroupsPage,
+    Heard, Heartbeat, LeaderView, Level, OfficeState, Open, Scope, SessionView, StepDown,
+    SteppedDown, Store, StoreError, StoreResult, Watch,
 };
 use regent_election::watch::Replay;
 use regent_election::{
     Answer, Change, Command, Cursor, Event, Group, Incarnation, Metadata, Node, Policy, RequestId,
-    SessionId, Step, Term,
+    Resource, SessionId, Step, Term,
 };
 
 use super::core::{Core, Phase};
@@ -267,6 +267,26 @@ impl Store for LocalStore {
             Ok(core.state.history(group).to_vec())
         })
         .await
+    }
+
+    async fn admit(&self, group: &Group, resource: &Resource, term: Term) -> StoreResult<()> {
+        let command = Command::Admit { group: group.clone(), resource: resource.clone(), term };
+        self.shared.visit(|core| Ok(core.ask(command, None)?.answer.map(drop)?)).await
+    }
+
+    async fn forget_fence(&self, group: &Group, resource: &Resource) -> StoreResult<()> {
+        let command = Command::ForgetFence { group: group.clone(), resource: resource.clone() };
+        self.shared.visit(|core| Ok(core.ask(command, None)?.answer.map(drop)?)).await
+    }
+
+    async fn fences(
+        &self,
+        group: &Group,
+        prefix: &str,
+        after: Option<&Resource>,
+        count: usize,
+    ) -> StoreResult<FencesPage> {
+        self.read(|core| Ok(core.state.fences_page(group, prefix, after, count))).await
     }
 
     async fn census(&self) -> StoreResult<Census> {

@@ -66,6 +66,7 @@ fn seen(case: &Case<'_>, from: u64, to: u64, view: &View) -> Result<(), String> 
         View::Session(_)
         | View::Heard(_)
         | View::History(_)
+        | View::Fences(_)
         | View::Replay(_)
         | View::Census(_) => Ok(()),
     }

@@ -105,6 +105,14 @@ async fn submit(
             let view = store.move_group(&group, step, request).await?;
             Ok(applied(Answer::Done, view.office.revision, View::Group(view)))
         }
+        Command::Admit { group, resource, term } => {
+            store.admit(&group, &resource, term).await?;
+            Ok(Response::Applied { answer: Ok(Answer::Done), revision: Revision(0), view: None })
+        }
+        Command::ForgetFence { group, resource } => {
+            store.forget_fence(&group, &resource).await?;
+            Ok(Response::Applied { answer: Ok(Answer::Done), revision: Revision(0), view: None })
+        }
         Command::Delete { group } => store.delete(&group, request).await.map(stepped_down),
         Command::ChangeTtl { .. }
         | Command::Expire { .. }
@@ -145,6 +153,9 @@ async fn read(store: &LeaseStore, query: Query, linearizable: bool) -> StoreResu
         Query::Group(group) => View::Group(store.group(&group).await?),
         Query::Groups { prefix, after, count } => {
             View::Groups(store.groups(&prefix, after.as_ref(), count).await?)
+        }
+        Query::Fences { group, prefix, after, count } => {
+            View::Fences(store.fences(&group, &prefix, after.as_ref(), count).await?)
         }
         Query::History(group) => View::History(store.history(&group).await?),
         Query::Census => View::Census(store.census().await?),

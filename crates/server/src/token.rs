@@ -1,0 +1,144 @@
+//! `GET /v1/groups/{group}/token`, `POST …/token/validate`, `GET` and `DELETE …/fences`: the token service.
+//!
+//! Most validations repeat what a fence knows already: the same leader writes again, or an old one tries to.
+//! Both are answered by a linearizable read; only a term that raises its fence costs a commit.
+
+use regent_api::token::SESSION_HEADER;
+use regent_api::{
+    Code, DeleteFenceQuery, Done, FencesQuery, FencesResponse, Problem, TokenResponse,
+    ValidateTokenRequest, ValidateTokenResponse,
+};
+use regent_election::limits::{FENCES_PER_GROUP_MAX, RESOURCE_BYTES_MAX};
+use regent_election::store::{Consistency, OfficeState};
+use regent_election::{Group, Refusal, Resource, SessionId, Term};
+
+use crate::app::{Ask, Call};
+use crate::reply::{self, Reply};
+
+/// Fences of a page if it is not said how many.
+const FENCES_PAGE_DEFAULT: usize = 100;
+
+pub(crate) async fn show(call: Call) -> Reply {
+    let group = call.group()?;
+    let session = session_of(&call)?;
+    reply::json(&act_show(&call, &group, session).await?)
+}
+
+/// The session that the caller proves, if it does. Its text is never repeated in a message.
+fn session_of(call: &Call) -> Result<Option<SessionId>, Problem> {
+    let Some(given) = call.headers.get(SESSION_HEADER) else { return Ok(None) };
+    let session = given.to_str().ok().and_then(|given| given.parse().ok());
+    let why = || Problem::new(Code::BadRequest, "the header regent-session is no session id");
+    session.map(Some).ok_or_else(why)
+}
+
+pub(crate) async fn act_show(
+    ask: &Ask,
+    group: &Group,
+    session: Option<SessionId>,
+) -> Result<TokenResponse, Problem> {
+    let view = ask.read(ask.store().leader(group, Consistency::Linearizable)).await?;
+    if let Some(to) = view.moved_to {
+        return Err(Refusal::Moved { group: group.clone(), to }.into());
+    }
+    let _ = session;
+    Ok(TokenResponse::new(view))
+}
+
+pub(crate) async fn validate(call: Call) -> Reply {
+    let (group, request) = (call.group()?, call.body()?);
+    reply::json(&act_validate(&call, group, request).await?)
+}
+
+pub(crate) async fn act_validate(
+    ask: &Ask,
+    group: Group,
+    request: ValidateTokenRequest,
+) -> Result<ValidateTokenResponse, Problem> {
+    let ValidateTokenRequest { term, resource } = request;
+    let judged = match &resource {
+        None => is_current(ask, &group, term).await,
+        Some(resource) => admit(ask, &group, resource, term).await,
+    };
+    if let Err(problem) = &judged
+        && problem.code == Code::StaleTerm
+    {
+        tracing::warn!(%group, %problem, "a stale term was refused");
+    }
+    judged?;
+    Ok(ValidateTokenResponse { group, term, resource, valid: true })
+}
+
+/// Whether somebody holds this very term now.
+async fn is_current(ask: &Ask, group: &Group, given: Term) -> Result<(), Problem> {
+    let view = ask.read(ask.store().leader(group, Consistency::Linearizable)).await?;
+    let (group, current) = (group.clone(), view.term);
+    if let Some(to) = view.moved_to {
+        return Err(Refusal::Moved { group, to }.into());
+    }
+    if given < current {
+        return Err(Refusal::StaleTerm { group, resource: None, given, current }.into());
+    }
+    if given > current || given == Term::NONE {
+        return Err(Refusal::NeverGranted { group, given, current }.into());
+    }
+    match view.state {
+        OfficeState::Elected | OfficeState::Leading | OfficeState::Ending => Ok(()),
+        OfficeState::Vacant | OfficeState::Delayed => {
+            Err(Refusal::TermOver { group, given }.into())
+        }
+    }
+}
+
+/// Admits a term at a resource: by a read if its fence needs no raising.
+async fn admit(ask: &Ask, group: &Group, resource: &Resource, given: Term) -> Result<(), Problem> {
+    let page = ask.read(ask.store().fences(group, resource.as_str(), None, 1)).await?;
+    let known = page.fences.first().filter(|fence| fence.resource == *resource);
+    match known.map(|fence| fence.mark) {
+        Some(mark) if page.moved_to.is_none() && mark == given => Ok(()),
+        Some(mark) if page.moved_to.is_none() && given < mark => {
+            let (group, resource) = (group.clone(), Some(resource.clone()));
+            Err(Refusal::StaleTerm { group, resource, given, current: mark }.into())
+        }
+        Some(_) | None => ask.change(ask.store().admit(group, resource, given)).await,
+    }
+}
+
+pub(crate) async fn list(call: Call) -> Reply {
+    let (group, query) = (call.group()?, call.query()?);
+    reply::json(&act_list(&call, group, query).await?)
+}
+
+pub(crate) async fn act_list(
+    ask: &Ask,
+    group: Group,
+    query: FencesQuery,
+) -> Result<FencesResponse, Problem> {
+    let FencesQuery { prefix, after, count } = query;
+    let count = count.map_or(FENCES_PAGE_DEFAULT, |count| count as usize);
+    let wrong = |field: &str, why: String| Problem::new(Code::BadRequest, why).at(field);
+    if !(1..=FENCES_PER_GROUP_MAX).contains(&count) {
+        let why = format!("a page has 1 to {FENCES_PER_GROUP_MAX} fences, not {count}");
+        return Err(wrong("count", why));
+    }
+    if prefix.len() > RESOURCE_BYTES_MAX {
+        return Err(wrong("prefix", format!("a prefix has at most {RESOURCE_BYTES_MAX} bytes")));
+    }
+    let page = ask.read(ask.store().fences(&group, &prefix, after.as_ref(), count)).await?;
+    Ok(FencesResponse::new(group, page))
+}
+
+pub(crate) async fn delete(call: Call) -> Reply {
+    let group = call.group()?;
+    let DeleteFenceQuery { resource } = call.query()?;
+    reply::json(&act_delete(&call, &group, &resource).await?)
+}
+
+pub(crate) async fn act_delete(
+    ask: &Ask,
+    group: &Group,
+    resource: &Resource,
+) -> Result<Done, Problem> {
+    ask.change(ask.store().forget_fence(group, resource)).await?;
+    Ok(Done::YES)
+}
