@@ -12,6 +12,7 @@ mod doctor;
 mod duration;
 mod exit;
 mod failure;
+mod fence;
 mod groups;
 mod history;
 mod keep;
@@ -123,6 +124,9 @@ enum Verb {
     Store(store::StoreVerb),
     /// Find out whether a deployment may be trusted with elections
     Doctor(doctor::DoctorArgs),
+    /// Compare terms where the write lands
+    #[command(subcommand)]
+    Fence(fence::FenceVerb),
     /// Move a group to another store, with its leader and above its terms
     Migrate(Box<migrate::MigrateArgs>),
     /// Show the settings of the service
@@ -211,6 +215,7 @@ impl Verb {
             Self::Cluster(verb) => cluster::run(verb, log).await,
             Self::Store(verb) => store::run(&verb),
             Self::Doctor(args) => doctor::run(args).await,
+            Self::Fence(verb) => fence::run(verb).await,
             Self::Migrate(args) => migrate::run(*args).await,
             Self::Config(verb) => settings::run(&verb, log),
             Self::Lab(verb) => lab::run(verb).await,
@@ -245,6 +250,7 @@ impl Verb {
             Self::Lab(verb) => verb.output(),
             Self::Store(verb) => verb.output(),
             Self::Doctor(args) => args.output,
+            Self::Fence(verb) => verb.output(),
             Self::Migrate(args) => args.output,
             Self::Config(settings::ConfigVerb::Show(args)) => args.output,
             Self::Serve(_)

@@ -100,6 +100,8 @@ fn nothing_that_asks_a_server_hides_how_to_reach_it() {
             "doctor",
             // Two of them, each by its own flag.
             "migrate",
+            "fence install",
+            "fence test",
             "cluster init",
             "cluster restore",
             "cluster recover",

@@ -14,25 +14,25 @@ const DRAW_EVERY: Duration = Duration::from_millis(100);
 
 /// A bar that is drawn over itself; nothing at all where nobody watches.
 #[derive(Debug)]
-pub(super) struct Bar {
+pub(crate) struct Bar {
     began_at: Moment,
     drawn_at: Option<Moment>,
     is_shown: bool,
 }
 
 impl Bar {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let is_shown = io::stderr().is_terminal();
         Self { began_at: regent_clock::now(), drawn_at: None, is_shown }
     }
 
     /// How long it has been there.
-    pub(super) fn elapsed(&self) -> Duration {
+    pub(crate) fn elapsed(&self) -> Duration {
         regent_clock::now().since(self.began_at)
     }
 
     /// Shows so many parts in a million, and a few words.
-    pub(super) fn show(&mut self, done_ppm: u64, words: &str) {
+    pub(crate) fn show(&mut self, done_ppm: u64, words: &str) {
         let now = regent_clock::now();
         let is_early = self.drawn_at.is_some_and(|at| now.since(at) < DRAW_EVERY);
         if !self.is_shown || is_early {
@@ -44,7 +44,7 @@ impl Bar {
     }
 
     /// Removes it.
-    pub(super) fn clear(&self) {
+    pub(crate) fn clear(&self) {
         if self.is_shown {
             let _ = write!(io::stderr().lock(), "\r\x1b[K");
         }

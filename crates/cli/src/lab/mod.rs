@@ -14,6 +14,8 @@ use std::thread;
 
 use clap::{Args, Subcommand};
 
+pub(crate) use bar::Bar;
+
 use crate::exit::Exit;
 use crate::failure::{Failure, Outcome};
 use crate::output::Output;

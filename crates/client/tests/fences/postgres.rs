@@ -305,6 +305,12 @@ async fn an_application_without_rights_to_the_marks_is_fenced_all_the_same() {
         "DELETE FROM regent.fence".to_owned(),
         "SELECT regent.guard('x', 1)".to_owned(),
         format!("ALTER TABLE {t} DISABLE TRIGGER ALL"),
+        // A trigger on a table of its own that raises somebody else's mark.
+        format!(
+            "CREATE TEMP TABLE mine (v int); CREATE TRIGGER up BEFORE INSERT ON mine \
+             EXECUTE FUNCTION regent.guard_table('{}')",
+            t.replace('"', "")
+        ),
         "SET session_replication_role = replica".to_owned(),
     ] {
         assert_eq!(state(plain(&app, &around).await), "42501", "{around}");

@@ -65,6 +65,9 @@ pub enum InstallError {
         "{0:?} names no table or column; write it like schema.table, and a part with a dot or a quote in double quotes, at most 63 bytes each"
     )]
     Name(String),
+    /// The marks themselves: whoever raises one would ask for leave to raise it.
+    #[error("{0} is part of the fence itself")]
+    OfTheFence(String),
     /// More columns than a key has.
     #[error("{0} key columns; at most 32")]
     TooManyKeys(usize),

@@ -54,6 +54,9 @@ impl Table {
         for part in [&schema, &name] {
             identifier(part)?;
         }
+        if schema == "regent" {
+            return Err(InstallError::OfTheFence(text.to_owned()));
+        }
         Ok(Self { schema, name })
     }
 
@@ -225,7 +228,9 @@ BEGIN
 END
 $none$;
 
-REVOKE ALL ON FUNCTION regent.guard(text, bigint) FROM PUBLIC;
+-- Whoever could call these could raise any mark: by itself, or by a trigger on a table of its own. That a
+-- trigger runs needs no such right.
+REVOKE ALL ON FUNCTION regent.guard(text, bigint), regent.guard_table(), regent.guard_row() FROM PUBLIC;
 GRANT USAGE ON SCHEMA regent TO PUBLIC;
 GRANT SELECT ON regent.fence TO PUBLIC;
 "#;
@@ -309,7 +314,9 @@ mod tests {
         assert_eq!(parsed(r#""a""b".c"#), r#""a""b"."c""#);
         let evil = parsed("x; DROP TABLE y--");
         assert_eq!(evil, r#""public"."x; DROP TABLE y--""#);
-        for bad in ["", ".", "a.", ".b", "a.b.c", r#""open"#, "a\0b", &"x".repeat(64)] {
+        for bad in
+            ["", ".", "a.", ".b", "a.b.c", r#""open"#, "a\0b", "regent.fence", &"x".repeat(64)]
+        {
             assert!(Table::parse(bad).is_err(), "{bad:?}");
         }
     }
