@@ -349,12 +349,7 @@ impl Keeper {
             if (*to, *why) == (Phase::Stopping, Why::Moving) {
                 tenure.await_scout();
             }
-            tenure.tell(|standing| {
-                // Back to standby is no phase of this term any more.
-                if *to != Phase::Standby {
-                    (standing.phase, standing.why) = (*to, *why);
-                }
-            });
+            tenure.tell(|standing| standing.moved(*to, *why));
         });
         self.metrics.moved(&transition);
         self.listeners.retain(|listener| listener.send(transition.clone()).is_ok());

@@ -35,6 +35,22 @@ pub(crate) struct Standing {
 }
 
 impl Standing {
+    /// The session's thread has seen a change of phase.
+    pub(crate) const fn moved(&mut self, to: Phase, why: Why) {
+        match (self.phase, to) {
+            // Back to standby is no phase of this term any more.
+            (_, Phase::Standby) => {}
+            // Lost is final, also if a fence said so before the session's thread has heard it.
+            (Phase::Lost, Phase::Leading | Phase::Jeopardy | Phase::Stopping | Phase::Stopped) => {}
+            (
+                _,
+                Phase::Leading | Phase::Jeopardy | Phase::Stopping | Phase::Stopped | Phase::Lost,
+            ) => {
+                (self.phase, self.why) = (to, why);
+            }
+        }
+    }
+
     /// Whether the work has been told to stop, or should have been.
     pub(crate) const fn is_to_stop(&self) -> bool {
         match self.phase {
@@ -321,5 +337,32 @@ impl Drop for Hold {
             (0, _, Kind::Handle) => self.session.tell(Input::GiveUp { group, term }),
             (_, _, Kind::Handle | Kind::Worker) => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A fence refuses while the session's thread is about to tell of something else.
+    #[test]
+    fn what_a_fence_has_ended_no_later_news_of_the_same_term_brings_back() {
+        let (group, node) = ("billing".parse().unwrap(), "a".parse().unwrap());
+        let lease_until = Arc::new(AtomicU64::new(u64::MAX));
+        let tenure = Tenure::new(group, Term::new(1).unwrap(), node, lease_until);
+        assert!(tenure.remaining(|| Moment::ZERO).is_some());
+        tenure.superseded();
+        assert_eq!(tenure.remaining(|| Moment::ZERO), None);
+        for (to, why) in [
+            (Phase::Jeopardy, Why::RenewalsFail),
+            (Phase::Leading, Why::Renewed),
+            (Phase::Stopping, Why::LeaseNearlyOver),
+        ] {
+            tenure.tell(|standing| standing.moved(to, why));
+            let standing = tenure.standing();
+            assert_eq!((standing.phase, standing.why), (Phase::Lost, Why::FenceRefused));
+            assert!(standing.is_to_stop());
+        }
+        assert_eq!(tenure.remaining(|| Moment::ZERO), None);
     }
 }

@@ -302,6 +302,27 @@ mod tests {
         );
     }
 
+    /// A service that tells the item beside the refusal is not asked again; here nobody could be.
+    #[tokio::test]
+    async fn a_mark_that_is_told_beside_the_refusal_is_taken_from_there() {
+        use super::super::trial::Pretender;
+        let config = aws_sdk_dynamodb::Config::builder()
+            .behavior_version(aws_sdk_dynamodb::config::BehaviorVersion::v2026_01_12())
+            .build();
+        let table = FencedTable::new(Client::from_conf(config), "orders", ["id"]);
+        let item = |term: u64| {
+            let mark = number(Term::new(term).unwrap());
+            Item::from([("id".to_owned(), AttributeValue::S("7".into())), (TERM.to_owned(), mark)])
+        };
+        let stale = Pretender::new(Term::new(100).unwrap());
+        let told = table.refused(&stale, table.key_of(&item(101)), Some(item(101))).await;
+        assert_eq!(told.to_string(), "STALE_TERM: term 100 < current 101");
+        assert!(stale.is_refused());
+        let own = Pretender::new(Term::new(101).unwrap());
+        let told = table.refused(&own, table.key_of(&item(101)), Some(item(101))).await;
+        assert!(matches!(told, WriteError::Failed(_)) && !own.is_refused(), "{told}");
+    }
+
     #[test]
     fn a_condition_of_the_callers_own_holds_besides() {
         assert_eq!(conjunction(None), CONDITION);

@@ -33,7 +33,7 @@
 //! of one partition by its own name; children of plain inheritance; a restored dump of an older mark; a
 //! failover to an asynchronous standby, which forgets marks together with the writes that raised them.
 //!
-//! With the feature `fence-postgres`, [`write()`] runs a transaction of `tokio-postgres` under a permit:
+//! With the feature `fence-postgres`, `write` runs a transaction of `tokio-postgres` under a permit:
 //!
 //! ```no_run
 //! # #[cfg(feature = "fence-postgres")]

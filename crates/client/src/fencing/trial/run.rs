@@ -14,6 +14,8 @@ use crate::fencing::WriteError;
 
 /// Faults that are remembered one by one; the rest is counted.
 const FAULTS_TOLD_MAX: usize = 10;
+/// Writes that fail before the first is accepted, and after which nothing more is learnt by going on.
+const FAILURES_MAX: u64 = 200;
 /// Errors that are remembered.
 const ERRORS_TOLD_MAX: usize = 3;
 
@@ -72,7 +74,7 @@ pub struct Tally {
     pub looks: u64,
     /// Whatever must not be.
     pub faults: u64,
-    /// Stale writes among them.
+    /// Stale writes among them: each that was accepted, and each read that showed one.
     pub stale: u64,
 }
 
@@ -110,6 +112,11 @@ impl Report {
         accepted == 0 || refused + stale == 0 || (uncertain + failed + unread) * 10 > accepted
     }
 
+    /// Whether the target does nothing at all.
+    const fn is_hopeless(&self) -> bool {
+        self.tally.accepted == 0 && self.tally.failed + self.tally.uncertain >= FAILURES_MAX
+    }
+
     fn take(&mut self, more: Self) {
         self.tally += more.tally;
         let room = FAULTS_TOLD_MAX.saturating_sub(self.faults.len());
@@ -119,7 +126,7 @@ impl Report {
     }
 }
 
-/// Runs trials until there are enough, and tells how far it is now and then.
+/// Runs trials until there are enough, or the target turns out to do nothing, and tells how far it is.
 pub async fn run(
     target: Arc<dyn Target>,
     options: Options,
@@ -132,7 +139,7 @@ pub async fn run(
     let mut first_term = options.first_term;
     let beside = if options.has_one_mark { 1 } else { options.beside.max(1) };
     loop {
-        while begun < options.trials && running.len() < beside {
+        while begun < options.trials && running.len() < beside && !whole.is_hopeless() {
             let trials = TRIALS_PER_RESOURCE.min(options.trials - begun);
             // Each resource has dice of its own, so that its plan does not depend on the others.
             let mut dice = Dice::new(options.seed.wrapping_add(number.wrapping_mul(0x9e37_79b9)));
@@ -352,6 +359,8 @@ mod tests {
         RefusesEqual,
         /// It refuses and writes all the same.
         WritesAnyway,
+        /// It is not there.
+        Fails,
     }
 
     struct Memory {
@@ -387,6 +396,9 @@ mod tests {
                 admit()?;
             }
             write.pause.over().await;
+            if self.wrong == Wrong::Fails {
+                return Err(WriteError::failed("nobody is there"));
+            }
             if self.wrong != Wrong::ChecksBeforeThePause && write.is_fenced {
                 let admitted = admit();
                 if self.wrong == Wrong::WritesAnyway {
@@ -411,15 +423,14 @@ mod tests {
     async fn tried_on(wrong: Wrong, options: Options) -> Report {
         let has_one_mark = options.has_one_mark;
         let target = Arc::new(Memory { wrong, has_one_mark, rows: Mutex::default() });
-        let report = run(target, options, &mut |_| {}).await;
-        assert_eq!(report.tally.trials, 500);
-        report
+        run(target, options, &mut |_| {}).await
     }
 
     #[tokio::test(start_paused = true)]
     async fn an_honest_fence_passes_and_stale_leaders_were_there() {
         let report = tried(Wrong::NotAtAll, true).await;
         assert_eq!(report.faults, []);
+        assert_eq!(report.tally.trials, 500);
         assert!(report.tally.refused > 200 && report.tally.accepted > 500, "{report:?}");
         assert!(!report.is_void());
     }
@@ -452,6 +463,13 @@ mod tests {
         assert_eq!(report.faults, []);
         assert!(!report.is_void());
         assert!(tried_on(Wrong::NeverRaises, options).await.tally.stale > 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_target_that_does_nothing_is_given_up() {
+        let report = tried_on(Wrong::Fails, Options::new(100_000, 1, "memory")).await;
+        assert!(report.is_void() && report.tally.trials < 1_000, "{report:?}");
+        assert_eq!(report.errors[0], "nothing was written: nobody is there");
     }
 
     #[test]
