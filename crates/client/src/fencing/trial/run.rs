@@ -14,10 +14,14 @@ use crate::fencing::WriteError;
 
 /// Faults that are remembered one by one; the rest is counted.
 const FAULTS_TOLD_MAX: usize = 10;
+/// Those of one resource: they are much alike.
+const FAULTS_TOLD_EACH_MAX: usize = 2;
 /// Writes that fail before the first is accepted, and after which nothing more is learnt by going on.
 const FAILURES_MAX: u64 = 200;
 /// Errors that are remembered.
 const ERRORS_TOLD_MAX: usize = 3;
+/// What is remembered of one.
+const ERROR_CHARACTERS_MAX: usize = 300;
 
 /// What to run.
 #[derive(Clone, Debug)]
@@ -201,6 +205,16 @@ struct Seen {
     errors: Vec<String>,
 }
 
+impl Seen {
+    /// Remembers an error, as one line.
+    fn note(&mut self, error: &str) {
+        if self.errors.len() < ERRORS_TOLD_MAX {
+            let line = error.lines().next().unwrap_or_default();
+            self.errors.push(line.chars().take(ERROR_CHARACTERS_MAX).collect());
+        }
+    }
+}
+
 impl Stage {
     async fn play(self, plan: Vec<Trial>) -> Report {
         for trial in plan {
@@ -214,8 +228,8 @@ impl Stage {
         tally.faults = faults.len() as u64;
         tally.stale = faults.iter().filter(|fault| fault.is_stale()).count() as u64;
         let resource = self.resource.clone();
-        let faults =
-            faults.into_iter().map(|kind| Fault { resource: resource.clone(), kind }).collect();
+        let told = faults.into_iter().take(FAULTS_TOLD_EACH_MAX);
+        let faults = told.map(|kind| Fault { resource: resource.clone(), kind }).collect();
         Report { tally, faults, errors: std::mem::take(&mut seen.errors) }
     }
 
@@ -300,8 +314,8 @@ impl Stage {
                 (Outcome::Failed, Some(error))
             }
         };
-        if let Some(error) = error.filter(|_| seen.errors.len() < ERRORS_TOLD_MAX) {
-            seen.errors.push(error.to_string());
+        if let Some(error) = error {
+            seen.note(&error.to_string());
         }
         // A target that failed before its pause never left.
         let left_at = write.pause.left_at().max(begun_at);
@@ -323,9 +337,7 @@ impl Stage {
             }
             Err(error) => {
                 seen.tally.unread += 1;
-                if seen.errors.len() < ERRORS_TOLD_MAX {
-                    seen.errors.push(error.to_string());
-                }
+                seen.note(&error.to_string());
             }
         }
     }
