@@ -43,7 +43,7 @@ const CLOCK_READERS: &[(&str, &str)] = &[
         "the wall clock stamp of a backup, which terms leap ahead of",
     ),
     ("crates/replica/src/node.rs", "the wall clock note, and waiting for a successor"),
-    ("crates/replica/src/store.rs", "how long a request waits, which no rule reads"),
+    ("crates/replica/src/store/bid.rs", "how long a request waits, which no rule reads"),
 ];
 
 /// Files of more lines than this are hard to hold in the head.

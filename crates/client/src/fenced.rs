@@ -31,6 +31,7 @@ use std::time::Duration;
 
 use regent_election::{FenceError, Group, Term};
 
+use crate::session::Session;
 use crate::tenure::Hold;
 
 /// A passed check: at that instant this process led, under this term.
@@ -75,6 +76,10 @@ impl Permit {
     /// The adapters of [`fencing`](crate::fencing) call it by themselves.
     pub fn refused(&self, why: &FenceError) {
         self.hold.refused(why);
+    }
+
+    pub(crate) fn session(&self) -> &Session {
+        self.hold.session()
     }
 
     /// `value`, to be written under this term.

@@ -11,6 +11,7 @@
 //! | `dynamodb` | a condition on the item that is written | `fence-dynamodb` |
 //! | `object` | a conditional put over the version that was read | `fence-object` |
 //! | [`file`] | a lock, a mark, an atomic replacement; one host | |
+//! | [`Permit::admit_at`] | none: it asks the store of the elections first, for what cannot compare | |
 //!
 //! Every write takes the proof that it may be made: a [`Permit`]. A refusal for a higher term is the loss
 //! of the office, and each adapter says so by itself ([`Permit::refused`]): `lost` is ready, no check passes
@@ -29,6 +30,7 @@ pub mod object;
 pub mod postgres;
 #[cfg(feature = "fence-redis")]
 pub mod redis;
+mod service;
 pub mod trial;
 
 use std::error::Error;

@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use regent_election::Group;
 use regent_election::limits::GROUPS_PAGE_MAX;
 use regent_election::participant::{Reply, Request};
 use regent_election::store::{
     Consistency, LeaderView, Scope, Store, StoreError, StoreResult, WatchItem,
 };
+use regent_election::{Group, Resource, Term};
 
 use super::{Office, Sight, Sights};
 use crate::limits::{RECONNECT_MAX, RECONNECT_MIN};
@@ -101,6 +101,18 @@ impl Office for DirectOffice {
                 let waited_ms = self.request_timeout.as_millis();
                 let why = format!("the store did not answer within {waited_ms} ms");
                 Err(StoreError::Unavailable { why, retry_after: None })
+            }
+        }
+    }
+
+    async fn admit(&self, group: &Group, resource: &Resource, term: Term) -> StoreResult<()> {
+        let admitted = self.store.admit(group, resource, term);
+        match tokio::time::timeout(self.request_timeout, admitted).await {
+            Ok(answer) => answer,
+            Err(_) => {
+                let waited_ms = self.request_timeout.as_millis();
+                let why = format!("the store did not answer within {waited_ms} ms");
+                Err(StoreError::Uncertain { why })
             }
         }
     }

@@ -10,10 +10,10 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use regent_api::WatchEvent;
+use regent_api::{ValidateTokenRequest, WatchEvent};
 use regent_election::participant::{Reply, Request};
 use regent_election::store::{Consistency, LeaderView, Scope, StoreResult};
-use regent_election::{Group, Moment};
+use regent_election::{Group, Moment, Resource, Term};
 
 use super::{Office, Sight, Sights};
 use crate::remote::{Address, AddressError, Remote, Watched};
@@ -85,6 +85,14 @@ impl Office for HttpOffice {
         match self.errands.leader(group, consistency).await {
             Ok(answer) => Ok(answer.office.into()),
             Err(error) => Err(error.into_read_error()),
+        }
+    }
+
+    async fn admit(&self, group: &Group, resource: &Resource, term: Term) -> StoreResult<()> {
+        let request = ValidateTokenRequest { term, resource: Some(resource.clone()) };
+        match self.errands.validate_token(group, &request).await {
+            Ok(_) => Ok(()),
+            Err(error) => Err(error.into_admission_error(group, resource, term)),
         }
     }
 

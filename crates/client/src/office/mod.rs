@@ -13,8 +13,8 @@ use std::fmt;
 
 use async_trait::async_trait;
 use regent_election::participant::{Reply, Request};
-use regent_election::store::{Consistency, LeaderView, Scope, StoreResult};
-use regent_election::{Group, Metadata, Node, Revision, Term};
+use regent_election::store::{Consistency, LeaderView, Scope, StoreError, StoreResult};
+use regent_election::{Group, Metadata, Node, Resource, Revision, Term};
 use tokio::sync::mpsc;
 
 pub use direct::DirectOffice;
@@ -31,6 +31,13 @@ pub trait Office: Send + Sync + fmt::Debug + 'static {
 
     /// Who leads.
     async fn leader(&self, group: &Group, consistency: Consistency) -> StoreResult<LeaderView>;
+
+    /// Admits a term at a resource and raises its fence, in one step: after it no lower term is admitted there.
+    /// An office that keeps no fences says so.
+    async fn admit(&self, group: &Group, resource: &Resource, term: Term) -> StoreResult<()> {
+        let _ = (group, resource, term);
+        Err(StoreError::Unsupported { store: "this office", what: "fences" })
+    }
 
     /// Tells who leads in these groups, first as it is and then with every change, for ever: it
     /// mends itself and returns only if nobody listens, or if it can never work.

@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use regent_api::{
-    DeleteFenceQuery, Done, FencesQuery, FencesResponse, Operation, TokenResponse,
+    Code, DeleteFenceQuery, Done, FencesQuery, FencesResponse, Operation, TokenResponse,
     ValidateTokenRequest, ValidateTokenResponse,
 };
-use regent_election::{Group, SessionId};
+use regent_election::store::StoreError;
+use regent_election::{Group, Refusal, Resource, SessionId, Term};
 
 use super::send::Call;
-use super::{Remote, RemoteResult};
+use super::{Remote, RemoteError, RemoteResult};
 
 impl Remote {
     /// The current fencing token of a group; signed, if `session` holds it and the service has a key.
@@ -62,5 +63,40 @@ impl Remote {
         let path = Operation::DeleteFence.route().of_group(group);
         let call = Call::bare(Operation::DeleteFence, path).query(query);
         self.call(call, Duration::ZERO).await
+    }
+}
+
+impl RemoteError {
+    /// The same, as a store would have said it to whoever wanted `given` admitted.
+    pub(crate) fn into_admission_error(
+        self,
+        group: &Group,
+        resource: &Resource,
+        given: Term,
+    ) -> StoreError {
+        let (code, facts) = match self.problem() {
+            Some(problem) => (problem.code, (*problem.facts).clone()),
+            None => (Code::Unrecognised, Default::default()),
+        };
+        let (group, current) = (group.clone(), facts.current_term.unwrap_or_default());
+        match code {
+            Code::StaleTerm => {
+                let resource = Some(resource.clone());
+                StoreError::Refused(Refusal::StaleTerm { group, resource, given, current })
+            }
+            Code::NeverGranted => {
+                StoreError::Refused(Refusal::NeverGranted { group, given, current })
+            }
+            _ => match self {
+                // Raising the same mark again does no harm, so what may have happened may be repeated.
+                Self::Uncertain { why, .. } | Self::Protocol { why } => {
+                    StoreError::Uncertain { why }
+                }
+                Self::Refused(_) | Self::Unavailable { .. } => {
+                    let retry_after = self.retry_after();
+                    StoreError::Unavailable { why: self.to_string(), retry_after }
+                }
+            },
+        }
     }
 }

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use regent::election::{FenceError, Term};
+use regent::election::store::StepDown;
+use regent::election::{FenceError, Group, Reason, Resource, Term};
 use regent::fencing::file::FencedFile;
 use regent::fencing::trial::Pretender;
 use regent::{Phase, Why};
@@ -77,4 +78,36 @@ async fn whoever_was_refused_may_lead_again_under_a_higher_term() {
     let second = soon("elected again", regent.campaign("billing")).await.unwrap();
     assert!(second.term() > term(1));
     assert!(second.check().is_ok());
+}
+
+/// The token service as the library asks it: over HTTP, and of a store without a service.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_term_that_the_store_no_longer_admits_is_lost() {
+    let bench = Bench::start();
+    let rows = Resource::new("db/rows").unwrap();
+    for (group, is_remote) in [("billing", true), ("mail", false)] {
+        let at = |node: &str| if is_remote { bench.at(node) } else { bench.over(node) };
+        let a = at("a").ttl(Duration::from_secs(60)).connect().await.unwrap();
+        let b = at("b").ttl(Duration::from_secs(60)).connect().await.unwrap();
+        let first = soon("a leads", a.campaign(group)).await.unwrap();
+        let permit = first.check().unwrap();
+        soon("the store admits it", permit.admit_at(&rows)).await.unwrap();
+        // Succeeded by force, a does not know yet that it is.
+        let step_down = StepDown {
+            group: Group::new(group).unwrap(),
+            reason: Reason::default(),
+            to: None,
+            immediate: true,
+            request: None,
+        };
+        bench.store.step_down(step_down).await.unwrap();
+        let second = soon("b leads", b.campaign(group)).await.unwrap();
+        let later = second.check().unwrap();
+        soon("the store admits the next", later.admit_at(&rows)).await.unwrap();
+        let refused = soon("a is refused", permit.admit_at(&rows)).await.unwrap_err();
+        let told = FenceError::Stale { given: first.term(), current: second.term() };
+        assert_eq!(refused.refusal(), Some(told), "{refused}");
+        assert!(first.check().is_err(), "a refusal is the loss of the office");
+        soon("a hears of it", first.lost()).await;
+    }
 }

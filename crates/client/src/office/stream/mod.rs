@@ -25,7 +25,7 @@ use regent_election::participant::{GroupRequest, Reply, Request, Verb};
 use regent_election::store::{
     Campaign, CampaignSession, Consistency, Heartbeat, LeaderView, Open, Scope, StoreResult,
 };
-use regent_election::{Cursor, Group, SessionId};
+use regent_election::{Cursor, Group, Resource, SessionId, Term};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
@@ -195,6 +195,10 @@ impl Office for StreamOffice {
 
     async fn leader(&self, group: &Group, consistency: Consistency) -> StoreResult<LeaderView> {
         self.http.leader(group, consistency).await
+    }
+
+    async fn admit(&self, group: &Group, resource: &Resource, term: Term) -> StoreResult<()> {
+        self.http.admit(group, resource, term).await
     }
 
     async fn watch(&self, scope: Scope, sights: Sights) {
