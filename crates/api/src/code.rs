@@ -57,6 +57,8 @@ codes! {
     CrossOrigin = "CROSS_ORIGIN", 403, "a request of another site";
     /// The group's policy allows other nodes.
     NotAllowed = "NOT_ALLOWED", 403, "this node may not campaign here";
+    /// The signed term is not one: forged, over, of another group, or by an unknown key; `detail` says which.
+    TokenRefused = "TOKEN_REFUSED", 403, "the signed term is refused";
     /// No such address. A slash inside a group name is written %2F.
     NotFound = "NOT_FOUND", 404, "there is nothing at this address";
     /// No such group, and campaigns do not create one.
@@ -125,6 +127,8 @@ codes! {
     TtlOutOfBounds = "TTL_OUT_OF_BOUNDS", 422, "the ttl is out of bounds";
     /// The policy contradicts itself or the store.
     PolicyRefused = "POLICY_REFUSED", 422, "the policy is refused";
+    /// A write came without a term; send the one you were elected with as `Regent-Term`.
+    TermMissing = "TERM_MISSING", 428, "a term is required here";
     /// The server has more to do than it can: nothing happened, try again after `retry_after_ms`.
     RateLimited = "RATE_LIMITED", 429, "too many requests";
     /// A fault of the server. It may have happened.
@@ -133,6 +137,10 @@ codes! {
     StoreCorrupt = "STORE_CORRUPT", 500, "the store is damaged";
     /// This kind of store cannot do this at all.
     Unsupported = "UNSUPPORTED", 501, "this store cannot do this";
+    /// What lies behind the gateway cannot be reached. Nothing happened.
+    UpstreamUnavailable = "UPSTREAM_UNAVAILABLE", 502, "the upstream is unavailable";
+    /// The fence cannot know yet whether this may pass, so it does not. Nothing happened; try again.
+    FenceClosed = "FENCE_CLOSED", 503, "the fence cannot admit this now";
     /// The store cannot serve now. Nothing happened; try again.
     StoreUnavailable = "STORE_UNAVAILABLE", 503, "the store is unavailable";
     /// This server is going away. Nothing happened; try another one.

@@ -107,6 +107,8 @@ pub enum Operation {
     TransferCluster,
     /// Everything that must outlive the machines, in one file.
     Backup,
+    /// The public keys that sign terms.
+    Keys,
     /// Whether the process turns.
     Healthz,
     /// Whether the store serves.

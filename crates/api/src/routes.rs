@@ -431,6 +431,14 @@ pub const ROUTES: &[Route] = &[
         "Groups, policies, terms and settings in one checksummed file; sessions are not in it",
     )
     .shows("application/octet-stream"),
+    Route::new(
+        Method::Get,
+        Operation::Keys,
+        "/.well-known/regent-keys",
+        "keys",
+        "The public keys that sign terms, as a JWK set; empty if this service signs nothing",
+    )
+    .shows("application/jwk-set+json"),
     Route::new(Method::Get, Operation::Healthz, "/healthz", "healthz", "Whether the process turns")
         .answers(of::<HealthResponse>),
     Route::new(Method::Get, Operation::Readyz, "/readyz", "readyz", "Whether the store serves")

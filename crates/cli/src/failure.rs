@@ -84,8 +84,12 @@ pub(crate) fn exit_of(code: Code) -> Exit {
         | Code::SessionExpired
         | Code::HeartbeatNotNewer => Exit::Lost,
         Code::NobodyLeads => Exit::No,
-        Code::RateLimited | Code::RequestTimeout | Code::GroupEnding => Exit::TryAgain,
-        Code::StoreUnavailable | Code::ShuttingDown => Exit::Unavailable,
+        Code::RateLimited | Code::RequestTimeout | Code::GroupEnding | Code::FenceClosed => {
+            Exit::TryAgain
+        }
+        Code::StoreUnavailable | Code::ShuttingDown | Code::UpstreamUnavailable => {
+            Exit::Unavailable
+        }
         Code::Uncertain | Code::Internal | Code::StoreCorrupt | Code::Unrecognised => {
             Exit::Uncertain
         }
@@ -102,6 +106,8 @@ pub(crate) fn exit_of(code: Code) -> Exit {
         | Code::StillLed
         | Code::NeverGranted
         | Code::FenceUnknown
+        | Code::TermMissing
+        | Code::TokenRefused
         | Code::Full
         | Code::SuccessorUnknown
         | Code::SuccessorAmbiguous

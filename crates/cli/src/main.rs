@@ -179,7 +179,8 @@ fn run(cli: Cli) -> Outcome {
     if !is_service {
         cli.log.start()?;
     }
-    let mut builder = if is_service {
+    let serves_many = is_service || matches!(&cli.verb, Verb::Fence(verb) if verb.serves_many());
+    let mut builder = if serves_many {
         tokio::runtime::Builder::new_multi_thread()
     } else {
         tokio::runtime::Builder::new_current_thread()

@@ -81,6 +81,9 @@ pub(crate) struct SettingsArgs {
     /// Host names under which browsers may use this server
     #[arg(long, value_name = "NAMES", help_heading = "Service")]
     hosts_allowed: Option<String>,
+    /// The file of keys by which terms are signed
+    #[arg(long, value_name = "FILE", help_heading = "Service")]
+    signing_keys: Option<String>,
     /// How often a silent watch shows that it lives
     #[arg(long, value_name = "DURATION", help_heading = "Service")]
     watch_bookmark_every: Option<String>,
@@ -158,6 +161,7 @@ impl SettingsArgs {
             Key::TtlMax => &self.ttl_max,
             Key::Cluster => &self.cluster,
             Key::HostsAllowed => &self.hosts_allowed,
+            Key::SigningKeys => &self.signing_keys,
             Key::LogLevel => &log.log_level,
             Key::LogFormat => &log.log_format,
             Key::ConnectionsMax => &self.connections_max,

@@ -105,6 +105,7 @@ fn nothing_that_asks_a_server_hides_how_to_reach_it() {
             "cluster init",
             "cluster restore",
             "cluster recover",
+            "fence keys",
         ]
         .iter()
         .any(|name| path.starts_with(&format!("regent {name}")));

@@ -14,12 +14,17 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("replica", &["election", "clock"]),
     ("tether", &["election", "clock"]),
     ("api", &["election"]),
-    ("server", &["api", "election", "clock"]),
+    ("server", &["api", "election", "clock", "signing"]),
     ("client", &["api", "election", "clock", "stores", "replica"]),
+    ("signing", &["election"]),
+    ("gateway", &["api", "client", "election", "clock", "signing"]),
     ("lab", &["election", "replica", "stores"]),
     (
         "cli",
-        &["api", "election", "clock", "stores", "replica", "server", "client", "lab", "tether"],
+        &[
+            "api", "election", "clock", "stores", "replica", "server", "client", "gateway", "lab",
+            "signing", "tether",
+        ],
     ),
 ];
 
@@ -41,6 +46,11 @@ const CLOCK_READERS: &[(&str, &str)] = &[
     (
         "crates/cli/src/cluster/port.rs",
         "the wall clock stamp of a backup, which terms leap ahead of",
+    ),
+    ("crates/cli/src/fence/keys.rs", "the dates of signing keys, which other machines read"),
+    (
+        "crates/gateway/src/signed.rs",
+        "the end of a signed token, which decides nothing between leaders",
     ),
     ("crates/replica/src/node.rs", "the wall clock note, and waiting for a successor"),
     ("crates/replica/src/store/bid.rs", "how long a request waits, which no rule reads"),

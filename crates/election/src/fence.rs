@@ -4,7 +4,10 @@
 //! and its write is neither, and no clock can stop it; the resource can, by remembering one number.
 //!
 //! The mark must be kept where the write lands, and raised in the same atomic step as the write.
-//! That, and durability, is left to the resource: this type is the rule alone.
+//! That, and durability, is left to the resource: this type is the rule alone. What stands in front of a
+//! resource and cannot compare in the step that writes has a [`doorkeeper`] instead.
+
+pub mod doorkeeper;
 
 use crate::name::{Home, Resource};
 use crate::term::{Revision, Term};

@@ -72,6 +72,7 @@ impl Class {
             | Operation::ListGroups
             | Operation::Backup => Some(Self::Admin),
             Operation::ShowCluster
+            | Operation::Keys
             | Operation::Healthz
             | Operation::Readyz
             | Operation::Metrics

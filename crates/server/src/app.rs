@@ -19,6 +19,7 @@ use crate::config::ServerConfig;
 use crate::count::Entered;
 use crate::crowd::Crowd;
 use crate::metrics::Metrics;
+use crate::signing::Signing;
 use crate::socket::Talk;
 
 /// How far the server is on its way out.
@@ -42,6 +43,7 @@ pub(crate) struct App {
     pub(crate) admission: Admission,
     pub(crate) crowd: Crowd,
     pub(crate) metrics: Metrics,
+    pub(crate) signing: Option<Signing>,
     pub(crate) phase: watch::Receiver<Phase>,
 }
 
@@ -200,6 +202,7 @@ mod tests {
             admission: Admission::new(1, 1),
             crowd: Crowd::new(1, 1),
             metrics: Metrics::new(&config),
+            signing: None,
             phase: watch::channel(Phase::Serving).1,
             config,
         });

@@ -1,5 +1,6 @@
 //! Every setting of the service, its default and its reason.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Settings of the service. [`ServerConfig::default`] serves; change what you must.
@@ -10,6 +11,8 @@ pub struct ServerConfig {
     /// Host names under which browsers may use this server, beside addresses and `localhost`. A
     /// name that is not listed may be another site's, pointed at this machine (DNS rebinding).
     pub hosts_allowed: Vec<String>,
+    /// The file of keys by which terms are signed; `None` signs nothing.
+    pub signing_keys: Option<PathBuf>,
     /// Most connections at once. Lowered to what the open-files limit allows.
     pub connections_max: usize,
     /// Most connections from one address; behind a proxy all clients share one.
@@ -48,6 +51,7 @@ impl Default for ServerConfig {
         Self {
             cluster: "regent".to_owned(),
             hosts_allowed: Vec::new(),
+            signing_keys: None,
             connections_max: 20_000,
             connections_per_address_max: 4_000,
             requests_max: 4_096,

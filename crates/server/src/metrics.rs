@@ -397,6 +397,10 @@ const fn renew_reason(code: Code) -> &'static str {
         | Code::TermOver
         | Code::NeverGranted
         | Code::FenceUnknown
+        | Code::TermMissing
+        | Code::TokenRefused
+        | Code::UpstreamUnavailable
+        | Code::FenceClosed
         | Code::NobodyLeads
         | Code::Full
         | Code::SuccessorUnknown

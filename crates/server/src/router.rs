@@ -27,7 +27,7 @@ use crate::reply::{self, Reply};
 use crate::socket::Talk;
 use crate::{
     accept, body, campaign, cluster, direct, groups, history, leader, offer, origin, process,
-    renew, resign, sessions, step_down, token, transfer, warm, watch, withdraw,
+    renew, resign, sessions, signing, step_down, token, transfer, warm, watch, withdraw,
 };
 
 /// What a request knows of the connection it came by.
@@ -138,6 +138,7 @@ async fn verb(call: Call) -> Reply {
         Operation::RemoveMember => cluster::remove(call).await,
         Operation::TransferCluster => cluster::transfer(call).await,
         Operation::Backup => cluster::backup(call).await,
+        Operation::Keys => signing::keys(&call),
         Operation::Healthz => process::healthz(),
         Operation::Readyz => process::readyz(call).await,
         Operation::Metrics => process::metrics(call).await,

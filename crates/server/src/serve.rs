@@ -4,6 +4,7 @@ use std::future::Future;
 use std::sync::Arc;
 
 use regent_election::store::Store;
+use regent_signing::KeyFileError;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -19,6 +20,7 @@ use crate::faces::Faces;
 use crate::listen::listen;
 use crate::metrics::Metrics;
 use crate::observer;
+use crate::signing::Signing;
 
 /// Why a server did not start.
 #[derive(Debug, thiserror::Error)]
@@ -29,6 +31,9 @@ pub enum ServeError {
     /// There is nothing to listen on.
     #[error("there is no address to listen on; give at least one")]
     NoListener,
+    /// The keys by which terms are signed cannot be used.
+    #[error("signing_keys: {0}")]
+    SigningKeys(#[from] KeyFileError),
 }
 
 /// Serves `store` on all `listeners` until `shutdown` is ready, then ends in order:
@@ -58,6 +63,7 @@ pub async fn serve_cluster(
     if listeners.is_empty() {
         return Err(ServeError::NoListener);
     }
+    let signing = config.signing_keys.as_deref().map(Signing::open).transpose()?;
     let (turn, phase) = watch::channel(Phase::Serving);
     let app = Arc::new(App {
         admission: Admission::new(config.requests_max, config.waiting_max),
@@ -66,6 +72,7 @@ pub async fn serve_cluster(
             config.connections_per_address_max,
         ),
         metrics: Metrics::new(&config),
+        signing,
         store,
         cluster,
         phase,

@@ -51,6 +51,7 @@ pub const fn face(operation: Operation) -> Face {
         Operation::RemoveMember => Face::Method("RemoveMember"),
         Operation::TransferCluster => Face::Method("TransferCluster"),
         Operation::Backup => Face::Method("Backup"),
+        Operation::Keys => Face::HttpOnly("JOSE libraries fetch keys by HTTP"),
         Operation::Healthz => Face::Health(""),
         Operation::Readyz => Face::Health(super::SERVICE),
         Operation::Metrics => Face::HttpOnly("its readers scrape text over HTTP"),

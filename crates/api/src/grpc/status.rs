@@ -50,7 +50,7 @@ pub const fn grpc_code(code: Code) -> GrpcCode {
         | Code::PayloadTooLarge
         | Code::UnsupportedMediaType
         | Code::PolicyRefused => GrpcCode::InvalidArgument,
-        Code::CrossOrigin | Code::NotAllowed => GrpcCode::PermissionDenied,
+        Code::CrossOrigin | Code::NotAllowed | Code::TokenRefused => GrpcCode::PermissionDenied,
         Code::NotFound | Code::MethodNotAllowed | Code::Unsupported => GrpcCode::Unimplemented,
         Code::GroupUnknown | Code::FenceUnknown | Code::SessionExpired => GrpcCode::NotFound,
         Code::RequestTimeout | Code::HeartbeatNotNewer => GrpcCode::Aborted,
@@ -65,6 +65,7 @@ pub const fn grpc_code(code: Code) -> GrpcCode {
         | Code::StaleTerm
         | Code::TermOver
         | Code::NeverGranted
+        | Code::TermMissing
         | Code::NobodyLeads
         | Code::SuccessorUnknown
         | Code::SuccessorAmbiguous
@@ -78,7 +79,10 @@ pub const fn grpc_code(code: Code) -> GrpcCode {
         Code::RequestReused => GrpcCode::AlreadyExists,
         Code::TtlOutOfBounds => GrpcCode::OutOfRange,
         Code::Full | Code::RateLimited => GrpcCode::ResourceExhausted,
-        Code::StoreUnavailable | Code::ShuttingDown => GrpcCode::Unavailable,
+        Code::StoreUnavailable
+        | Code::ShuttingDown
+        | Code::UpstreamUnavailable
+        | Code::FenceClosed => GrpcCode::Unavailable,
         Code::Internal => GrpcCode::Internal,
         Code::StoreCorrupt => GrpcCode::DataLoss,
         Code::Uncertain | Code::Unrecognised => GrpcCode::Unknown,

@@ -8,6 +8,7 @@
 //! again; otherwise it measures the service that runs at `--server`.
 
 mod failover;
+mod gateway;
 mod handover;
 mod load;
 mod many;
@@ -28,6 +29,7 @@ use crate::exit::Exit;
 use crate::failure::{Failure, Outcome};
 use crate::output::remark;
 use failover::Failover;
+use gateway::GatewayCost;
 use handover::HandOver;
 use load::Row;
 use many::{Memory, Succession, Width};
@@ -41,6 +43,7 @@ Examples:
   regent bench --nodes 3 --parts failover,width,succession,memory
   regent bench --nodes 3 --parts handover --transfers 1000 --resigns 1000
   regent bench --nodes 1 --parts memory --groups 100000,1000000 --output json
+  regent bench --parts gateway --clients 1,64
   regent bench --server http://10.0.0.1:7400 --pid $(pgrep -x regent)";
 
 /// Flags of `regent bench`.
@@ -99,6 +102,8 @@ enum Part {
     Succession,
     /// What an idle group costs in memory
     Memory,
+    /// What the fencing gateway costs a write; it needs no service
+    Gateway,
 }
 
 /// Where clients go.
@@ -133,6 +138,7 @@ struct Report {
     handover: Option<HandOver>,
     succession: Option<Succession>,
     memory: Vec<Memory>,
+    gateway: Vec<GatewayCost>,
 }
 
 /// A service under measurement.
@@ -175,7 +181,8 @@ pub(crate) async fn run(args: BenchArgs) -> Outcome {
                     | Part::Width
                     | Part::Failover
                     | Part::Handover
-                    | Part::Succession => {
+                    | Part::Succession
+                    | Part::Gateway => {
                         bench.measure(part, &mut report).await?;
                     }
                 }
@@ -235,6 +242,9 @@ impl<'a> Bench<'a> {
             Part::Failover => report.failover = Some(self.failover().await?),
             Part::Handover => report.handover = Some(self.handover().await?),
             Part::Succession => report.succession = Some(self.succession().await?),
+            Part::Gateway => {
+                report.gateway = gateway::measure(&self.args.clients, self.args.seconds).await?;
+            }
             Part::Memory => {
                 for &groups in &self.args.groups {
                     report.memory.push(self.memory(groups).await?);

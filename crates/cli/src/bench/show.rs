@@ -2,6 +2,7 @@
 
 use super::Report;
 use super::failover::Failover;
+use super::gateway::{GatewayCost, Spread};
 use super::handover::{HandOver, Leaderless};
 use super::load::Row;
 use super::many::{Memory, Succession, Width};
@@ -33,7 +34,40 @@ fn report(report: &Report) -> String {
     if !report.memory.is_empty() {
         parts.push(memory(&report.memory));
     }
+    if !report.gateway.is_empty() {
+        parts.push(gateway(&report.gateway));
+    }
     parts.join("\n\n")
+}
+
+/// The smallest, the middle and the largest of several turns.
+fn gateway(costs: &[GatewayCost]) -> String {
+    let head = [
+        ("CLIENTS", Side::Right),
+        ("THROUGH", Side::Left),
+        ("PER SECOND", Side::Right),
+        ("P50 US", Side::Right),
+        ("P99 US", Side::Right),
+        ("RATIO", Side::Right),
+        ("GATEWAY CPU", Side::Right),
+    ];
+    let spread = |it: &Spread| format!("{:.0}/{:.0}/{:.0}", it.smallest, it.median, it.largest);
+    let body = costs.iter().flat_map(|cost| {
+        cost.ways.iter().map(move |way| {
+            let is_through = way.through == "gateway";
+            let only = |text: String| if is_through { text } else { "-".to_owned() };
+            vec![
+                cost.clients.to_string(),
+                way.through.to_owned(),
+                spread(&way.per_second),
+                spread(&way.p50_us),
+                spread(&way.p99_us),
+                only(format!("{:.2}", cost.ratio)),
+                only(cpu(Some(cost.cpu_us))),
+            ]
+        })
+    });
+    table(&head, body.collect())
 }
 
 fn millis(us: u64) -> String {

@@ -98,6 +98,8 @@ keys! {
         "the value of the cluster label in metrics";
     HostsAllowed = "hosts_allowed", Kind::Words,
         "host names under which browsers, and everybody on the loopback address, may use this server, beside addresses and localhost";
+    SigningKeys = "signing_keys", Kind::Text,
+        "the file of keys by which terms are signed, shared by all instances (regent fence keys new FILE); empty signs nothing";
     LogLevel = "log_level", Kind::OneOf(LOG_LEVELS),
         "how much is logged on stderr: off, error, warn, info, debug or trace";
     LogFormat = "log_format", Kind::OneOf(LOG_FORMATS),
@@ -187,6 +189,7 @@ impl Key {
             Self::TtlMax => time(store.ttl_ms_ceiling),
             Self::Cluster => Value::Text(server.cluster),
             Self::HostsAllowed => Value::Words(server.hosts_allowed),
+            Self::SigningKeys => text(""),
             Self::LogLevel => text("info"),
             Self::LogFormat => text("text"),
             Self::ConnectionsMax => count(server.connections_max),

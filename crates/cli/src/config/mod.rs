@@ -189,6 +189,9 @@ impl Effective {
         let server = ServerConfig {
             cluster: self.text(Key::Cluster),
             hosts_allowed: self.words(Key::HostsAllowed),
+            signing_keys: Some(self.text(Key::SigningKeys))
+                .filter(|path| !path.is_empty())
+                .map(PathBuf::from),
             connections_max: self.count(Key::ConnectionsMax) as usize,
             connections_per_address_max: self.count(Key::ConnectionsPerAddressMax) as usize,
             requests_max: self.count(Key::RequestsMax) as usize,

@@ -1,6 +1,8 @@
 //! `regent fence`: whatever compares terms where a write lands. Every verb is a file of the same name.
 
+mod gateway;
 mod install;
+mod keys;
 mod target;
 mod test;
 
@@ -13,9 +15,16 @@ use crate::output::Output;
 #[derive(Clone, Debug, Subcommand)]
 #[command(after_help = "\
 Examples:
+  regent fence gateway --group billing --upstream http://127.0.0.1:9000 --data ./fence
+  regent fence keys new /etc/regent/signing.keys
   regent fence install postgres://admin@db/shop --table public.orders
   regent fence test postgres://admin@db/shop --trials 1000")]
 pub(crate) enum FenceVerb {
+    /// Run a reverse proxy that admits writes of the current leader only
+    Gateway(Box<gateway::GatewayArgs>),
+    /// The keys by which a service signs terms
+    #[command(subcommand)]
+    Keys(keys::KeysVerb),
     /// Put a fence on a table of PostgreSQL, or take it away
     Install(install::InstallArgs),
     /// Hammer a fence from paused leaders, and show the stale write if there is one
@@ -26,8 +35,18 @@ impl FenceVerb {
     /// For whom a failure is told.
     pub(crate) fn output(&self) -> Output {
         match self {
+            Self::Gateway(args) => args.client.output,
+            Self::Keys(verb) => verb.output(),
             Self::Install(args) => args.output,
             Self::Test(args) => args.output,
+        }
+    }
+
+    /// Whether it serves many at once, and so wants more than one thread.
+    pub(crate) const fn serves_many(&self) -> bool {
+        match self {
+            Self::Gateway(_) => true,
+            Self::Install(_) | Self::Keys(_) | Self::Test(_) => false,
         }
     }
 }
@@ -35,6 +54,8 @@ impl FenceVerb {
 /// Runs the verb.
 pub(crate) async fn run(verb: FenceVerb) -> Outcome {
     match verb {
+        FenceVerb::Gateway(args) => gateway::run(*args).await,
+        FenceVerb::Keys(verb) => keys::run(&verb),
         FenceVerb::Install(args) => install::run(args).await,
         FenceVerb::Test(args) => test::run(args).await,
     }

@@ -11,6 +11,7 @@
 //! | `dynamodb` | a condition on the item that is written | `fence-dynamodb` |
 //! | `object` | a conditional put over the version that was read | `fence-object` |
 //! | [`file`] | a lock, a mark, an atomic replacement; one host | |
+//! | [`http`] | the header that the gateway compares, and its refusal; a layer before one's own handlers | `fence-http` for the layer |
 //! | [`Permit::admit_at`] | none: it asks the store of the elections first, for what cannot compare | |
 //!
 //! Every write takes the proof that it may be made: a [`Permit`]. A refusal for a higher term is the loss
@@ -25,6 +26,7 @@
 #[cfg(feature = "fence-dynamodb")]
 pub mod dynamodb;
 pub mod file;
+pub mod http;
 #[cfg(feature = "fence-object")]
 pub mod object;
 pub mod postgres;

@@ -110,7 +110,12 @@ impl RemoteError {
         let nothing_happened = reads || code.nothing_happened() || is_later_no;
         let try_again = matches!(
             code,
-            Code::StoreUnavailable | Code::ShuttingDown | Code::RateLimited | Code::RequestTimeout
+            Code::StoreUnavailable
+                | Code::ShuttingDown
+                | Code::RateLimited
+                | Code::RequestTimeout
+                | Code::UpstreamUnavailable
+                | Code::FenceClosed
         );
         match (nothing_happened, try_again) {
             (_, true) => Self::Unavailable {

@@ -173,6 +173,10 @@ fn refusal(problem: &Problem, asked: &Request) -> Option<Refusal> {
         | Code::RequestTimeout
         | Code::Full
         | Code::OnItsWay
+        | Code::TermMissing
+        | Code::TokenRefused
+        | Code::UpstreamUnavailable
+        | Code::FenceClosed
         | Code::NotExpected
         | Code::StaleTerm
         | Code::TermOver

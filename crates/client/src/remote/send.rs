@@ -119,6 +119,7 @@ fn only_reads(operation: Operation) -> bool {
         | Operation::ShowSession
         | Operation::ShowCluster
         | Operation::Backup
+        | Operation::Keys
         | Operation::Healthz
         | Operation::Readyz
         | Operation::Metrics

@@ -1,0 +1,201 @@
+//! `regent fence gateway`: a reverse proxy before any HTTP storage, until it is told to end.
+
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use regent_election::Group;
+use regent_election::fence::doorkeeper::DoorRules;
+use regent_gateway::limits::WAITING_MAX;
+use regent_gateway::mark::MarkError;
+use regent_gateway::{Gateway, GatewayConfig, OpenError, SignedTerms, Upstream};
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+
+use crate::client::ClientArgs;
+use crate::duration;
+use crate::exit::Exit;
+use crate::failure::{Failure, Outcome, plain};
+use crate::signals::Signals;
+
+const EXAMPLES: &str = "\
+A request passes with a header Regent-Term that is not lower than the highest that ever came; with
+--strict it must also be the term in office, which the service is asked for every time.
+A stale term is answered 409 STALE_TERM with both numbers, no term 428, what cannot be known 503.
+One gateway stands before one resource, and whatever writes there goes through it.
+
+Examples:
+  regent fence gateway --group billing --upstream http://127.0.0.1:9000 --data ./fence
+  regent fence gateway --group billing --upstream http://127.0.0.1:9000 --data ./fence --strict
+  curl -X PUT -H 'Regent-Term: 7' -d paid http://127.0.0.1:7480/row";
+
+/// Flags of `regent fence gateway`.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct GatewayArgs {
+    /// The group whose terms are compared
+    #[arg(long)]
+    group: Group,
+    /// Where requests are passed on to
+    #[arg(long, value_name = "URL")]
+    upstream: String,
+    /// Where to listen
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7480")]
+    listen: SocketAddr,
+    /// Directory of the mark: the highest term that ever came; one gateway at a time
+    #[arg(long, value_name = "DIR")]
+    data: PathBuf,
+    /// Admit the term in office only, asking the service for it
+    #[arg(long)]
+    strict: bool,
+    /// Take terms from signed tokens (Regent-Token) only, verified by --keys
+    #[arg(long, requires = "keys")]
+    require_signed: bool,
+    /// Public keys that sign terms: a file as `regent fence keys publish` prints it
+    #[arg(long, value_name = "FILE", requires = "require_signed")]
+    keys: Option<PathBuf>,
+    /// The cluster that must have signed, if several share keys
+    #[arg(long, value_name = "NAME", requires = "require_signed")]
+    cluster: Option<String>,
+    /// Let GET, HEAD and OPTIONS pass without a term
+    #[arg(long)]
+    allow_reads: bool,
+    /// Pass the client's Host on instead of the upstream's
+    #[arg(long)]
+    keep_host: bool,
+    /// Where to tell metrics (/metrics) and health (/healthz)
+    #[arg(long, value_name = "ADDRESS")]
+    metrics: Option<SocketAddr>,
+    /// How long a higher term waits for the answers to lower ones
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration::parse,
+        help_heading = "Times and bounds")]
+    drain_timeout: Duration,
+    /// How long after its connection is gone a request may still take effect upstream
+    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = duration::parse,
+        help_heading = "Times and bounds")]
+    settle: Duration,
+    /// How long a client may take for a head, or stay without asking
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration::parse,
+        help_heading = "Times and bounds")]
+    head_timeout: Duration,
+    /// How long a client may take for the next part of a body
+    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = duration::parse,
+        help_heading = "Times and bounds")]
+    idle_timeout: Duration,
+    /// How long the upstream may take for an answer, or for its next part
+    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = duration::parse,
+        help_heading = "Times and bounds")]
+    answer_timeout: Duration,
+    /// How long requests under way are waited for in the end
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration::parse,
+        help_heading = "Times and bounds")]
+    shutdown_grace: Duration,
+    /// Most clients at once
+    #[arg(long, value_name = "COUNT", default_value_t = 10_000, help_heading = "Times and bounds")]
+    connections_max: usize,
+    #[command(flatten)]
+    pub(crate) client: ClientArgs,
+}
+
+/// Runs the gateway until a signal.
+pub(crate) async fn run(args: GatewayArgs) -> Outcome {
+    let upstream: Upstream =
+        args.upstream.parse().map_err(|error| Failure::usage(format!("--upstream: {error}")))?;
+    let signed = match &args.keys {
+        Some(path) => Some(
+            SignedTerms::open(path, args.group.clone(), args.cluster.clone())
+                .map_err(|error| Failure::new(Exit::Files, error.to_string()))?,
+        ),
+        None => None,
+    };
+    let config = GatewayConfig {
+        signed,
+        group: args.group.clone(),
+        upstream: Some(upstream),
+        data: args.data.clone(),
+        strict: if args.strict { Some(args.client.remote()?) } else { None },
+        rules: DoorRules {
+            drain_for: args.drain_timeout,
+            settle_for: args.settle,
+            waiting_max: WAITING_MAX,
+        },
+        allows_reads: args.allow_reads,
+        keeps_host: args.keep_host,
+        connections_max: args.connections_max,
+        head_timeout: args.head_timeout,
+        idle_timeout: args.idle_timeout,
+        answer_timeout: args.answer_timeout,
+        shutdown_grace: args.shutdown_grace,
+    };
+    let mut signals = Signals::listen()
+        .map_err(|error| Failure::new(Exit::Unavailable, format!("signals: {error}")))?;
+    let gateway = Gateway::open(config).map_err(refused)?;
+    let (listener, address) = listen("--listen", args.listen).await?;
+    let metrics = match args.metrics {
+        Some(wanted) => Some(listen("--metrics", wanted).await?),
+        None => None,
+    };
+    greet(&args, address, metrics.as_ref().map(|(_, address)| *address), gateway.mark().get());
+    let (tell, told) = oneshot::channel();
+    let ending = async {
+        let _ = told.await;
+    };
+    let metrics = metrics.map(|(listener, _)| listener);
+    let mut service = Box::pin(gateway.serve(listener, metrics, ending));
+    tokio::select! {
+        ended = &mut service => return finished(ended),
+        name = signals.next() => tracing::info!(signal = name, "told to end; once more ends at once"),
+    }
+    let _ = tell.send(());
+    tokio::select! {
+        ended = &mut service => finished(ended),
+        name = signals.next() => {
+            Err(Failure::new(Exit::Interrupted, format!("{name} again: ended at once")))
+        }
+    }
+}
+
+fn finished(ended: Result<(), OpenError>) -> Outcome {
+    ended.map(|()| Exit::Done).map_err(refused)
+}
+
+fn refused(error: OpenError) -> Failure {
+    let exit = match &error {
+        OpenError::Mark(MarkError::InUse { .. }) | OpenError::Thread(_) => Exit::Unavailable,
+        OpenError::Mark(
+            MarkError::Io { .. } | MarkError::Damaged { .. } | MarkError::Missing { .. },
+        ) => Exit::Files,
+        OpenError::Mark(MarkError::OtherGroup { .. })
+        | OpenError::Zero { .. }
+        | OpenError::TooMany { .. }
+        | OpenError::NoUpstream => Exit::Config,
+    };
+    Failure::new(exit, error.to_string())
+}
+
+async fn listen(flag: &str, wanted: SocketAddr) -> Result<(TcpListener, SocketAddr), Failure> {
+    let bound = async {
+        let listener = TcpListener::bind(wanted).await?;
+        let address = listener.local_addr()?;
+        io::Result::Ok((listener, address))
+    };
+    bound.await.map_err(|error| {
+        Failure::new(Exit::Unavailable, format!("{flag} {wanted}: {}", plain(&error)))
+    })
+}
+
+/// A few lines for whoever started it. Nothing depends on their being read.
+fn greet(args: &GatewayArgs, address: SocketAddr, metrics: Option<SocketAddr>, mark: u64) {
+    let metrics =
+        metrics.map(|address| format!("metrics at http://{address}/metrics\n")).unwrap_or_default();
+    let rule = if args.strict { "the term in office" } else { "terms that never fall" };
+    let lines = format!(
+        "the gateway of {} listens on http://{address}\n\
+         passes {rule} on to {}; the highest so far is {mark}\n{metrics}",
+        args.group, args.upstream,
+    );
+    let mut stdout = io::stdout().lock();
+    let _ = stdout.write_all(lines.as_bytes()).and_then(|()| stdout.flush());
+}

@@ -1,0 +1,208 @@
+//! A fence before one's own handlers: a `tower` layer, for axum and whatever else takes one.
+//!
+//! Handlers have the gateway's trouble: the term is compared before the handler runs, and the handler writes a
+//! moment later. So they have the gateway's doorkeeper: a higher term enters when every handler of a lower one
+//! has ended, and lower ones are refused from when it came.
+//!
+//! **A handler must have written when it ends.** The layer holds an [`Admitted`] for as long as the handler
+//! runs; it is also among the request's extensions, and work that goes on after the answer (a task that was
+//! spawned, a body that is streamed) must keep a clone of it. A handler that is dropped on the way, because its
+//! client has gone, leaves an outcome that nobody knows: then a higher term waits for
+//! [`DoorRules::settle_for`], too.
+//!
+//! It guards one process. Where several serve the same resource, only the resource itself can compare terms: let
+//! the handler hand [`Admitted::term`] on to it.
+//!
+//! ```
+//! use regent::election::Term;
+//! use regent::election::fence::doorkeeper::DoorRules;
+//! use regent::fencing::http::{FenceLayer, KeepMark};
+//! use std::time::Duration;
+//! # use std::sync::atomic::{AtomicU64, Ordering};
+//!
+//! /// The mark in one's own storage, raised in one atomic and durable step.
+//! struct Mark(/* a pool, a file, … */ AtomicU64);
+//!
+//! impl KeepMark for Mark {
+//!     type Error = std::convert::Infallible;
+//!     async fn raise(&self, term: Term) -> Result<Term, Self::Error> {
+//!         let before = self.0.fetch_max(term.get(), Ordering::SeqCst);
+//!         Ok(Term::new(before).unwrap_or(term).max(term))
+//!     }
+//! }
+//!
+//! let rules = DoorRules {
+//!     drain_for: Duration::from_secs(10),
+//!     settle_for: Duration::from_secs(5),
+//!     waiting_max: 1024,
+//! };
+//! let layer = FenceLayer::new(Mark(AtomicU64::new(0)), rules); // router.layer(layer)
+//! ```
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Once};
+use std::task::{Context, Poll};
+
+use hyper::body::Bytes;
+use hyper::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use hyper::{Request, Response, StatusCode};
+use regent_api::Problem;
+use regent_api::problem::PROBLEM_JSON;
+use regent_election::fence::doorkeeper::{DoorRules, Ended};
+use regent_election::{Moment, Term};
+use tower::{Layer, Service};
+
+use super::door::{Door, Pass};
+use super::{problem_of_turn, term_of};
+
+/// Where the mark is kept.
+pub trait KeepMark: Send + Sync + 'static {
+    /// Why it could not be kept.
+    type Error: fmt::Display + Send;
+
+    /// Raises the mark to `term` unless it is higher already, in one atomic step that no crash takes back, and
+    /// says what it is then.
+    fn raise(&self, term: Term) -> impl Future<Output = Result<Term, Self::Error>> + Send;
+}
+
+/// A fence before handlers. Clones share one door.
+#[derive(Clone, Debug)]
+pub struct FenceLayer {
+    door: Arc<Door>,
+    timed: Arc<Once>,
+}
+
+impl FenceLayer {
+    /// A fence whose mark is kept there.
+    #[must_use]
+    pub fn new(mark: impl KeepMark, rules: DoorRules) -> Self {
+        let mark = Arc::new(mark);
+        // The first request of any term asks where the mark is: nothing is assumed of it here.
+        let door = Door::open(rules, Term::NONE, Moment::ZERO, move |door, term| {
+            let (mark, door) = (Arc::clone(&mark), Arc::clone(door));
+            tokio::spawn(async move {
+                match mark.raise(term).await {
+                    Ok(kept) => door.kept(kept.max(term)),
+                    Err(error) => {
+                        tracing::error!(%error, term = term.get(), "the mark cannot be kept");
+                        door.not_kept();
+                    }
+                }
+            });
+        });
+        Self { door, timed: Arc::new(Once::new()) }
+    }
+}
+
+impl<S> Layer<S> for FenceLayer {
+    type Service = FenceService<S>;
+
+    fn layer(&self, inner: S) -> FenceService<S> {
+        FenceService { fence: self.clone(), inner }
+    }
+}
+
+/// A handler behind a fence.
+#[derive(Clone, Debug)]
+pub struct FenceService<S> {
+    fence: FenceLayer,
+    inner: S,
+}
+
+/// A request that was let in. While one of its clones lives, no higher term enters.
+#[derive(Clone, Debug)]
+pub struct Admitted {
+    held: Arc<Held>,
+}
+
+#[derive(Debug)]
+struct Held {
+    pass: Option<Pass>,
+    term: Term,
+    /// Whether the handler came to its end.
+    has_ended: AtomicBool,
+}
+
+impl Admitted {
+    fn new(pass: Pass) -> Self {
+        let term = pass.term();
+        // A handler cannot be cut: it is waited for, like a request that has left in full.
+        pass.sent()();
+        Self { held: Arc::new(Held { pass: Some(pass), term, has_ended: AtomicBool::new(false) }) }
+    }
+
+    /// The term under which it was let in.
+    #[must_use]
+    pub fn term(&self) -> Term {
+        self.held.term
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let ended = if *self.has_ended.get_mut() { Ended::Settled } else { Ended::Unknown };
+        if let Some(pass) = self.pass.take() {
+            pass.over(ended);
+        }
+    }
+}
+
+impl<S, B, R> Service<Request<B>> for FenceService<S>
+where
+    S: Service<Request<B>, Response = Response<R>> + Clone + Send + 'static,
+    S::Future: Send,
+    B: Send + 'static,
+    R: From<Bytes>,
+{
+    type Response = Response<R>;
+    type Error = S::Error;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<R>, S::Error>> + Send>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, mut request: Request<B>) -> Self::Future {
+        // The one that said it was ready is the one to call.
+        let fresh = self.inner.clone();
+        let mut inner = std::mem::replace(&mut self.inner, fresh);
+        let door = Arc::clone(&self.fence.door);
+        self.fence.timed.call_once(|| {
+            let door = Arc::clone(&door);
+            tokio::spawn(async move { door.keep_time().await });
+        });
+        Box::pin(async move {
+            let term = match term_of(request.headers()) {
+                Ok(term) => term,
+                Err(error) => return Ok(refuse(&error.into())),
+            };
+            let admitted = match door.enter(term).await {
+                Ok(pass) => Admitted::new(pass),
+                Err(why) => return Ok(refuse(&problem_of_turn(why))),
+            };
+            request.extensions_mut().insert(admitted.clone());
+            let answer = inner.call(request).await;
+            admitted.held.has_ended.store(true, Ordering::Release);
+            answer
+        })
+    }
+}
+
+fn refuse<R: From<Bytes>>(problem: &Problem) -> Response<R> {
+    let body = serde_json::to_vec(problem).unwrap_or_default();
+    let mut response = Response::new(R::from(body.into()));
+    *response.status_mut() =
+        StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(PROBLEM_JSON));
+    if let Some(millis) = problem.retry_after_ms {
+        headers.insert(RETRY_AFTER, HeaderValue::from(millis.div_ceil(1000).max(1)));
+    }
+    response
+}
+
+#[cfg(test)]
+mod tests;

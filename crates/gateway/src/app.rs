@@ -1,0 +1,91 @@
+//! What all requests share, and the walk of one from its head to its answer.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::body::Incoming;
+use hyper::{Method, Request, Response};
+use regent::fencing::http::door::Door;
+use regent::fencing::http::{TERM_HEADER, TOKEN_HEADER, problem_of_turn, term_of};
+use regent_api::{Code, Problem};
+
+use crate::body::Answer;
+use crate::current::Current;
+use crate::exchange::exchange;
+use crate::headers::{check, towards_upstream};
+use crate::metrics::Metrics;
+use crate::reply;
+use crate::signed::SignedTerms;
+use crate::upstream::Upstream;
+
+/// How long things may take.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Timing {
+    /// A head, from when the connection waits for one.
+    pub(crate) head: Duration,
+    /// The next part of a body, up or down, where the client is the one who is slow.
+    pub(crate) idle: Duration,
+    /// The next part of an answer.
+    pub(crate) answer: Duration,
+}
+
+/// What all requests share.
+#[derive(Debug)]
+pub(crate) struct App {
+    pub(crate) door: Arc<Door>,
+    pub(crate) upstream: Upstream,
+    pub(crate) current: Option<Arc<Current>>,
+    pub(crate) signed: Option<SignedTerms>,
+    pub(crate) allows_reads: bool,
+    pub(crate) keeps_host: bool,
+    pub(crate) timing: Timing,
+    pub(crate) metrics: Metrics,
+}
+
+/// From a request to its answer.
+pub(crate) async fn answer(app: Arc<App>, request: Request<Incoming>) -> Response<Answer> {
+    app.metrics.came();
+    match walk(&app, request).await {
+        Ok(response) => response,
+        Err(problem) => {
+            app.metrics.refused(problem.code.word());
+            tracing::debug!(code = problem.code.word(), detail = problem.detail, "refused");
+            reply::problem(&problem)
+        }
+    }
+}
+
+async fn walk(app: &Arc<App>, mut request: Request<Incoming>) -> Result<Response<Answer>, Problem> {
+    check(&request)?;
+    let is_read = matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
+    let has_term = [TERM_HEADER, TOKEN_HEADER].iter().any(|it| request.headers().contains_key(it));
+    let pass = if is_read && app.allows_reads && !has_term {
+        None
+    } else {
+        let term = match &app.signed {
+            Some(signed) => signed.term_of(request.headers())?,
+            None => term_of(request.headers())?,
+        };
+        if let Some(current) = &app.current {
+            current.check(term).await?;
+        }
+        Some(app.door.enter(term).await.map_err(problem_of_turn)?)
+    };
+    let uri = app.upstream.uri(request.uri()).ok_or_else(|| {
+        Problem::new(Code::BadRequest, "the upstream has no such address; it may be too long")
+    });
+    let uri = match uri {
+        Ok(uri) => uri,
+        Err(problem) => {
+            if let Some(pass) = pass {
+                pass.over(regent_election::fence::doorkeeper::Ended::Settled);
+            }
+            return Err(problem);
+        }
+    };
+    *request.uri_mut() = uri;
+    *request.version_mut() = hyper::Version::HTTP_11;
+    let host = (!app.keeps_host).then(|| app.upstream.authority());
+    towards_upstream(request.headers_mut(), host);
+    exchange(Arc::clone(app), request, pass).await
+}

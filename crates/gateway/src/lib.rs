@@ -1,0 +1,36 @@
+//! The gateway: a reverse proxy that fences any HTTP storage by terms.
+//!
+//! It admits a request only with a `Regent-Term` that is not lower than the highest it has seen and, in
+//! strict mode, is the current one. The life of a request, file by file:
+//!
+//! 1. `serve` accepts a connection and reads a head.
+//! 2. `app` walks it: `headers` refuses what cannot be passed on, the term is read (out of a token that is
+//!    `signed`, where that is asked for), `current` asks the service in strict mode, and the `door` lets it in or turns it away.
+//! 3. `exchange` passes it on over a connection of `upstream`, and carries the answer back (`body`).
+//! 4. The door is told how it ended.
+//!
+//! What may pass when is decided by [`Doorkeeper`](regent_election::Doorkeeper), a machine without clock
+//! or socket. [`mark`] keeps its one number.
+//!
+//! One gateway stands before one resource. Two of them side by side would each hold back what is inside
+//! *themselves* and know nothing of what is inside the other: no shared number makes up for that.
+
+mod app;
+mod body;
+mod config;
+mod current;
+mod exchange;
+mod headers;
+mod keeper;
+pub mod limits;
+pub mod mark;
+mod metrics;
+mod reply;
+mod serve;
+mod signed;
+mod upstream;
+
+pub use config::{GatewayConfig, OpenError};
+pub use serve::Gateway;
+pub use signed::{KeysError, SignedTerms};
+pub use upstream::{Upstream, UpstreamError};
