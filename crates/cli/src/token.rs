@@ -12,6 +12,7 @@ use crate::confirm::confirm;
 use crate::exit::Exit;
 use crate::failure::Outcome;
 use crate::output::{Side, facts, or_dash, table};
+use crate::secret::{Holder, SessionArgs};
 use crate::term::parse_term;
 
 /// Verbs of `regent token`.
@@ -53,12 +54,18 @@ impl TokenVerb {
 /// Flags of `regent token show`.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "\
+Who holds the office and names its session is given the term signed by the service, if that has
+keys (`regent serve --signing-keys`). A resource believes it without asking anybody.
+
 Examples:
   regent token show billing
+  regent token show billing --session-file web-1.session
   regent token show billing --output json")]
 pub(crate) struct ShowArgs {
     /// The group
     group: Group,
+    #[command(flatten)]
+    session: SessionArgs,
     #[command(flatten)]
     client: ClientArgs,
 }
@@ -134,14 +141,19 @@ pub(crate) async fn run(verb: TokenVerb) -> Outcome {
 }
 
 async fn show(args: ShowArgs) -> Outcome {
-    let token = args.client.remote()?.token(&args.group, None).await?;
+    let session = match args.session.holder()? {
+        Holder::Nobody => None,
+        Holder::Given(_) | Holder::File(_) => Some(args.session.require()?.session),
+    };
+    let token = args.client.remote()?.token(&args.group, session).await?;
     args.client.screen().answer(&token, || {
-        let TokenResponse { group, term, leader, state, .. } = &token;
+        let TokenResponse { group, term, leader, state, token, .. } = &token;
         facts(vec![
             ("group", group.to_string()),
             ("term", term.to_string()),
             ("leader", or_dash(leader.as_ref())),
             ("state", state.word().to_owned()),
+            ("token", or_dash(token.as_ref())),
         ])
     })?;
     Ok(Exit::Done)

@@ -10,7 +10,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use process::upstream::{Answered, Upstream, answered, put, raw};
-use process::{Room, json, mode, until};
+use process::{Room, Running, json, mode, until};
 use regent_signing::{Claims, KeyFile, sign};
 
 fn wall() -> u64 {
@@ -43,6 +43,17 @@ fn write(address: &str, token: &str, more: &str) -> Answered {
         "PUT /row HTTP/1.1\r\nhost: x\r\nconnection: close\r\nregent-token: {token}\r\n{more}content-length: 0\r\n\r\n"
     );
     answered(&raw(address, request.as_bytes()))
+}
+
+/// A gateway that believes signed terms only, and where it listens.
+fn believer(room: &Room, upstream: &Upstream, more: &[&str]) -> (Running, String) {
+    let (data, keys) = (room.text("fence"), room.text("public.json"));
+    let fixed = ["fence", "gateway", "--group", "billing", "--upstream", &upstream.url];
+    let rest = ["--data", &data, "--listen", "127.0.0.1:0", "--require-signed", "--keys", &keys];
+    let running = room.start(&[&fixed[..], &rest[..], more].concat());
+    let line = running.line_with("listens on");
+    let address = line.split_once("http://").unwrap().1.to_owned();
+    (running, address)
 }
 
 fn publish(room: &Room) {
@@ -96,25 +107,8 @@ fn a_gateway_that_requires_signed_terms_believes_nothing_else() {
     room.run(&["fence", "keys", "new", &room.text("keys")]);
     room.run(&["fence", "keys", "new", &room.text("forger")]);
     publish(&room);
-    let running = room.start(&[
-        "fence",
-        "gateway",
-        "--group",
-        "billing",
-        "--upstream",
-        &upstream.url,
-        "--data",
-        &room.text("fence"),
-        "--listen",
-        "127.0.0.1:0",
-        "--require-signed",
-        "--keys",
-        &room.text("public.json"),
-        "--cluster",
-        "main",
-    ]);
-    let line = running.line_with("listens on");
-    let address = line.split_once("http://").unwrap().1;
+    let (_running, address) = believer(&room, &upstream, &["--cluster", "main"]);
+    let address = address.as_str();
     let good = token(&room, "keys", &claims("billing", 7));
     assert_eq!(write(address, &good, "").status, 200);
     assert_eq!(write(address, &good, "regent-term: 7\r\n").status, 200);
@@ -182,4 +176,38 @@ fn a_service_publishes_its_keys_and_takes_no_file_that_others_can_read() {
     ]);
     assert_eq!(refused.code, 78, "{refused:?}");
     assert!(refused.stderr.contains("can be read by others"), "{refused:?}");
+}
+
+/// From the campaign to the storage: the service signs for whoever holds the office and for nobody else, and the
+/// gateway believes it without asking.
+#[test]
+fn a_leader_writes_with_the_term_that_its_service_signed() {
+    let room = Room::new();
+    let keys = room.text("keys");
+    room.run(&["fence", "keys", "new", &keys]);
+    publish(&room);
+    let server = room.serve("127.0.0.1:0", &["--store", "memory:", "--signing-keys", &keys]);
+    let upstream = Upstream::start();
+    let (_running, address) = believer(&room, &upstream, &[]);
+    let signed = |session: &str| {
+        let words = ["token", "show", "billing", "--session-file", session, "--output", "json"];
+        let shown = json(&server.yes(&room, &words));
+        shown["token"].as_str().map(ToOwned::to_owned)
+    };
+    for (node, term) in [("a", 1), ("b", 2)] {
+        let words = ["campaign", "billing", "--node", node, "--session-file", node, "--ttl", "60s"];
+        server.yes(&room, &words);
+        let token = signed(node).expect("the holder is given one");
+        assert_eq!(write(&address, &token, "").status, 200, "term {term}");
+        if node == "a" {
+            server
+                .yes(&room, &["step-down", "billing", "--reason", "test", "--immediate", "--yes"]);
+            fs::write(room.path("old"), token).unwrap();
+        }
+    }
+    assert_eq!(signed("a"), None, "who lost the office is given nothing");
+    let old = fs::read_to_string(room.path("old")).unwrap();
+    let stale = write(&address, &old, "").problem();
+    assert_eq!((&stale["code"], &stale["current_term"]), (&"STALE_TERM".into(), &2.into()));
+    assert_eq!(upstream.applied().len(), 2);
 }

@@ -3,17 +3,20 @@
 //! Most validations repeat what a fence knows already: the same leader writes again, or an old one tries to.
 //! Both are answered by a linearizable read; only a term that raises its fence costs a commit.
 
+use std::time::Duration;
+
 use regent_api::token::SESSION_HEADER;
 use regent_api::{
     Code, DeleteFenceQuery, Done, FencesQuery, FencesResponse, Problem, TokenResponse,
     ValidateTokenRequest, ValidateTokenResponse,
 };
 use regent_election::limits::{FENCES_PER_GROUP_MAX, RESOURCE_BYTES_MAX};
-use regent_election::store::{Consistency, OfficeState};
+use regent_election::store::{Consistency, OfficeState, TenureView};
 use regent_election::{Group, Refusal, Resource, SessionId, Term};
 
 use crate::app::{Ask, Call};
 use crate::reply::{self, Reply};
+use crate::signing::Held;
 
 /// Fences of a page if it is not said how many.
 const FENCES_PAGE_DEFAULT: usize = 100;
@@ -41,8 +44,43 @@ pub(crate) async fn act_show(
     if let Some(to) = view.moved_to {
         return Err(Refusal::Moved { group: group.clone(), to }.into());
     }
-    let _ = session;
-    Ok(TokenResponse::new(view))
+    let mut response = TokenResponse::new(view);
+    if let Some(session) = session {
+        response.token = signed(ask, &response, session).await?;
+    }
+    Ok(response)
+}
+
+/// The term, signed for the session that holds it: whoever else asks gets none, so that a term is worth no more in
+/// the hands of a stranger than its number.
+async fn signed(
+    ask: &Ask,
+    shown: &TokenResponse,
+    session: SessionId,
+) -> Result<Option<String>, Problem> {
+    let view = ask.read(ask.store().session(session)).await?;
+    let is_held = |tenure: &TenureView| {
+        let may_act = match tenure.state {
+            OfficeState::Leading => true,
+            // One that has not accepted may not act yet, one that is told to stop not any more.
+            OfficeState::Elected
+            | OfficeState::Ending
+            | OfficeState::Vacant
+            | OfficeState::Delayed => false,
+        };
+        may_act && (&tenure.group, tenure.term) == (&shown.group, shown.term)
+    };
+    let (true, Some(signing)) = (view.tenures.iter().any(is_held), &ask.app.signing) else {
+        return Ok(None);
+    };
+    let held = Held {
+        cluster: &ask.app.config.cluster,
+        group: &shown.group,
+        term: shown.term,
+        node: &view.node,
+        session,
+    };
+    Ok(signing.sign(held, Duration::from_millis(view.ttl_ms)))
 }
 
 pub(crate) async fn validate(call: Call) -> Reply {
