@@ -13,10 +13,10 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use regent_election::participant::{Transition, Why};
+use regent_election::participant::Transition;
 use regent_election::store::Consistency;
 use regent_election::{Group, Home, Metadata, Priority};
 use tokio::runtime::Handle;
@@ -57,6 +57,29 @@ struct Inside {
     warm_ups: Vec<(Group, WarmUp)>,
     /// Candidacies in new stores that no campaign has taken up yet.
     ahead: BTreeMap<Group, Ahead>,
+    /// The last term of each group, and the session it belongs to.
+    last: BTreeMap<Group, (Weak<Session>, watch::Receiver<tenure::Standing>)>,
+    /// How many campaigns of this process are under way.
+    wanted: BTreeMap<Group, usize>,
+    /// Nothing more is followed: this process leaves.
+    is_closed: bool,
+}
+
+/// A campaign that is under way; it ends with this.
+pub(crate) struct Wanted {
+    followed: Arc<Followed>,
+    group: Group,
+}
+
+impl Drop for Wanted {
+    fn drop(&mut self) {
+        let mut inside = self.followed.inside();
+        let left = inside.wanted.get(&self.group).map_or(0, |count| count - 1);
+        match left {
+            0 => inside.wanted.remove(&self.group),
+            left => inside.wanted.insert(self.group.clone(), left),
+        };
+    }
 }
 
 /// A candidacy that went ahead, and what it claims.
@@ -72,9 +95,22 @@ impl Followed {
         self.inside.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The sessions that were opened to follow.
-    pub(crate) fn sessions(&self) -> Vec<Arc<Session>> {
-        self.inside().homes.values().cloned().collect()
+    /// The sessions that were opened to follow; no more of them are kept.
+    pub(crate) fn close(&self) -> Vec<Arc<Session>> {
+        let mut inside = self.inside();
+        inside.is_closed = true;
+        inside.ahead.clear();
+        inside.homes.values().cloned().collect()
+    }
+
+    /// Notes that somebody wants to lead this group.
+    pub(crate) fn want(self: &Arc<Self>, group: &Group) -> Wanted {
+        *self.inside().wanted.entry(group.clone()).or_insert(0) += 1;
+        Wanted { followed: Arc::clone(self), group: group.clone() }
+    }
+
+    fn is_wanted(&self, group: &Group) -> bool {
+        self.inside().wanted.contains_key(group)
     }
 
     /// Tells every session here and to come of somebody who listens.
@@ -104,6 +140,10 @@ impl Followed {
             inside.groups.remove(group);
             return;
         };
+        if inside.is_closed {
+            session.command(Command::Leave(None));
+            return;
+        }
         if inside.groups.insert(group.clone(), url.to_owned()).as_deref() == Some(url) {
             return;
         }
@@ -156,14 +196,17 @@ impl Followed {
 
     /// Withdraws a candidacy that nobody took up.
     fn forget_ahead(&self, group: &Group, session: &Arc<Session>, claim: ClaimId) {
-        let mut inside = self.inside();
-        let is_same = |ahead: &Ahead| {
+        if self.is_ahead(group, session, claim) {
+            self.inside().ahead.remove(group);
+        }
+    }
+
+    /// Whether nobody has taken this candidacy up yet.
+    fn is_ahead(&self, group: &Group, session: &Arc<Session>, claim: ClaimId) -> bool {
+        self.inside().ahead.get(group).is_some_and(|ahead| {
             let (known, number) = ahead.standing.identity();
             Arc::ptr_eq(known, session) && number == claim
-        };
-        if inside.ahead.get(group).is_some_and(is_same) {
-            inside.ahead.remove(group);
-        }
+        })
     }
 
     fn home_of(&self, group: &Group) -> Option<Arc<Session>> {
@@ -209,39 +252,76 @@ impl Regent {
     }
 }
 
+impl Regent {
+    /// Waits until nothing of the last term of `group` is alive if the next one may be of another store. One
+    /// store sees to that by itself.
+    pub(crate) async fn settle(&self, group: &Group) {
+        loop {
+            let last = self.followed().inside().last.get(group).cloned();
+            let Some((session, mut standing)) = last else { return };
+            let home = self.home_of(group);
+            let is_there = session.upgrade().is_some_and(|session| Arc::ptr_eq(&session, &home));
+            let is_settled = |last: &tenure::Standing| {
+                let is_gone = last.is_idle && !last.is_scouted;
+                is_gone || (is_there && !last.moves)
+            };
+            if standing.wait_for(is_settled).await.is_err() {
+                return;
+            }
+            // What was waited for may have moved the group.
+            if Arc::ptr_eq(&home, &self.home_of(group)) {
+                return;
+            }
+        }
+    }
+}
+
 impl Campaign {
     /// Goes ahead once this leadership is told to stop because its group moves: stands in the new store
     /// while the work stops in the old one, and lets the old term be given up when the new store knows.
+    ///
+    /// The candidacy waits for the next campaign of this process, but only while that can still come in time:
+    /// work that does not stop before its lease ends must not be followed by another term of the same process.
     pub(crate) fn look_ahead(&self, leadership: &Leadership, home: &Arc<Session>) {
-        let Ok(runtime) = Handle::try_current() else { return };
+        let mut standing = leadership.tenure().watch();
         let (campaign, home) = (self.clone(), Arc::clone(home));
         let group = leadership.group().clone();
+        let last = (Arc::downgrade(&home), standing.clone());
+        self.regent().followed().inside().last.insert(group.clone(), last);
+        let Ok(runtime) = Handle::try_current() else { return };
         // A handle would keep the term; neither of these does.
         let scout = Scout::of(leadership.hold());
-        let mut standing = leadership.tenure().watch();
         runtime.spawn(async move {
             let told = standing.wait_for(tenure::Standing::is_to_stop).await;
-            if told.map_or(true, |standing| standing.why != Why::Moving) {
+            let Some(stop_by) = told.ok().filter(|told| told.moves).map(|told| told.stop_by) else {
                 return;
-            }
+            };
+            let left = stop_by.map_or(home.budget.stop_grace(), |by| home.now().until(by));
             // The term waits for the scout, but not for long: it must be given up in time.
-            let patience = scout.remaining().unwrap_or_default() / 2;
             let mut scout = Some(scout);
-            let mut gone = pin!(campaign.go_ahead(&group, &home));
+            let mut gone =
+                pin!(tokio::time::timeout(left + AHEAD_FOR, campaign.go_ahead(&group, &home)));
             let ahead = tokio::select! {
                 biased;
                 ahead = &mut gone => ahead,
-                () = tokio::time::sleep(patience) => {
+                () = tokio::time::sleep(left / 2) => {
                     scout = None;
                     gone.await
                 }
             };
             drop(scout);
-            let Some((session, claim)) = ahead else { return };
-            // Whoever led stands again when its term is over, or does not want to lead any more.
-            let _ = standing.wait_for(|standing| standing.is_over).await;
-            tokio::time::sleep(AHEAD_FOR).await;
-            campaign.regent().followed().forget_ahead(&group, &session, claim);
+            let Ok(Some((session, claim))) = ahead else { return };
+            let until_then = stop_by.map_or(left, |by| home.now().until(by));
+            let idle = standing.wait_for(|standing| standing.is_idle);
+            let is_idle = tokio::time::timeout(until_then, idle).await.is_ok();
+            let followed = campaign.regent().followed();
+            while is_idle {
+                tokio::time::sleep(AHEAD_FOR).await;
+                if !followed.is_wanted(&group) || !followed.is_ahead(&group, &session, claim) {
+                    break;
+                }
+            }
+            followed.forget_ahead(&group, &session, claim);
         });
     }
 

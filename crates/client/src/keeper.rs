@@ -280,6 +280,10 @@ impl Keeper {
             Output::Stop { group, term, by } => {
                 self.with_tenure(&group, term, |it| it.tell(|it| it.stop_by = Some(by)));
             }
+            // What waits for a scout that is not back does not work: it is over.
+            Output::LastResort { group, term } if self.is_idle(&group, term) => {
+                self.inputs.push_back(Input::Idle { group, term });
+            }
             Output::LastResort { group, term } => {
                 self.metrics.overran(&group, term);
                 self.last_resort.call(&group, term);
@@ -309,6 +313,12 @@ impl Keeper {
             Output::Done => self.is_done = true,
             Output::WakeAt(at) => self.wake_at = Some(at),
         }
+    }
+
+    /// Whether nothing of a term is alive.
+    fn is_idle(&self, group: &Group, term: Term) -> bool {
+        let tenure = self.tenures.get(group).filter(|tenure| tenure.term == term);
+        tenure.is_some_and(|tenure| tenure.standing().is_idle)
     }
 
     fn with_tenure(&self, group: &Group, term: Term, act: impl FnOnce(&Tenure)) {

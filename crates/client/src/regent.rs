@@ -111,7 +111,7 @@ impl Regent {
     /// closes the session. Says whether the store was told everything; if not, what was held is free
     /// after one ttl.
     pub async fn close(self) -> bool {
-        let followed = self.followed.sessions();
+        let followed = self.followed.close();
         let sessions = [Some(&self.session), self.locks.session()].into_iter().flatten();
         let leaving: Vec<_> = sessions
             .chain(&followed)
@@ -211,7 +211,10 @@ impl Campaign {
     async fn run(self) -> Result<Leadership, CampaignError> {
         let group = self.group.clone()?;
         let mut hops = 0;
+        let _wanted = self.regent.followed().want(&group);
         loop {
+            // Two terms of one group never work at once in one process, though each is of another store.
+            self.regent.settle(&group).await;
             let home = self.regent.home_of(&group);
             let stood_at = home.now();
             // Who went ahead stands there already.

@@ -32,6 +32,12 @@ pub(crate) struct Standing {
     pub(crate) has_overrun: bool,
     /// Whether the store knows of the end.
     pub(crate) is_over: bool,
+    /// Whether it ends because its group moves to another store.
+    pub(crate) moves: bool,
+    /// Whether somebody goes ahead to where the group moves, and is not back.
+    pub(crate) is_scouted: bool,
+    /// Whether nothing of it is alive: no handle, and nothing that works under it.
+    pub(crate) is_idle: bool,
 }
 
 impl Standing {
@@ -115,6 +121,9 @@ impl Tenure {
             hand_over_refused: None,
             has_overrun: false,
             is_over: false,
+            moves: false,
+            is_scouted: false,
+            is_idle: false,
         };
         Self {
             group,
@@ -196,10 +205,14 @@ impl Tenure {
 
     /// The group moves: if somebody would go ahead, the term is not given up before it is back.
     pub(crate) fn await_scout(&self) {
-        let mut alive = self.alive();
-        if alive.scout == Scouting::Ready {
-            alive.scout = Scouting::Ahead;
-        }
+        let is_scouted = {
+            let mut alive = self.alive();
+            if alive.scout == Scouting::Ready {
+                alive.scout = Scouting::Ahead;
+            }
+            alive.scout == Scouting::Ahead
+        };
+        self.tell(|standing| (standing.moves, standing.is_scouted) = (true, is_scouted));
     }
 
     fn alive(&self) -> std::sync::MutexGuard<'_, Alive> {
@@ -293,11 +306,6 @@ impl Scout {
         hold.tenure.alive().scout = Scouting::Ready;
         Self { tenure: Arc::clone(&hold.tenure), session: Arc::clone(&hold.session) }
     }
-
-    /// How long the work has to stop: whoever goes ahead must be back before.
-    pub(crate) fn remaining(&self) -> Option<Duration> {
-        self.tenure.remaining(|| self.session.now())
-    }
 }
 
 impl Drop for Scout {
@@ -307,6 +315,7 @@ impl Drop for Scout {
             let was = std::mem::take(&mut alive.scout);
             (was, alive.is_over())
         };
+        self.tenure.tell(|standing| standing.is_scouted = false);
         if was == Scouting::Ahead && is_over {
             let (group, term) = (self.tenure.group.clone(), self.tenure.term);
             self.session.tell(Input::Idle { group, term });
@@ -329,6 +338,7 @@ impl Drop for Hold {
             // Validity ends here, before anybody else could be told (semantics 14).
             (0, 0, Kind::Handle | Kind::Worker) => {
                 self.tenure.ends_by(Moment::ZERO);
+                self.tenure.tell(|standing| standing.is_idle = true);
                 // Otherwise the scout says it.
                 if is_over {
                     self.session.tell(Input::Idle { group, term });

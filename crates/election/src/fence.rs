@@ -86,6 +86,8 @@ pub struct FencesPage {
     pub term: Term,
     /// The store that the group has moved to: its fences are there.
     pub moved_to: Option<Home>,
+    /// Whether the group lives here. If not, what stands here is the past and judges nothing.
+    pub is_home: bool,
     /// The revision at which this was true.
     pub revision: Revision,
 }

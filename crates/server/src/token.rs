@@ -11,8 +11,8 @@ use regent_api::{
     ValidateTokenRequest, ValidateTokenResponse,
 };
 use regent_election::limits::{FENCES_PER_GROUP_MAX, RESOURCE_BYTES_MAX};
-use regent_election::store::{Consistency, OfficeState, TenureView};
-use regent_election::{Group, Refusal, Resource, SessionId, Term};
+use regent_election::store::{Consistency, FencesPage, OfficeState, TenureView};
+use regent_election::{FenceError, Group, Refusal, Resource, SessionId, Term};
 
 use crate::app::{Ask, Call};
 use crate::reply::{self, Reply};
@@ -131,15 +131,36 @@ async fn is_current(ask: &Ask, group: &Group, given: Term) -> Result<(), Problem
 /// Admits a term at a resource: by a read if its fence needs no raising.
 async fn admit(ask: &Ask, group: &Group, resource: &Resource, given: Term) -> Result<(), Problem> {
     let page = ask.read(ask.store().fences(group, resource.as_str(), None, 1)).await?;
-    let known = page.fences.first().filter(|fence| fence.resource == *resource);
-    match known.map(|fence| fence.mark) {
-        Some(mark) if page.moved_to.is_none() && mark == given => Ok(()),
-        Some(mark) if page.moved_to.is_none() && given < mark => {
+    match judged(&page, resource, given) {
+        Some(Ok(())) => Ok(()),
+        Some(Err(FenceError::Stale { given, current })) => {
             let (group, resource) = (group.clone(), Some(resource.clone()));
-            Err(Refusal::StaleTerm { group, resource, given, current: mark }.into())
+            Err(Refusal::StaleTerm { group, resource, given, current }.into())
         }
-        Some(_) | None => ask.change(ask.store().admit(group, resource, given)).await,
+        Some(Err(FenceError::NeverGranted)) => {
+            Err(Refusal::NeverGranted { group: group.clone(), given, current: page.term }.into())
+        }
+        None => ask.change(ask.store().admit(group, resource, given)).await,
     }
+}
+
+/// What a read can say of a term: nothing if its fence would have to be raised, or if the group lives elsewhere, or
+/// is on its way here: then what stands here is the past.
+fn judged(page: &FencesPage, resource: &Resource, given: Term) -> Option<Result<(), FenceError>> {
+    if !page.is_home {
+        return None;
+    }
+    if given == Term::NONE || given > page.term {
+        return Some(Err(FenceError::NeverGranted));
+    }
+    let known = page.fences.first().filter(|fence| fence.resource == *resource);
+    // The first fence of a group begins at its current term.
+    let floor = if page.floor == Term::NONE { page.term } else { page.floor };
+    let mark = known.map_or(floor, |fence| fence.mark);
+    if given < mark {
+        return Some(Err(FenceError::Stale { given, current: mark }));
+    }
+    known.filter(|fence| fence.mark == given).map(|_| Ok(()))
 }
 
 pub(crate) async fn list(call: Call) -> Reply {
@@ -179,4 +200,52 @@ pub(crate) async fn act_delete(
 ) -> Result<Done, Problem> {
     ask.change(ask.store().forget_fence(group, resource)).await?;
     Ok(Done::YES)
+}
+
+#[cfg(test)]
+mod tests {
+    use regent_election::Revision;
+    use regent_election::store::FenceView;
+
+    use super::*;
+
+    fn term(number: u64) -> Term {
+        Term::new(number).unwrap()
+    }
+
+    fn page(mark: Option<u64>, floor: u64, current: u64) -> FencesPage {
+        let resource = Resource::new("rows").unwrap();
+        FencesPage {
+            fences: mark.map(|mark| FenceView { resource, mark: term(mark) }).into_iter().collect(),
+            floor: term(floor),
+            next: None,
+            term: term(current),
+            moved_to: None,
+            is_home: true,
+            revision: Revision(1),
+        }
+    }
+
+    #[test]
+    fn a_read_judges_only_what_needs_no_raising() {
+        let rows = Resource::new("rows").unwrap();
+        let judge = |page: &FencesPage, given: u64| judged(page, &rows, term(given));
+        let stale = |given: u64, current: u64| {
+            let (given, current) = (term(given), term(current));
+            Some(Err(FenceError::Stale { given, current }))
+        };
+        let never = Some(Err(FenceError::NeverGranted));
+        let known = page(Some(5), 2, 7);
+        assert_eq!(judge(&known, 5), Some(Ok(())));
+        assert_eq!(judge(&known, 4), stale(4, 5));
+        assert_eq!(judge(&known, 6), None, "the fence would have to be raised");
+        assert_eq!((judge(&known, 8), judge(&known, 0)), (never, never));
+        let unknown = page(None, 2, 7);
+        assert_eq!((judge(&unknown, 1), judge(&unknown, 2)), (stale(1, 2), None));
+        let first = page(None, 0, 7);
+        assert_eq!((judge(&first, 6), judge(&first, 7)), (stale(6, 7), None));
+        // Behind a closed door stands what was, not what is.
+        let past = FencesPage { is_home: false, ..known };
+        assert_eq!((judge(&past, 5), judge(&past, 4)), (None, None));
+    }
 }

@@ -14,6 +14,7 @@ mod health;
 mod lead;
 mod locks;
 mod lost_replies;
+mod moves;
 mod overrun;
 mod partition;
 mod pauses;

@@ -139,6 +139,7 @@ impl State {
             next,
             term: self.last_term(group),
             moved_to: self.door(group).moved_to().cloned(),
+            is_home: self.door(group).is_open(),
             revision: self.revision,
         }
     }

@@ -29,6 +29,18 @@ const LEAVE_FOR: Duration = Duration::from_secs(2);
 /// Most sessions in one page of a listing.
 const PAGE: usize = 512;
 
+impl LeaseStore {
+    /// A group as it is. An engine that finds less than this process has seen was restored or has lost a write:
+    /// then the group is raised above that before anything is read from it.
+    async fn present(&self, group: &Group) -> StoreResult<GroupRecord> {
+        let seen = self.shared.desk.load(group).await?;
+        if seen.record.state.last_term(group) >= self.shared.desk.seen_term(group) {
+            return Ok(seen.record);
+        }
+        Ok(self.shared.run(group, None, &[], Own::Nothing).await?.record)
+    }
+}
+
 #[async_trait]
 impl Store for LeaseStore {
     fn describe(&self) -> Description {
@@ -184,8 +196,8 @@ impl Store for LeaseStore {
     /// A stale read costs nothing less here, so it is a linearizable one.
     async fn leader(&self, group: &Group, _consistency: Consistency) -> StoreResult<LeaderView> {
         self.shared.check_open()?;
-        let seen = self.shared.desk.load(group).await?;
-        self.shared.view(group, &seen.record).await
+        let record = self.present(group).await?;
+        self.shared.view(group, &record).await
     }
 
     async fn watch(&self, scope: Scope, cursor: Option<Cursor>) -> StoreResult<Box<dyn Watch>> {
@@ -284,8 +296,7 @@ impl Store for LeaseStore {
         count: usize,
     ) -> StoreResult<FencesPage> {
         self.shared.check_open()?;
-        let seen = self.shared.desk.load(group).await?;
-        Ok(seen.record.state.fences_page(group, prefix, after, count))
+        Ok(self.present(group).await?.state.fences_page(group, prefix, after, count))
     }
 
     async fn census(&self) -> StoreResult<Census> {

@@ -9,7 +9,7 @@ use regent_election::store::{
     Campaign, CampaignSession, Campaigned, Consistency, Description, Heartbeat, OfficeState, Open,
     Scope, StepDown, SteppedDown, Store, StoreError,
 };
-use regent_election::{Group, Metadata, Moment, Node, Policy, Reason, SessionId, Term};
+use regent_election::{Group, Metadata, Moment, Node, Policy, Reason, Resource, SessionId, Term};
 use tokio::time::Instant;
 
 use crate::lease::LeaseStore;
@@ -347,4 +347,23 @@ async fn a_standby_that_joined_through_a_process_that_is_gone_is_kept_watch_for_
     }
     let office = stays.leader(&group("g"), Consistency::Linearizable).await.unwrap();
     assert!(office.term > first, "nobody watched the leader: {office:?}");
+}
+
+/// An engine that was emptied or restored under a process that has seen more: what it reads back is not taken for
+/// the present.
+#[tokio::test(start_paused = true)]
+async fn what_an_engine_has_forgotten_is_not_read_back_as_the_present() {
+    let frail = Frail::new();
+    let store = frail.store();
+    let (group, rows) = (Group::new("billing").unwrap(), Resource::new("rows").unwrap());
+    for number in [1, 2] {
+        let won = store.campaign(bid("billing", "a", number, 10_000)).await.unwrap();
+        let term = won.elected.unwrap();
+        store.admit(&group, &rows, term).await.unwrap();
+        store.resign(&group, secret(number), term, None).await.unwrap();
+    }
+    frail.lose_everything();
+    let second = Term::new(2).unwrap();
+    let page = store.fences(&group, "rows", None, 1).await.unwrap();
+    assert_eq!(page.term, second, "{page:?}");
 }
