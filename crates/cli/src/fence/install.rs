@@ -16,7 +16,8 @@ use crate::output::{Output, Screen};
 #[command(after_help = "\
 After it, every transaction that writes to the table begins with SELECT regent.under(TERM), and
 one with a lower term than was seen before is refused: STALE_TERM: term 100 < current 101.
-It may be run again at any time. --remove takes the trigger away; the marks stay.
+It may be run again at any time; by other keys than before, every row begins at the table's highest
+mark. --remove takes the trigger away; the marks stay.
 
 Examples:
   regent fence install postgres://admin@db/shop --table public.orders
@@ -136,7 +137,8 @@ async fn change(args: &InstallArgs, table: &Table, change: Change) -> Result<Str
     Ok(text)
 }
 
-/// Without a driver the SQL can be shown, for a table that is not partitioned.
+/// Without a driver the SQL can be shown, for a table that is not partitioned and whose key columns nobody has
+/// looked at.
 #[cfg(not(feature = "postgres"))]
 async fn change(args: &InstallArgs, table: &Table, change: Change) -> Result<String, Failure> {
     match change {
@@ -166,9 +168,10 @@ fn unfit(error: &InstallError) -> Failure {
         InstallError::Name(_) | InstallError::TooManyKeys(_) | InstallError::OfTheFence(_) => {
             Exit::Usage
         }
-        InstallError::NoTable(_) | InstallError::NotATable(_) | InstallError::NoColumn { .. } => {
-            Exit::Refused
-        }
+        InstallError::NoTable(_)
+        | InstallError::NotATable(_)
+        | InstallError::NoColumn { .. }
+        | InstallError::Key { .. } => Exit::Refused,
     };
     Failure::new(exit, error.to_string())
 }

@@ -31,6 +31,9 @@
 //! # }
 //! ```
 //!
+//! A write is sent once, however often the client given here would try again: behind a lost answer the next
+//! attempt adds twice, or meets its own predecessor and says that nothing was written.
+//!
 //! **What it does not hold against.** The mark is per item: a new leader raises it by its first write of that
 //! item. Global tables with more than one region that is written to decide by the last clock, unless they are
 //! of strong consistency. A `TimeToLive` of the table deletes stones, and marks with them. Writes without the
@@ -39,6 +42,7 @@
 use std::collections::HashMap;
 
 use aws_sdk_dynamodb::Client;
+use aws_sdk_dynamodb::config::retry::RetryConfig;
 use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
 use aws_sdk_dynamodb::operation::put_item::builders::PutItemFluentBuilder;
 use aws_sdk_dynamodb::operation::put_item::{PutItemError, PutItemOutput};
@@ -95,6 +99,8 @@ impl FencedTable {
             .expression_attribute_names("#regent_term", TERM)
             .expression_attribute_values(":regent_term", number(proof.term()))
             .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld)
+            .customize()
+            .config_override(once())
             .send()
             .await;
         match sent {
@@ -129,6 +135,8 @@ impl FencedTable {
             .expression_attribute_names("#regent_gone", GONE)
             .expression_attribute_values(":regent_term", number(proof.term()))
             .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld)
+            .customize()
+            .config_override(once())
             .send()
             .await;
         match sent {
@@ -189,6 +197,11 @@ impl FencedTable {
             Some(_) | None => WriteError::failed("a condition of the request did not hold"),
         }
     }
+}
+
+/// One attempt, whatever the client's own rule is.
+fn once() -> aws_sdk_dynamodb::config::Builder {
+    aws_sdk_dynamodb::Config::builder().retry_config(RetryConfig::disabled())
 }
 
 /// Whether an item is the stone of a deleted one.

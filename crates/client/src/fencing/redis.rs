@@ -32,7 +32,8 @@
 //! refused by the server (a wrong type), those before it stand, and the answer is "it may have been
 //! written". A key that is evicted is a mark that is lost: `maxmemory-policy` must be `noeviction` or one of
 //! the `volatile-` ones. What a failover to a replica or a crash without `appendfsync always` forgets, it
-//! forgets with its mark. Who writes these keys without the script is not kept from it.
+//! forgets with its mark. Who writes these keys without the script is not kept from it, nor are commands that
+//! reach keys they do not name (`FLUSHDB`, `EVAL`). One that names the mark is not sent.
 
 use redis::aio::ConnectionLike;
 use redis::{ErrorKind, RedisError, Script, Value};
@@ -90,6 +91,9 @@ pub enum ShapeError {
         /// The resource.
         resource: String,
     },
+    /// The mark itself, which only the script may touch: it never falls.
+    #[error("{0:?} holds the mark, and no command may name it")]
+    Mark(String),
     /// More than a script takes.
     #[error("{0} is more than one script takes: at most 1000 commands of 4000 words")]
     TooMany(usize),
@@ -179,6 +183,10 @@ impl RedisFence {
         for command in commands {
             if command.words.len() > WORDS_MAX {
                 return Err(ShapeError::TooMany(command.words.len()));
+            }
+            // Any word: one that was not said to be a key may be one.
+            if command.words.iter().any(|word| word == self.key.as_bytes()) {
+                return Err(ShapeError::Mark(self.key.clone()));
             }
             if let Some(key) = command.keys.iter().find(|key| self::slot(key) != slot) {
                 let key = String::from_utf8_lossy(key).into_owned();

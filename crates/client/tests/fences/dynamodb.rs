@@ -1,11 +1,17 @@
 //! DynamoDB, emulated.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use aws_sdk_dynamodb::Client;
+use aws_sdk_dynamodb::config::retry::RetryConfig;
 use aws_sdk_dynamodb::types::AttributeValue;
 use regent::fencing::WriteError;
 use regent::fencing::dynamodb::{FencedTable, Item, is_gone, mark};
 use regent::fencing::trial::dynamodb::DynamodbTarget;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
 
 use crate::servers::dynamodb::dynamodb as server;
 use crate::servers::or_skip;
@@ -69,5 +75,71 @@ async fn a_deleted_item_keeps_its_mark_and_a_condition_of_ones_own_is_no_refusal
     assert!(update.await.unwrap_err().refusal().is_some());
     table.update(&leader(102), key(), |it| it).await.unwrap();
     assert!(table.get(key()).await.unwrap().is_some(), "written again, it is there again");
+    target.clear().await.unwrap();
+}
+
+/// A line to the server that breaks before the next answer is through, and is whole again then.
+async fn line(server: String, is_to_break: Arc<AtomicBool>) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((mut near, _)) = listener.accept().await {
+            let (server, is_to_break) = (server.clone(), Arc::clone(&is_to_break));
+            tokio::spawn(async move {
+                let mut far = TcpStream::connect(server).await.unwrap();
+                let (mut asked, mut answered) = ([0; 4096], [0; 4096]);
+                loop {
+                    let (from_near, count) = tokio::select! {
+                        count = near.read(&mut asked) => (true, count.unwrap_or(0)),
+                        count = far.read(&mut answered) => (false, count.unwrap_or(0)),
+                    };
+                    let passed = match (from_near, count) {
+                        (_, 0) => return,
+                        (true, count) => far.write_all(&asked[..count]).await,
+                        (false, _) if is_to_break.swap(false, Ordering::SeqCst) => return,
+                        (false, count) => near.write_all(&answered[..count]).await,
+                    };
+                    if passed.is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    address
+}
+
+/// The caller's client tries again by itself, as clients of this service do: behind a lost answer the second
+/// attempt would add twice, or find its own first one and say that nothing was written.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_write_whose_answer_is_lost_is_sent_once_and_uncertain() {
+    let Some(server) = or_skip("fence dynamodb", server()) else { return };
+    let (direct, _) = regent_stores::dynamodb::client(&server.url).await.unwrap();
+    let Some((_, host)) = server.url.rsplit_once("http://") else { return };
+    let name = unique("orders");
+    let target = DynamodbTarget::prepare(direct.clone(), &name).await.unwrap();
+    let is_to_break = Arc::new(AtomicBool::new(false));
+    let address = line(host.to_owned(), Arc::clone(&is_to_break)).await;
+    let eager = direct.config().to_builder().endpoint_url(format!("http://{address}"));
+    let eager = Client::from_conf(eager.retry_config(RetryConfig::standard()).build());
+    let table = FencedTable::new(eager, &name, ["id"]);
+    let (permit, key) = (leader(7), |id: &str| Item::from([("id".to_owned(), text(id))]));
+
+    is_to_break.store(true, Ordering::SeqCst);
+    let add = table.update(&permit, key("a"), |it| {
+        it.update_expression("ADD visits :one")
+            .expression_attribute_values(":one", AttributeValue::N("1".into()))
+    });
+    let error = add.await.expect_err("its answer was lost");
+    assert!(matches!(error, WriteError::Uncertain(_)), "{error}");
+    let visits = table.get(key("a")).await.unwrap().unwrap()["visits"].clone();
+    assert_eq!(visits, AttributeValue::N("1".into()));
+
+    is_to_break.store(true, Ordering::SeqCst);
+    let new =
+        table.put_if(&permit, key("b"), |it| it.condition_expression("attribute_not_exists(id)"));
+    let error = new.await.expect_err("its answer was lost");
+    assert!(matches!(error, WriteError::Uncertain(_)), "it was written: {error}");
+    assert!(table.get(key("b")).await.unwrap().is_some());
     target.clear().await.unwrap();
 }

@@ -11,6 +11,7 @@ mod file;
 mod object;
 mod postgres;
 mod redis;
+mod rows;
 #[path = "../../../stores/tests/servers/mod.rs"]
 mod servers;
 

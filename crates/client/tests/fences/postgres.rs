@@ -12,14 +12,14 @@ use crate::servers::postgres::postgres as server;
 use crate::servers::{Server, or_skip};
 use crate::{leader, unique};
 
-async fn connect(server: &Server) -> Client {
+pub(crate) async fn connect(server: &Server) -> Client {
     let (client, connection) = tokio_postgres::connect(&server.url, NoTls).await.unwrap();
     tokio::spawn(connection);
     client
 }
 
 /// A table of this definition with a fence on it; its quoted name.
-async fn fenced(client: &Client, definition: &str, keys: &[&str]) -> String {
+pub(crate) async fn fenced(client: &Client, definition: &str, keys: &[&str]) -> String {
     let name = unique("t");
     let quoted = format!("public.\"{name}\"");
     client.batch_execute(&format!("CREATE TABLE {quoted} {definition}")).await.unwrap();
@@ -33,23 +33,27 @@ async fn fenced(client: &Client, definition: &str, keys: &[&str]) -> String {
 }
 
 /// Statements in a transaction under a term: the SQLSTATE and the message, if it fails.
-async fn under(client: &Client, term: u64, statements: &str) -> Result<(), (String, String)> {
+pub(crate) async fn under(
+    client: &Client,
+    term: u64,
+    statements: &str,
+) -> Result<(), (String, String)> {
     let all = format!("BEGIN; SELECT regent.under({term}); {statements}; COMMIT");
     plain(client, &all).await
 }
 
-async fn plain(client: &Client, statements: &str) -> Result<(), (String, String)> {
+pub(crate) async fn plain(client: &Client, statements: &str) -> Result<(), (String, String)> {
     let Err(error) = client.batch_execute(statements).await else { return Ok(()) };
     let _ = client.batch_execute("ROLLBACK").await;
     let told = error.as_db_error().unwrap_or_else(|| panic!("{error}"));
     Err((told.code().code().to_owned(), told.message().to_owned()))
 }
 
-fn stale(given: u64, current: u64) -> Result<(), (String, String)> {
+pub(crate) fn stale(given: u64, current: u64) -> Result<(), (String, String)> {
     Err(("RG001".into(), format!("STALE_TERM: term {given} < current {current}")))
 }
 
-fn state(result: Result<(), (String, String)>) -> String {
+pub(crate) fn state(result: Result<(), (String, String)>) -> String {
     result.expect_err("it was let through").0
 }
 
@@ -341,4 +345,31 @@ async fn a_fence_that_is_taken_away_and_put_back_remembers() {
     assert!(matches!(shape(&view, &[]).await, Err(InstallError::NotATable(_))));
     let missing = shape(&t, &["w".into()]).await;
     assert!(matches!(missing, Err(InstallError::NoColumn { .. })), "{missing:?}");
+}
+
+/// A commit of a transaction that has failed is answered with a rollback, and no driver calls that an error.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_refusal_that_the_caller_swallows_is_no_success() {
+    let Some(server) = or_skip("fence postgres", server()) else { return };
+    let mut client = connect(&server).await;
+    let t = fenced(&client, "(v int)", &[]).await;
+    let insert = format!("INSERT INTO {t} VALUES (1)");
+    under(&client, 9, &insert).await.unwrap();
+    let (deposed, permit) = (leader(8), leader(9));
+    let swallowed = write(&mut client, &deposed, async |transaction| {
+        let _ = transaction.batch_execute(&insert).await;
+        Ok(())
+    });
+    let error = swallowed.await.expect_err("nothing was written");
+    assert!(matches!(error, WriteError::Failed(_)), "{error}");
+    // One that the caller has ended by itself: what became of it is not known here.
+    let ended = write(&mut client, &permit, async |transaction| {
+        transaction.batch_execute(&format!("{insert}; ROLLBACK")).await
+    });
+    let error = ended.await.expect_err("it was rolled back");
+    assert!(matches!(error, WriteError::Uncertain(_)), "{error}");
+    let count = format!("SELECT count(*) FROM {t}");
+    assert_eq!(client.query_one(&count, &[]).await.unwrap().get::<_, i64>(0), 1);
+    write(&mut client, &permit, async |it| it.batch_execute(&insert).await).await.unwrap();
+    assert_eq!(client.query_one(&count, &[]).await.unwrap().get::<_, i64>(0), 2);
 }

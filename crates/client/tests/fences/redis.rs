@@ -61,3 +61,27 @@ async fn a_script_performs_whatever_it_is_given_or_nothing() {
     assert!(matches!(error, WriteError::Failed(_)), "{error}");
     assert!(error.to_string().contains("holds no term"), "{error}");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_command_of_a_write_reaches_the_mark() {
+    let Some(server) = or_skip("fence redis", server()) else { return };
+    let client = redis::Client::open(server.url.as_str()).unwrap();
+    let mut connection = client.get_multiplexed_async_connection().await.unwrap();
+    let name = unique("orders");
+    let fence = RedisFence::of(&name).unwrap();
+    fence.write(&mut connection, &leader(101), &[]).await.unwrap();
+    for command in [
+        Command::new("DEL").key(fence.key()),
+        Command::new("DEL").key(format!("{{{name}}}:a")).arg(fence.key()),
+        Command::new("SET").arg(fence.key()).arg("1"),
+    ] {
+        let permit = leader(101);
+        let error = fence.write(&mut connection, &permit, std::slice::from_ref(&command)).await;
+        let error = error.expect_err("a command on the mark was sent");
+        assert!(matches!(error, WriteError::Failed(_)), "{command:?}: {error}");
+        assert!(error.to_string().contains("holds the mark"), "{command:?}: {error}");
+        assert!(!permit.is_refused());
+    }
+    let stale = fence.write(&mut connection, &leader(100), &[]).await.unwrap_err();
+    assert_eq!(stale.to_string(), "STALE_TERM: term 100 < current 101");
+}

@@ -15,6 +15,7 @@
 //! COMMIT;
 //! -- ERROR:  STALE_TERM: term 100 < current 101     (SQLSTATE RG001)
 //! -- ERROR:  NO_TERM: this transaction has no term  (SQLSTATE RG002)
+//! -- ERROR:  NO_KEY: public.jobs has no column id any more  (SQLSTATE RG003: install the fence again)
 //! ```
 //!
 //! Without a trigger, `SELECT regent.guard('anything', 101)` in the same transaction as the write is the
@@ -24,6 +25,11 @@
 //! higher term that raises it waits for all of the lower ones that were admitted, and whoever comes with a
 //! lower one after it waits for its commit and is refused. Transactions of one term share the lock.
 //!
+//! **Names of marks.** A row's mark is named by the values of its key, so a value must have one name: the
+//! session's settings do not count, numbers are trimmed, and columns are refused as keys if they are generated
+//! or if equal values of their type can be spelled differently. Rows with a null there share a mark. A fence
+//! that is put on by other keys begins at the highest mark the table had.
+//!
 //! **Isolation.** Under REPEATABLE READ and SERIALIZABLE a transaction that began before the mark was
 //! raised fails with a serialization failure (40001), which is no refusal: try again, and be refused then.
 //! Under READ COMMITTED a statement that waited for a predecessor's commit still *looks* at rows as they
@@ -31,7 +37,9 @@
 //!
 //! **What passes it.** Whoever may disable or drop triggers (the owner of the table, superusers); `TRUNCATE`
 //! of one partition by its own name; children of plain inheritance; a restored dump of an older mark; a
-//! failover to an asynchronous standby, which forgets marks together with the writes that raised them.
+//! failover to an asynchronous standby, which forgets marks together with the writes that raised them; with
+//! key columns, whoever changes the type of one and does not install the fence again, or renames a label of its
+//! enum; whoever renames the table while no fence is on it.
 //!
 //! With the feature `fence-postgres`, `write` runs a transaction of `tokio-postgres` under a permit:
 //!
@@ -84,6 +92,16 @@ pub enum InstallError {
         table: String,
         /// Which.
         column: String,
+    },
+    /// A column whose value makes no name for a mark.
+    #[error("{column} of {table} {why}, so it cannot name a mark; take another column as key")]
+    Key {
+        /// Where.
+        table: String,
+        /// Which.
+        column: String,
+        /// What it is.
+        why: &'static str,
     },
 }
 

@@ -12,6 +12,10 @@ pub const STALE_STATE: &str = "RG001";
 /// The SQLSTATE of a write without a term, or with one that is none.
 pub const NO_TERM_STATE: &str = "RG002";
 
+/// The SQLSTATE of a write to a table that was changed below its fence: no mark can be found, so nobody is
+/// admitted until the fence is put on again.
+pub const UNFIT_STATE: &str = "RG003";
+
 /// The longest identifier of the database, which cuts longer ones silently.
 const IDENTIFIER_BYTES_MAX: usize = 63;
 /// Key columns of one table: as many as an index of the database may have.
@@ -108,6 +112,12 @@ CREATE TABLE IF NOT EXISTS regent.fence (
 );
 COMMENT ON TABLE regent.fence IS
     'Regent: the highest term admitted per resource. Rows are never deleted and never lowered.';
+CREATE TABLE IF NOT EXISTS regent.fenced (
+    resource text   COLLATE "C" PRIMARY KEY,
+    keys     text[] NOT NULL
+);
+COMMENT ON TABLE regent.fenced IS
+    'Regent: the key columns, and their types, by which a table was fenced last.';
 
 -- Admits a term that is not below the mark of a resource, and raises the mark; to be called in the
 -- transaction that writes. The row is locked until that ends: shared by transactions of one term, so that
@@ -193,31 +203,123 @@ BEGIN
 END
 $table$;
 
--- For each row: the first argument is the table, the others are the columns of the key. The resource is
--- both, like public.jobs:["eu", 7]. Who moves a row to another key needs the right to both.
+-- What the mark of a row is called: the table and its key, like public.jobs:["eu", 7]. A null is a value
+-- like any other: the rows that have nothing there share a mark. A column that is gone is none, because
+-- then all rows would share another mark than theirs.
+CREATE OR REPLACE FUNCTION regent.row_resource(of_table text, of_row jsonb, keys text[]) RETURNS text
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $name$
+DECLARE
+    lost text;
+    key jsonb;
+BEGIN
+    SELECT k INTO lost FROM unnest(keys) AS u(k) WHERE NOT of_row ? k LIMIT 1;
+    IF FOUND THEN
+        RAISE EXCEPTION 'NO_KEY: % has no column % any more', of_table, lost
+            USING ERRCODE = 'RG003', HINT = 'Install the fence again, by the columns of the key.';
+    END IF;
+    -- 1.0 and 1.00 are one number.
+    SELECT jsonb_agg(CASE jsonb_typeof(of_row -> k)
+            WHEN 'number' THEN to_jsonb(trim_scale((of_row ->> k)::numeric)) ELSE of_row -> k END ORDER BY n)
+        INTO key FROM unnest(keys) WITH ORDINALITY AS u(k, n);
+    RETURN of_table || ':' || key::text;
+END
+$name$;
+
+-- Refuses a term below the mark of the table, which is the floor under the marks of its rows. An
+-- installation raises it, when nobody writes to the table, so that a look is enough; where a transaction
+-- looks at what was when it began, a lock finds out whether that is so no more.
+CREATE OR REPLACE FUNCTION regent.above_floor(of_table text, with_term bigint) RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $floor$
+DECLARE
+    mark bigint;
+    looks_back boolean := current_setting('transaction_isolation') IN ('repeatable read', 'serializable');
+BEGIN
+    IF looks_back THEN
+        SELECT f.term INTO mark FROM regent.fence f WHERE f.resource = of_table FOR SHARE;
+    ELSE
+        SELECT f.term INTO mark FROM regent.fence f WHERE f.resource = of_table;
+    END IF;
+    IF mark > with_term THEN
+        RAISE EXCEPTION 'STALE_TERM: term % < current %', with_term, mark
+            USING ERRCODE = 'RG001', DETAIL = 'all of ' || of_table;
+    ELSIF mark IS NULL AND looks_back THEN
+        RAISE EXCEPTION 'the fence of % is younger than this transaction', of_table
+            USING ERRCODE = '40001';
+    ELSIF mark IS NULL THEN
+        RAISE EXCEPTION 'NO_KEY: the floor of % is gone', of_table
+            USING ERRCODE = 'RG003', HINT = 'Install the fence again.';
+    END IF;
+END
+$floor$;
+
+-- For each row: the first argument is the table, the others are the columns of the key. Who moves a row to
+-- another key needs the right to both. It runs before the row is written, so that a refusal comes before
+-- everything else, and after it, because a trigger of somebody else's may have changed the key in between;
+-- no name of a trigger sorts behind all others. A row has one name in every session: hence the settings.
 CREATE OR REPLACE FUNCTION regent.guard_row() RETURNS trigger
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $row$
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+SET timezone = 'UTC' SET datestyle = 'ISO' SET intervalstyle = 'iso_8601'
+SET bytea_output = 'hex' SET extra_float_digits = 1 AS $row$
 DECLARE
     the_term bigint := regent.current_term();
     keys text[] := TG_ARGV[1:];
-    old_key jsonb;
-    new_key jsonb;
+    old_name text;
+    new_name text;
 BEGIN
+    IF TG_WHEN = 'BEFORE' THEN
+        PERFORM regent.above_floor(TG_ARGV[0], the_term);
+    END IF;
     IF TG_OP <> 'INSERT' THEN
-        SELECT jsonb_agg(to_jsonb(OLD) -> k ORDER BY n) INTO old_key
-            FROM unnest(keys) WITH ORDINALITY AS u(k, n);
-        PERFORM regent.guard(TG_ARGV[0] || ':' || old_key::text, the_term);
+        old_name := regent.row_resource(TG_ARGV[0], to_jsonb(OLD), keys);
+        IF TG_WHEN = 'BEFORE' THEN
+            PERFORM regent.guard(old_name, the_term);
+        END IF;
     END IF;
     IF TG_OP <> 'DELETE' THEN
-        SELECT jsonb_agg(to_jsonb(NEW) -> k ORDER BY n) INTO new_key
-            FROM unnest(keys) WITH ORDINALITY AS u(k, n);
-        IF new_key IS DISTINCT FROM old_key THEN
-            PERFORM regent.guard(TG_ARGV[0] || ':' || new_key::text, the_term);
+        new_name := regent.row_resource(TG_ARGV[0], to_jsonb(NEW), keys);
+        IF new_name IS DISTINCT FROM old_name THEN
+            PERFORM regent.guard(new_name, the_term);
         END IF;
     END IF;
     RETURN CASE TG_OP WHEN 'DELETE' THEN OLD ELSE NEW END;
 END
 $row$;
+
+-- For an installation that holds the lock of the table. By other keys than before, or of other types, every
+-- mark has another name, and so it has in a table with another name: then the table's mark, the floor, is
+-- raised to the highest of the old ones. By the same keys it stays where it is, because rows may belong to
+-- the leaders of several groups, whose terms have nothing to do with each other.
+CREATE OR REPLACE FUNCTION regent.settle(of_table regclass, of_resource text, by_keys text[]) RETURNS void
+LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $settle$
+DECLARE
+    former text;
+    typed text[];
+BEGIN
+    -- Another type spells the same value in another way.
+    SELECT coalesce(array_agg(k || ' ' || format_type(a.atttypid, a.atttypmod) ORDER BY n), '{}') INTO typed
+        FROM unnest(by_keys) WITH ORDINALITY AS u(k, n)
+        JOIN pg_attribute a ON a.attrelid = of_table AND a.attname = k;
+    -- The first argument of the trigger that is there; arguments end with a zero.
+    SELECT convert_from(substring(t.tgargs FROM 1 FOR position(decode('00', 'hex') IN t.tgargs) - 1),
+            getdatabaseencoding())
+        INTO former FROM pg_trigger t WHERE t.tgrelid = of_table AND t.tgname = 'regent_fence';
+    former := coalesce(former, of_resource);
+    IF former = of_resource
+        AND EXISTS (SELECT FROM regent.fenced d WHERE d.resource = of_resource AND d.keys = typed)
+        AND EXISTS (SELECT FROM regent.fence f WHERE f.resource = of_resource)
+    THEN
+        RETURN;
+    END IF;
+    -- The lowest term is a floor for nobody, but there must be one to find.
+    INSERT INTO regent.fence AS f (resource, term)
+        SELECT of_resource, coalesce(max(m.term), 1)
+            FROM regent.fence m, unnest(ARRAY[former, of_resource]) AS u(name)
+            WHERE m.resource = u.name OR starts_with(m.resource, u.name || ':')
+        ON CONFLICT (resource) DO UPDATE SET term = excluded.term WHERE f.term < excluded.term;
+    INSERT INTO regent.fenced (resource, keys) VALUES (of_resource, typed)
+        ON CONFLICT (resource) DO UPDATE SET keys = excluded.keys;
+END
+$settle$;
 
 -- TRUNCATE of a table with a fence per row would pass every one of them.
 CREATE OR REPLACE FUNCTION regent.no_truncate() RETURNS trigger
@@ -230,14 +332,15 @@ $none$;
 
 -- Whoever could call these could raise any mark: by itself, or by a trigger on a table of its own. That a
 -- trigger runs needs no such right.
-REVOKE ALL ON FUNCTION regent.guard(text, bigint), regent.guard_table(), regent.guard_row() FROM PUBLIC;
+REVOKE ALL ON FUNCTION regent.guard(text, bigint), regent.guard_table(), regent.guard_row(),
+    regent.above_floor(text, bigint), regent.settle(regclass, text, text[]) FROM PUBLIC;
 GRANT USAGE ON SCHEMA regent TO PUBLIC;
 GRANT SELECT ON regent.fence TO PUBLIC;
 "#;
 
 /// Takes the triggers of a table away.
 fn drop_triggers(table: &Table, told: &mut String) {
-    for trigger in ["regent_fence", "regent_fence_truncate"] {
+    for trigger in ["regent_fence", "regent_fence_after", "regent_fence_truncate"] {
         let _ = writeln!(told, "DROP TRIGGER IF EXISTS {trigger} ON {};", table.quoted());
     }
 }
@@ -258,7 +361,17 @@ pub fn install(table: &Table, keys: &[String], shape: Shape) -> Result<String, I
         return Err(InstallError::TooManyKeys(keys.len()));
     }
     let (name, resource) = (table.quoted(), literal(&table.resource()));
-    let mut told = format!("BEGIN;{SCHEMA}");
+    let mut told = format!("BEGIN ISOLATION LEVEL READ COMMITTED;{SCHEMA}");
+    let columns: Vec<String> = keys.iter().map(|key| literal(key)).collect();
+    let _ = write!(
+        told,
+        "-- Nobody writes from here on, and every mark of those who did is there to be seen.
+LOCK TABLE {name} IN ACCESS EXCLUSIVE MODE;
+SELECT regent.settle({}::pg_catalog.regclass, {resource}, ARRAY[{}]::pg_catalog.text[]);
+",
+        literal(&name),
+        columns.join(", ")
+    );
     drop_triggers(table, &mut told);
     let (function, level, arguments) = match (keys, shape) {
         ([], Shape::Plain) => ("regent.guard_table", "STATEMENT", resource.clone()),
@@ -272,9 +385,17 @@ pub fn install(table: &Table, keys: &[String], shape: Shape) -> Result<String, I
             ("regent.guard_row", "ROW", arguments)
         }
     };
-    let truncate = match keys {
-        [] => format!("regent.guard_table({resource})"),
-        _ => "regent.no_truncate()".to_owned(),
+    let (truncate, after) = match keys {
+        [] => (format!("regent.guard_table({resource})"), String::new()),
+        _ => (
+            "regent.no_truncate()".to_owned(),
+            format!(
+                "CREATE TRIGGER regent_fence_after AFTER INSERT OR UPDATE ON {name}
+    FOR EACH ROW EXECUTE FUNCTION {function}({arguments});
+ALTER TABLE {name} ENABLE ALWAYS TRIGGER regent_fence_after;
+"
+            ),
+        ),
     };
     let _ = write!(
         told,
@@ -285,7 +406,7 @@ CREATE TRIGGER regent_fence_truncate BEFORE TRUNCATE ON {name}
 -- Also while session_replication_role is replica.
 ALTER TABLE {name} ENABLE ALWAYS TRIGGER regent_fence;
 ALTER TABLE {name} ENABLE ALWAYS TRIGGER regent_fence_truncate;
-COMMIT;
+{after}COMMIT;
 "
     );
     Ok(told)
@@ -350,6 +471,13 @@ mod tests {
             rows.contains("FOR EACH ROW EXECUTE FUNCTION regent.guard_row('public.orders', 'id')")
         );
         assert!(rows.contains("no_truncate()"));
+        assert!(
+            rows.contains("regent_fence_after AFTER INSERT OR UPDATE"),
+            "what others' triggers made of it is guarded, too"
+        );
+        let (lock, settle) = (rows.find("LOCK TABLE"), rows.find("SELECT regent.settle("));
+        assert!(lock.is_some() && lock < settle, "a mark that is raised meanwhile would be missed");
+        assert!(rows.starts_with("BEGIN ISOLATION LEVEL READ COMMITTED;"), "or not be seen");
         assert!(!remove(&table).contains("regent.fence"), "marks stay");
     }
 }
