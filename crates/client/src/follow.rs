@@ -313,13 +313,11 @@ impl Campaign {
             let Ok(Some((session, claim))) = ahead else { return };
             let until_then = stop_by.map_or(left, |by| home.now().until(by));
             let idle = standing.wait_for(|standing| standing.is_idle);
-            let is_idle = tokio::time::timeout(until_then, idle).await.is_ok();
+            let mut may_come = tokio::time::timeout(until_then, idle).await.is_ok();
             let followed = campaign.regent().followed();
-            while is_idle {
+            while may_come {
                 tokio::time::sleep(AHEAD_FOR).await;
-                if !followed.is_wanted(&group) || !followed.is_ahead(&group, &session, claim) {
-                    break;
-                }
+                may_come = followed.is_wanted(&group) && followed.is_ahead(&group, &session, claim);
             }
             followed.forget_ahead(&group, &session, claim);
         });
