@@ -9,7 +9,7 @@
 //! 3. `exchange` passes it on over a connection of `upstream`, and carries the answer back (`body`).
 //! 4. The door is told how it ended.
 //!
-//! What may pass when is decided by [`Doorkeeper`](regent_election::Doorkeeper), a machine without clock
+//! What may pass when is decided by [`Doorkeeper`](regent_election::fence::doorkeeper::Doorkeeper), a machine without clock
 //! or socket. [`mark`] keeps its one number.
 //!
 //! One gateway stands before one resource. Two of them side by side would each hold back what is inside
