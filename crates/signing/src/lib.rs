@@ -8,7 +8,7 @@
 //! - [`token`]: what is signed, and how it is judged. Pure functions; time is an argument.
 //! - [`key`]: the algorithms. Ed25519; with the feature `hybrid` also Ed25519 and ML-DSA-65 together.
 //! - [`ring`]: the keys of a service, and which of them signs when.
-//! - [`file`]: the ring on disk, shared by all instances of a service.
+//! - [`mod@file`]: the ring on disk, shared by all instances of a service.
 //! - [`jwks`]: the public keys, as they are published and as a resource knows them.
 //!
 //! The road not taken is a general JOSE library: the freedoms of that format (a dozen algorithms, keys named by

@@ -10,7 +10,7 @@
 //! | `redis` | one script: compare, raise, write | `fence-redis` |
 //! | `dynamodb` | a condition on the item that is written | `fence-dynamodb` |
 //! | `object` | a conditional put over the version that was read | `fence-object` |
-//! | [`file`] | a lock, a mark, an atomic replacement; one host | |
+//! | [`mod@file`] | a lock, a mark, an atomic replacement; one host | |
 //! | [`http`] | the header that the gateway compares, and its refusal; a layer before one's own handlers | `fence-http` for the layer |
 //! | [`Permit::admit_at`] | none: it asks the store of the elections first, for what cannot compare | |
 //!

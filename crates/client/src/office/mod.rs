@@ -26,7 +26,7 @@ pub use stream::StreamOffice;
 #[async_trait]
 pub trait Office: Send + Sync + fmt::Debug + 'static {
     /// Asks once, and gives up in time: an answer that may have been lost is
-    /// [`StoreError::Uncertain`](regent_election::store::StoreError::Uncertain).
+    /// [`StoreError::Uncertain`].
     async fn perform(&self, request: Request) -> StoreResult<Reply>;
 
     /// Who leads.
