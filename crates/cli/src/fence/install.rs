@@ -16,8 +16,8 @@ use crate::output::{Output, Screen};
 #[command(after_help = "\
 After it, every transaction that writes to the table begins with SELECT regent.under(TERM), and
 one with a lower term than was seen before is refused: STALE_TERM: term 100 < current 101.
-It may be run again at any time; by other keys than before, every row begins at the table's highest
-mark. --remove takes the trigger away; the marks stay.
+It may be run again at any time; by other keys than before, every row begins at the table's
+highest mark. --remove takes the trigger away; the marks stay.
 
 Examples:
   regent fence install postgres://admin@db/shop --table public.orders
