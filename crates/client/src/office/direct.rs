@@ -28,6 +28,18 @@ impl DirectOffice {
         Self { store, request_timeout }
     }
 
+    /// The answer, or what it means that none came in time.
+    async fn in_time<T>(
+        &self,
+        asked: impl Future<Output = StoreResult<T>>,
+        late: impl FnOnce(String) -> StoreError,
+    ) -> StoreResult<T> {
+        tokio::time::timeout(self.request_timeout, asked).await.unwrap_or_else(|_| {
+            let waited_ms = self.request_timeout.as_millis();
+            Err(late(format!("the store did not answer within {waited_ms} ms")))
+        })
+    }
+
     /// The present state of what is watched.
     async fn present(&self, scope: &Scope) -> StoreResult<Vec<LeaderView>> {
         match scope {
@@ -83,38 +95,17 @@ impl DirectOffice {
 impl Office for DirectOffice {
     async fn perform(&self, request: Request) -> StoreResult<Reply> {
         let asked = request.perform(&*self.store);
-        match tokio::time::timeout(self.request_timeout, asked).await {
-            Ok(answer) => answer,
-            Err(_) => {
-                let waited_ms = self.request_timeout.as_millis();
-                let why = format!("the store did not answer within {waited_ms} ms");
-                Err(StoreError::Uncertain { why })
-            }
-        }
+        self.in_time(asked, |why| StoreError::Uncertain { why }).await
     }
 
     async fn leader(&self, group: &Group, consistency: Consistency) -> StoreResult<LeaderView> {
         let read = self.store.leader(group, consistency);
-        match tokio::time::timeout(self.request_timeout, read).await {
-            Ok(answer) => answer,
-            Err(_) => {
-                let waited_ms = self.request_timeout.as_millis();
-                let why = format!("the store did not answer within {waited_ms} ms");
-                Err(StoreError::Unavailable { why, retry_after: None })
-            }
-        }
+        self.in_time(read, |why| StoreError::Unavailable { why, retry_after: None }).await
     }
 
     async fn admit(&self, group: &Group, resource: &Resource, term: Term) -> StoreResult<()> {
         let admitted = self.store.admit(group, resource, term);
-        match tokio::time::timeout(self.request_timeout, admitted).await {
-            Ok(answer) => answer,
-            Err(_) => {
-                let waited_ms = self.request_timeout.as_millis();
-                let why = format!("the store did not answer within {waited_ms} ms");
-                Err(StoreError::Uncertain { why })
-            }
-        }
+        self.in_time(admitted, |why| StoreError::Uncertain { why }).await
     }
 
     async fn watch(&self, scope: Scope, sights: Sights) {
