@@ -226,11 +226,17 @@ fn told(row: &Row, now: u64) -> String {
 /// A key that nobody can guess.
 fn fresh(algorithm: Algorithm, now: u64, sign_from: u64) -> Result<Entry, Failure> {
     let mut seed = vec![0; algorithm.seed_bytes()];
-    getrandom::fill(&mut seed)
-        .map_err(|_| Failure::new(Exit::Unavailable, "this machine gives no random numbers"))?;
-    Entry::new(algorithm, &seed, now, sign_from).map_err(|error| match error {
-        KeyError::NotBuiltIn(_) | KeyError::Malformed(_) => Failure::usage(error.to_string()),
-    })
+    loop {
+        getrandom::fill(&mut seed)
+            .map_err(|_| Failure::new(Exit::Unavailable, "this machine gives no random numbers"))?;
+        let entry = Entry::new(algorithm, &seed, now, sign_from).map_err(|error| match error {
+            KeyError::NotBuiltIn(_) | KeyError::Malformed(_) => Failure::usage(error.to_string()),
+        })?;
+        // One name in 64 begins with a hyphen, which a command line takes for a flag.
+        if !entry.kid.starts_with('-') {
+            return Ok(entry);
+        }
+    }
 }
 
 fn ring_failure(error: RingError) -> Failure {
@@ -254,4 +260,17 @@ fn wall_seconds() -> Result<u64, Failure> {
     since.map(|since| since.as_secs()).map_err(|_| {
         Failure::new(Exit::Unavailable, "the clock of this machine stands before 1970")
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of a thousand names about sixteen would, if nobody looked.
+    #[test]
+    fn no_key_has_a_name_that_a_command_line_takes_for_a_flag() {
+        for _ in 0..1_000 {
+            assert!(!fresh(Algorithm::EdDsa, 0, 0).unwrap().kid.starts_with('-'));
+        }
+    }
 }
