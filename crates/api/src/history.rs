@@ -39,7 +39,7 @@ pub struct Change {
     #[serde(with = "wire::cause")]
     #[schemars(with = "schema::CauseWord")]
     pub cause: Cause,
-    /// What an administrator said.
+    /// What an administrator said, or what was found.
     pub reason: Option<String>,
 }
 

@@ -17,6 +17,7 @@
 
 pub mod accept;
 pub mod campaign;
+pub mod claims;
 pub mod cluster;
 pub mod code;
 pub mod decode;
@@ -47,6 +48,7 @@ pub mod withdraw;
 
 pub use accept::AcceptRequest;
 pub use campaign::{CampaignRequest, CampaignResponse};
+pub use claims::{BeliefsBody, BelieverBody, ClaimBody, ClaimedBody, ClaimsQuery, ClaimsResponse};
 pub use cluster::{
     AddMemberRequest, ClusterMember, ClusterResponse, MemberKind, PromoteMemberRequest,
     RemoveMemberRequest, ReplicaRole, TransferClusterRequest,

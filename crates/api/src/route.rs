@@ -79,6 +79,8 @@ pub enum Operation {
     ListFences,
     /// Forgets a fence.
     DeleteFence,
+    /// Who acts, as far as this server has heard.
+    Claims,
     /// Creates a group or replaces its policy.
     PutGroup,
     /// Shows a group.

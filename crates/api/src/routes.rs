@@ -8,14 +8,15 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use crate::problem::Code;
 use crate::route::{Method, Operation, Route};
 use crate::{
-    AcceptRequest, AddMemberRequest, CampaignRequest, CampaignResponse, CloseSessionRequest,
-    ClusterResponse, DeleteFenceQuery, DeleteGroupQuery, Done, FencesQuery, FencesResponse,
-    GroupResponse, GroupsQuery, GroupsResponse, HealthResponse, Heard, HistoryResponse,
-    LeaderQuery, LeaderResponse, MoveGroupRequest, OfferRequest, OpenSessionRequest,
-    PromoteMemberRequest, PutGroupRequest, ReadyResponse, RemoveMemberRequest, RenewRequest,
-    RenewSessionRequest, ResignRequest, SessionResponse, ShowSessionRequest, StepDownRequest,
-    SteppedDown, TokenResponse, TransferClusterRequest, TransferRequest, ValidateTokenRequest,
-    ValidateTokenResponse, WarmRequest, WatchManyQuery, WatchQuery, WatchResponse, WithdrawRequest,
+    AcceptRequest, AddMemberRequest, CampaignRequest, CampaignResponse, ClaimsQuery,
+    ClaimsResponse, CloseSessionRequest, ClusterResponse, DeleteFenceQuery, DeleteGroupQuery, Done,
+    FencesQuery, FencesResponse, GroupResponse, GroupsQuery, GroupsResponse, HealthResponse, Heard,
+    HistoryResponse, LeaderQuery, LeaderResponse, MoveGroupRequest, OfferRequest,
+    OpenSessionRequest, PromoteMemberRequest, PutGroupRequest, ReadyResponse, RemoveMemberRequest,
+    RenewRequest, RenewSessionRequest, ResignRequest, SessionResponse, ShowSessionRequest,
+    StepDownRequest, SteppedDown, TokenResponse, TransferClusterRequest, TransferRequest,
+    ValidateTokenRequest, ValidateTokenResponse, WarmRequest, WatchManyQuery, WatchQuery,
+    WatchResponse, WithdrawRequest,
 };
 
 fn of<T: JsonSchema>(to: &mut SchemaGenerator) -> Schema {
@@ -285,6 +286,15 @@ pub const ROUTES: &[Route] = &[
     .query(of::<DeleteFenceQuery>)
     .answers(of::<Done>)
     .may(&[Code::FenceUnknown, Code::Moved, Code::OnItsWay]),
+    Route::new(
+        Method::Get,
+        Operation::Claims,
+        "/v1/claims",
+        "claims",
+        "Who acts under which term, as this server has heard from their heartbeats",
+    )
+    .query(of::<ClaimsQuery>)
+    .answers(of::<ClaimsResponse>),
     Route::new(
         Method::Put,
         Operation::PutGroup,

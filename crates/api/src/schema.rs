@@ -7,8 +7,8 @@ use std::borrow::Cow;
 
 use regent_election::Cause;
 use regent_election::limits::{
-    GROUP_BYTES_MAX, HOME_BYTES_MAX, METADATA_ENTRIES_MAX, NODE_BYTES_MAX, REASON_BYTES_MAX,
-    REQUEST_NONCE_BYTES_MAX, RESOURCE_BYTES_MAX, TERM_MAX,
+    DIGEST_BYTES_MAX, GROUP_BYTES_MAX, HOME_BYTES_MAX, METADATA_ENTRIES_MAX, NODE_BYTES_MAX,
+    REASON_BYTES_MAX, REQUEST_NONCE_BYTES_MAX, RESOURCE_BYTES_MAX, TERM_MAX,
 };
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
@@ -134,10 +134,19 @@ schema!(
     })
 );
 schema!(
+    StateDigest,
+    json_schema!({
+        "type": "string", "minLength": 1, "maxLength": DIGEST_BYTES_MAX,
+        "pattern": "^[A-Za-z0-9._:@/-]+$",
+        "description": "What an application's state looks like: equal states have equal digests.",
+        "examples": ["sha256:9f86d081"],
+    })
+);
+schema!(
     CauseWord,
     json_schema!({
         "type": "string", "enum": Cause::ALL.map(Cause::word),
-        "description": "Why the leader changed.",
+        "description": "Why the leader changed, or what was found: split_brain, stale_attempt and near_miss change nobody's office.",
     })
 );
 schema!(

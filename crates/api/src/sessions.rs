@@ -8,7 +8,7 @@ use regent_election::{Group, Home, Node, Revision, SessionId, Term};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{schema, wire};
+use crate::{BeliefsBody, schema, wire};
 
 /// A wish to open a session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -60,6 +60,9 @@ pub struct RenewSessionRequest {
         skip_serializing_if = "Vec::is_empty"
     )]
     pub disown: Vec<Disowned>,
+    /// What the node holds itself for, so that two that act at once are found out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub beliefs: Option<BeliefsBody>,
 }
 
 /// A term that its holder has declared lost.
@@ -82,6 +85,7 @@ impl From<RenewSessionRequest> for Heartbeat {
             session: request.session_id,
             sequence: request.sequence,
             disowned: request.disown.into_iter().map(|lost| (lost.group, lost.term)).collect(),
+            beliefs: request.beliefs.map(|body| Box::new(body.into())),
         }
     }
 }
@@ -96,6 +100,7 @@ impl From<Heartbeat> for RenewSessionRequest {
                 .into_iter()
                 .map(|(group, term)| Disowned { group, term })
                 .collect(),
+            beliefs: heartbeat.beliefs.map(|beliefs| BeliefsBody::from(*beliefs)),
         }
     }
 }

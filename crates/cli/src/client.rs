@@ -49,6 +49,11 @@ impl ClientArgs {
         Ok(Remote::new(&self.server)?.with_timeout(self.timeout))
     }
 
+    /// Where the servers are, one by one.
+    pub(crate) fn urls(&self) -> impl Iterator<Item = &str> {
+        self.server.split(',').map(str::trim).filter(|url| !url.is_empty())
+    }
+
     /// Where the server is.
     #[cfg(target_os = "linux")]
     pub(crate) fn url(&self) -> &str {

@@ -5,11 +5,14 @@
 //! one winner, waits that must end. A store that ignores conditions is found out here, and nowhere as
 //! cheaply.
 
+mod recovery;
+mod split_brain;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use clap::Args;
+use clap::{Args, Subcommand};
 use regent_election::{Budget, Drift};
 use regent_stores::open_register;
 use regent_stores::register::contract::{Harness, Verdict, cases};
@@ -30,6 +33,7 @@ const AT_ONCE: usize = 8;
 
 /// Flags of `regent doctor`.
 #[derive(Clone, Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 #[command(after_help = "\
 Exit code 0: it keeps the contract. 77: it does not, and must not keep elections. 69: it cannot
 be asked.
@@ -38,17 +42,37 @@ Every run leaves some hundred small entries behind, all named contract/...
 Examples:
   regent doctor --store file:///var/lib/elections
   regent doctor --store postgres://regent@db/elections --ttl 5s
-  regent doctor --store redis://cache --output json")]
+  regent doctor --store redis://cache --output json
+  regent doctor split-brain --server http://a:7400,http://b:7400")]
 pub(crate) struct DoctorArgs {
     /// The deployment; `regent store list` shows how its URL is written
-    #[arg(long, value_name = "URL", env = "REGENT_STORE")]
-    store: String,
+    #[arg(long, value_name = "URL", env = "REGENT_STORE", required = true)]
+    store: Option<String>,
     /// The ttl that leaders shall have on it
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration::parse)]
     ttl: Duration,
     /// For people or for programs
     #[arg(short, long, value_enum, default_value_t, env = "REGENT_OUTPUT")]
-    pub(crate) output: Output,
+    output: Output,
+    #[command(subcommand)]
+    verb: Option<DoctorVerb>,
+}
+
+/// What else can be looked into.
+#[derive(Clone, Debug, Subcommand)]
+pub(crate) enum DoctorVerb {
+    /// Find out whether two lead one group, and walk the way back to one
+    SplitBrain(Box<split_brain::SplitBrainArgs>),
+}
+
+impl DoctorArgs {
+    /// For whom a failure is told.
+    pub(crate) fn output(&self) -> Output {
+        match &self.verb {
+            Some(DoctorVerb::SplitBrain(args)) => args.client.output,
+            None => self.output,
+        }
+    }
 }
 
 /// What was found.
@@ -107,7 +131,11 @@ impl Harness for Hands {
 
 /// Runs the verb.
 pub(crate) async fn run(args: DoctorArgs) -> Outcome {
-    let open = || open_register(&args.store).map_err(unopened);
+    if let Some(DoctorVerb::SplitBrain(args)) = args.verb {
+        return split_brain::run(*args).await;
+    }
+    let store = args.store.ok_or_else(|| Failure::usage("--store says which deployment"))?;
+    let open = || open_register(&store).map_err(unopened);
     let hands = Hands { here: open()?, there: open()? };
     let description = hands.here.describe();
     remark(&format!("{} at {} is examined", description.name, description.place));

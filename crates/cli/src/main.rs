@@ -1,5 +1,6 @@
 //! The command `regent`: a table of contents. Every verb is a file of the same name.
 
+mod alarm;
 mod bench;
 mod campaign;
 mod client;
@@ -32,6 +33,7 @@ mod secret;
 mod serve;
 mod sessions;
 mod settings;
+mod shell;
 mod show;
 mod signals;
 mod step_down;
@@ -250,7 +252,7 @@ impl Verb {
             Self::Cluster(verb) => verb.output(),
             Self::Lab(verb) => verb.output(),
             Self::Store(verb) => verb.output(),
-            Self::Doctor(args) => args.output,
+            Self::Doctor(args) => args.output(),
             Self::Fence(verb) => verb.output(),
             Self::Migrate(args) => args.output,
             Self::Config(settings::ConfigVerb::Show(args)) => args.output,

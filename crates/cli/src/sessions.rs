@@ -122,7 +122,8 @@ async fn open(args: OpenArgs) -> Outcome {
 
 async fn renew(args: OneArgs) -> Outcome {
     let session_id = args.session.require()?.session;
-    let request = RenewSessionRequest { session_id, sequence: None, disown: Vec::new() };
+    let request =
+        RenewSessionRequest { session_id, sequence: None, disown: Vec::new(), beliefs: None };
     let heard = args.client.remote()?.renew_session(&request).await?;
     args.client.screen().answer(&heard, || {
         format!("renewed for {} from when this was sent", show_ms(heard.ttl_ms))

@@ -84,6 +84,9 @@ pub(crate) struct SettingsArgs {
     /// The file of keys by which terms are signed
     #[arg(long, value_name = "FILE", help_heading = "Service")]
     signing_keys: Option<String>,
+    /// A command to run when somebody acts as leader who must not
+    #[arg(long, value_name = "COMMAND", help_heading = "Service")]
+    on_split_brain: Option<String>,
     /// How often a silent watch shows that it lives
     #[arg(long, value_name = "DURATION", help_heading = "Service")]
     watch_bookmark_every: Option<String>,
@@ -162,6 +165,7 @@ impl SettingsArgs {
             Key::Cluster => &self.cluster,
             Key::HostsAllowed => &self.hosts_allowed,
             Key::SigningKeys => &self.signing_keys,
+            Key::OnSplitBrain => &self.on_split_brain,
             Key::LogLevel => &log.log_level,
             Key::LogFormat => &log.log_format,
             Key::ConnectionsMax => &self.connections_max,

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use regent_election::participant::{Phase, Why};
-use regent_election::{FenceError, Group, Node, Term};
+use regent_election::{Digest, FenceError, Group, Node, Term};
 use tokio::task::JoinHandle;
 
 use crate::driver::{HandOverFault, Input};
@@ -205,6 +205,13 @@ impl Leadership {
     /// A resource refused a write of this term: the same, if it was for a higher one.
     pub fn refused(&self, why: &FenceError) {
         self.hold.refused(why);
+    }
+
+    /// Tells what the application's state looks like, for example a hash of what it has applied. Heartbeats carry it;
+    /// should two ever act at once, the service compares theirs and says whether they have diverged
+    /// (`docs/split-brain.md`). Tell it again whenever it changes; the last word counts.
+    pub fn tell_digest(&self, digest: &Digest) {
+        self.hold.tell_digest(digest.clone());
     }
 
     pub(crate) fn tenure(&self) -> &Arc<Tenure> {

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use regent_election::participant::{Phase, Why};
-use regent_election::{FenceError, Group, Moment, Node, Term};
+use regent_election::{Digest, FenceError, Group, Moment, Node, Term};
 use tokio::sync::watch;
 
 use crate::driver::{HandOverFault, Input};
@@ -280,6 +280,12 @@ impl Hold {
             }
             FenceError::Stale { .. } | FenceError::NeverGranted => {}
         }
+    }
+
+    /// What the application's state looks like, for whoever compares two that act.
+    pub(crate) fn tell_digest(&self, digest: Digest) {
+        let (group, term) = (self.tenure.group.clone(), self.tenure.term);
+        self.session.tell(Input::Digest { group, term, digest });
     }
 
     /// A resource has admitted a higher term: this one is lost, here at once, and for the store as soon as

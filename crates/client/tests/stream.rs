@@ -103,7 +103,7 @@ impl Hand {
     async fn beat(&mut self) -> Result<Reply, regent::election::store::StoreError> {
         self.sequence += 1;
         let (session, sequence) = (self.session, Some(self.sequence));
-        let heartbeat = Heartbeat { session, sequence, disowned: Vec::new() };
+        let heartbeat = Heartbeat { session, sequence, disowned: Vec::new(), beliefs: None };
         self.office.perform(Request::Heartbeat(heartbeat)).await
     }
 

@@ -6,7 +6,7 @@
 //! Written by hand instead of derived: the tags stand in the source, so a moved variant cannot change
 //! the format by accident.
 
-use crate::command::{Command, Entry, IfLost, Opening, WaitKind};
+use crate::command::{Command, Entry, Finding, IfLost, Opening, WaitKind};
 use crate::door::{Door, Step};
 use crate::name::{Group, Home, Metadata, Node, Reason, RequestId, Resource, SessionId, SessionNo};
 use crate::outcome::{Cause, Change};
@@ -435,10 +435,12 @@ wire_struct!(Opening { node, ttl_ms, passing });
 wire_struct!(Entry { command, request, silent, wall_ms });
 wire_struct!(Change { revision, wall_ms, term, leader, cause, reason });
 wire_enum!(IfLost "a loser's wish" { 1 = Stand, 2 = Leave });
+wire_enum!(Finding "a finding" { 1 = SplitBrain, 2 = StaleAttempt, 3 = NearMiss });
 wire_enum!(WaitKind "a kind of wait" { 1 = LockDelay, 2 = Ending, 3 = Acceptance, 4 = MinimumTenure });
 wire_enum!(Cause "a cause" {
     1 = Elected, 2 = Resigned, 3 = Transferred, 4 = Expired, 5 = SteppedDown,
     6 = Forced, 7 = Withdrawn, 8 = Policy, 9 = Deleted, 10 = PassedOver, 11 = Moved,
+    12 = SplitBrain, 13 = StaleAttempt, 14 = NearMiss,
 });
 wire_enum!(Step "a step of a move" {
     1 = Expect { from }, 2 = Depart { to }, 3 = Arrive { since, above, heir },
@@ -465,6 +467,7 @@ wire_enum!(Command "a command" {
     18 = Move { group, step },
     19 = Admit { group, resource, term },
     20 = ForgetFence { group, resource },
+    21 = Report { group, finding, reason },
 });
 
 #[cfg(test)]

@@ -66,6 +66,17 @@ pub enum WaitKind {
     MinimumTenure,
 }
 
+/// What can be found out about a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Finding {
+    /// Somebody acts under a term that is not the one in office.
+    SplitBrain,
+    /// A fence refused a term that was over.
+    StaleAttempt,
+    /// The leader's renewal came when little of its term was left.
+    NearMiss,
+}
+
 /// Everything that can change the state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
@@ -213,6 +224,15 @@ pub enum Command {
         /// Which.
         resource: Resource,
     },
+    /// Notes something that was found out about a group: who leads does not change.
+    Report {
+        /// Which group.
+        group: Group,
+        /// What was found.
+        finding: Finding,
+        /// Who did what, for the history.
+        reason: Reason,
+    },
     /// Changes what holds for the whole store.
     PutSettings {
         /// The new settings.
@@ -257,6 +277,7 @@ impl Command {
             | Self::Move { .. }
             | Self::Admit { .. }
             | Self::ForgetFence { .. }
+            | Self::Report { .. }
             | Self::PutSettings { .. }
             | Self::Elapsed { .. }
             | Self::Refill { .. } => None,

@@ -11,7 +11,9 @@
 //! - The holder's side: [`participant`] decides when to bid, renew, warn and stop; [`driver`] who in a
 //!   process works under which term; [`timing`] derives every timer from one ttl; [`fence`] refuses
 //!   what is stale.
+//! - The witness's side: [`belief`] compares who acts with who may.
 
+pub mod belief;
 pub mod codec;
 pub mod command;
 pub mod contract;
@@ -32,13 +34,14 @@ pub mod term;
 pub mod timing;
 pub mod watch;
 
-pub use command::{Command, Entry, IfLost, Opening, WaitKind};
+pub use command::{Command, Entry, Finding, IfLost, Opening, WaitKind};
 pub use deadlines::{Deadlines, Hearing};
 pub use door::{Door, Step};
 pub use fence::{Fence, FenceError};
 pub use moment::Moment;
 pub use name::{
-    Group, Home, Metadata, NameError, Node, Reason, RequestId, Resource, SessionId, SessionNo,
+    Digest, Group, Home, Metadata, NameError, Node, Reason, RequestId, Resource, SessionId,
+    SessionNo,
 };
 pub use outcome::{Answer, Applied, Cause, Change, Effect, Event, Refusal};
 pub use participant::Participant;

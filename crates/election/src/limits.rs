@@ -65,6 +65,8 @@ pub const SESSIONS_MAX: usize = 4_000_000;
 
 /// Changes remembered per group in the state itself.
 pub const HISTORY_PER_GROUP: usize = 8;
+/// Of these, most that tell of findings and not of elections.
+pub const FINDINGS_PER_GROUP_MAX: usize = 3;
 /// Request ids remembered per session.
 pub const REQUESTS_PER_SESSION: usize = 64;
 /// Request ids remembered that belong to no session.
@@ -102,6 +104,14 @@ pub const HEARTBEATS_IN_FLIGHT_MAX: usize = 64;
 pub const HEARTBEAT_LEAP: u64 = 1 << 20;
 /// Most lost terms that one heartbeat disowns; the rest are resigned one by one.
 pub const DISOWNED_PER_HEARTBEAT_MAX: usize = 1000;
+/// Most terms that one heartbeat claims; the others have their turn in the next ones.
+pub const CLAIMS_PER_HEARTBEAT_MAX: usize = 64;
+/// Most refusals by fences that one heartbeat tells.
+pub const REFUSALS_PER_HEARTBEAT_MAX: usize = 16;
+/// Claims that one server remembers.
+pub const BELIEVERS_MAX: usize = 200_000;
+/// Bytes in a digest of an application's state.
+pub const DIGEST_BYTES_MAX: usize = 128;
 /// Abandoned sessions that a participant still tries to close; older ones expire by themselves.
 pub const SESSIONS_CLOSING_MAX: usize = 4;
 

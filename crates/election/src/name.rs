@@ -6,8 +6,8 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use crate::limits::{
-    GROUP_BYTES_MAX, HOME_BYTES_MAX, METADATA_BYTES_MAX, METADATA_ENTRIES_MAX, NODE_BYTES_MAX,
-    REASON_BYTES_MAX, REQUEST_NONCE_BYTES_MAX, RESOURCE_BYTES_MAX,
+    DIGEST_BYTES_MAX, GROUP_BYTES_MAX, HOME_BYTES_MAX, METADATA_BYTES_MAX, METADATA_ENTRIES_MAX,
+    NODE_BYTES_MAX, REASON_BYTES_MAX, REQUEST_NONCE_BYTES_MAX, RESOURCE_BYTES_MAX,
 };
 use crate::term::Revision;
 
@@ -159,6 +159,11 @@ name!(
 name!(
     /// Something that leaders of a group write to, and that refuses terms lower than it has seen.
     Resource, "resource name", RESOURCE_BYTES_MAX
+);
+
+name!(
+    /// What an application's state looks like: equal states have equal digests, such as `sha256:` and its digits.
+    Digest, "digest", DIGEST_BYTES_MAX
 );
 
 /// The secret of one session: who knows it may renew, resign and transfer.

@@ -370,11 +370,17 @@ pub enum Cause {
     PassedOver,
     /// The group moved to another store, or came from one.
     Moved,
+    /// A finding: somebody acts under a term that is not the one in office.
+    SplitBrain,
+    /// A finding: a fence refused a term that was over.
+    StaleAttempt,
+    /// A finding: the leader's renewal came when little of its term was left.
+    NearMiss,
 }
 
 impl Cause {
     /// All causes, for tables and metrics.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 14] = [
         Self::Elected,
         Self::Resigned,
         Self::Transferred,
@@ -386,7 +392,29 @@ impl Cause {
         Self::Deleted,
         Self::PassedOver,
         Self::Moved,
+        Self::SplitBrain,
+        Self::StaleAttempt,
+        Self::NearMiss,
     ];
+
+    /// Whether this tells of something that was seen; who leads did not change.
+    #[must_use]
+    pub const fn is_finding(self) -> bool {
+        match self {
+            Self::SplitBrain | Self::StaleAttempt | Self::NearMiss => true,
+            Self::Elected
+            | Self::Resigned
+            | Self::Transferred
+            | Self::Expired
+            | Self::SteppedDown
+            | Self::Forced
+            | Self::Withdrawn
+            | Self::Policy
+            | Self::Deleted
+            | Self::PassedOver
+            | Self::Moved => false,
+        }
+    }
 
     /// The word for wires and people.
     #[must_use]
@@ -403,6 +431,9 @@ impl Cause {
             Self::Deleted => "deleted",
             Self::PassedOver => "passed_over",
             Self::Moved => "moved",
+            Self::SplitBrain => "split_brain",
+            Self::StaleAttempt => "stale_attempt",
+            Self::NearMiss => "near_miss",
         }
     }
 }
@@ -445,7 +476,7 @@ pub struct Change {
     pub leader: Option<Node>,
     /// Why.
     pub cause: Cause,
-    /// What an administrator said.
+    /// What an administrator said, or what was found.
     pub reason: Option<Box<Reason>>,
 }
 

@@ -11,6 +11,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
+use crate::belief::Beliefs;
+use crate::command::Finding;
 use crate::door::{Door, Step};
 pub use crate::fence::{FenceView, FencesPage};
 use crate::name::{Group, Home, Metadata, Node, Reason, RequestId, Resource, SessionId};
@@ -186,6 +188,8 @@ pub struct Heartbeat {
     pub sequence: Option<u64>,
     /// Terms the holder has declared lost: they are resigned (semantics 4).
     pub disowned: Vec<(Group, Term)>,
+    /// What the node holds itself for: not for the store, but for whoever hears it on the way there.
+    pub beliefs: Option<Box<Beliefs>>,
 }
 
 /// An acknowledged heartbeat.
@@ -558,6 +562,10 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
 
     /// Forgets a fence. What it refused is refused for ever, there and at every other resource of the group.
     async fn forget_fence(&self, group: &Group, resource: &Resource) -> StoreResult<()>;
+
+    /// Notes what was found out about a group: for its watchers and its history. The same finding is noted once a
+    /// term; who leads does not change.
+    async fn report(&self, group: &Group, finding: Finding, reason: Reason) -> StoreResult<()>;
 
     /// The fences of a group whose names open with `prefix`, after `after`, at most `count` of them.
     async fn fences(

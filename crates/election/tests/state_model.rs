@@ -21,6 +21,8 @@ mod corners;
 mod entry;
 #[path = "state_model/fences.rs"]
 mod fences;
+#[path = "state_model/findings.rs"]
+mod findings;
 #[path = "state_model/many.rs"]
 mod many;
 #[path = "state_model/model.rs"]

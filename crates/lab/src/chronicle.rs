@@ -299,6 +299,7 @@ fn end_of(record: &Record, tenure: &Tenure, holder: Option<SessionId>) -> End {
         | Command::PutPolicy { .. }
         | Command::Admit { .. }
         | Command::ForgetFence { .. }
+        | Command::Report { .. }
         | Command::Move { .. }
         | Command::Delete { .. }
         | Command::PutSettings { .. }

@@ -267,6 +267,7 @@ impl GivenUp {
             | Command::Delete { .. }
             | Command::Admit { .. }
             | Command::ForgetFence { .. }
+            | Command::Report { .. }
             | Command::Move { .. }
             | Command::PutSettings { .. }
             | Command::Elapsed { .. }

@@ -14,8 +14,8 @@ use regent_election::store::{
 };
 use regent_election::watch::Hub;
 use regent_election::{
-    Answer, Change, Command, Cursor, Group, Node as Label, Policy, RequestId, Resource, SessionId,
-    Settings, Step, Term,
+    Answer, Change, Command, Cursor, Finding, Group, Node as Label, Policy, Reason, RequestId,
+    Resource, SessionId, Settings, Step, Term,
 };
 
 mod bid;
@@ -199,7 +199,7 @@ impl Store for ReplicaStore {
     }
 
     async fn heartbeat(&self, heartbeat: Heartbeat) -> StoreResult<Heard> {
-        let Heartbeat { session, sequence, disowned } = heartbeat;
+        let Heartbeat { session, sequence, disowned, beliefs: _ } = heartbeat;
         if !disowned.is_empty() {
             self.resign_disowned(session, disowned).await?;
         }
@@ -400,6 +400,11 @@ impl Store for ReplicaStore {
 
     async fn forget_fence(&self, group: &Group, resource: &Resource) -> StoreResult<()> {
         let command = Command::ForgetFence { group: group.clone(), resource: resource.clone() };
+        self.submit(command, None, None).await.map(drop)
+    }
+
+    async fn report(&self, group: &Group, finding: Finding, reason: Reason) -> StoreResult<()> {
+        let command = Command::Report { group: group.clone(), finding, reason };
         self.submit(command, None, None).await.map(drop)
     }
 

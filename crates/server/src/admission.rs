@@ -62,6 +62,7 @@ impl Class {
             | Operation::ShowGroup
             | Operation::History
             | Operation::Token
+            | Operation::Claims
             | Operation::ListFences => Some(Self::Read),
             // A write waits for it, and a leader that is refused must hear so.
             Operation::ValidateToken => Some(Self::Release),

@@ -14,6 +14,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 
 use crate::admission::{self, Admission, Class};
+use crate::beliefs::Ear;
 use crate::cluster::Cluster;
 use crate::config::ServerConfig;
 use crate::count::Entered;
@@ -43,6 +44,8 @@ pub(crate) struct App {
     pub(crate) admission: Admission,
     pub(crate) crowd: Crowd,
     pub(crate) metrics: Metrics,
+    /// What heartbeats say of their nodes.
+    pub(crate) ear: Ear,
     pub(crate) signing: Option<Signing>,
     pub(crate) phase: watch::Receiver<Phase>,
 }
@@ -202,6 +205,7 @@ mod tests {
             admission: Admission::new(1, 1),
             crowd: Crowd::new(1, 1),
             metrics: Metrics::new(&config),
+            ear: Ear::new().0,
             signing: None,
             phase: watch::channel(Phase::Serving).1,
             config,

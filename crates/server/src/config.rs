@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::beliefs::Alarm;
+
 /// Settings of the service. [`ServerConfig::default`] serves; change what you must.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerConfig {
@@ -13,6 +15,8 @@ pub struct ServerConfig {
     pub hosts_allowed: Vec<String>,
     /// The file of keys by which terms are signed; `None` signs nothing.
     pub signing_keys: Option<PathBuf>,
+    /// Who is called when somebody acts under a term that is not the one in office.
+    pub on_split_brain: Option<Alarm>,
     /// Most connections at once. Lowered to what the open-files limit allows.
     pub connections_max: usize,
     /// Most connections from one address; behind a proxy all clients share one.
@@ -52,6 +56,7 @@ impl Default for ServerConfig {
             cluster: "regent".to_owned(),
             hosts_allowed: Vec::new(),
             signing_keys: None,
+            on_split_brain: None,
             connections_max: 20_000,
             connections_per_address_max: 4_000,
             requests_max: 4_096,

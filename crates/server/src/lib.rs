@@ -20,6 +20,7 @@
 mod accept;
 mod admission;
 mod app;
+mod beliefs;
 mod body;
 mod campaign;
 mod cluster;
@@ -58,6 +59,7 @@ mod warm;
 mod watch;
 mod withdraw;
 
+pub use beliefs::Alarm;
 pub use cluster::{Cluster, Durations, Measured};
 pub use config::{ConfigError, ServerConfig};
 pub use serve::{ServeError, serve, serve_cluster};

@@ -18,8 +18,8 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 use regent_api::{ClusterResponse, Code, Operation};
-use regent_election::Event;
 use regent_election::store::Census;
+use regent_election::{Event, Group};
 
 use crate::admission::Class;
 use crate::app::App;
@@ -92,6 +92,10 @@ pub(crate) struct Metrics {
     active_leaders: Family<ByExpected, Gauge>,
     renew_failures: Family<ByReason, Counter>,
     fence_rejections: Family<ByReason, Counter>,
+    split_brains: Family<ByGroup, Counter>,
+    near_misses: Counter,
+    margins_ms: Histogram,
+    believers: Gauge,
     request_seconds: Histograms<ByRoute>,
     shed: Family<ByClass, Counter>,
     turned_away: Family<ByReason, Counter>,
@@ -127,6 +131,10 @@ impl Metrics {
             active_leaders: Family::default(),
             renew_failures: Family::default(),
             fence_rejections: Family::default(),
+            split_brains: Family::default(),
+            near_misses: Counter::default(),
+            margins_ms: Histogram::new(exponential_buckets(1.0, 2.0, 18)),
+            believers: Gauge::default(),
             request_seconds: Family::new_with_constructor(seconds),
             shed: Family::default(),
             turned_away: Family::default(),
@@ -184,7 +192,7 @@ impl Metrics {
         );
         registry.register(
             "active_leaders_count",
-            "Groups with a leader; expected is the number of groups with candidates",
+            "Groups with a leader, and everybody else that acts as one; expected is the number of groups with candidates",
             self.active_leaders.clone(),
         );
         registry.register(
@@ -194,8 +202,28 @@ impl Metrics {
         );
         registry.register(
             "fence_rejections",
-            "Terms that the token service refused",
+            "Terms that the token service refused, and that fences elsewhere refused to leaders",
             self.fence_rejections.clone(),
+        );
+        registry.register(
+            "split_brain_detected",
+            "Nodes that acted under a term which was not the one in office",
+            self.split_brains.clone(),
+        );
+        registry.register(
+            "near_misses",
+            "Renewals that came when less than a tenth of the ttl was left",
+            self.near_misses.clone(),
+        );
+        registry.register(
+            "renew_margin_ms",
+            "What was left before a leader would have had to stop, when its renewal came",
+            self.margins_ms.clone(),
+        );
+        registry.register(
+            "regent_believers",
+            "Terms that somebody says to act under, as heard by this server",
+            self.believers.clone(),
         );
         registry.register(
             "regent_http_request_duration_seconds",
@@ -275,6 +303,7 @@ impl Metrics {
         self.connections.set(signed(app.crowd.count().now() as u64));
         self.asking.set(signed(app.admission.asking().now() as u64));
         self.waiting.set(signed(app.admission.waiting().now() as u64));
+        self.believers.set(signed(app.ear.count().0));
         self.store_up.set(i64::from(census.is_some()));
         let can_decide =
             cluster.as_ref().map_or(census.is_some(), |(cluster, _)| cluster.leader.is_some());
@@ -291,7 +320,8 @@ impl Metrics {
             // One series at a time: the number expected is a label, as its readers want it.
             self.active_leaders.clear();
             let expected = ByExpected { expected: census.contended };
-            self.active_leaders.get_or_create(&expected).set(signed(census.led));
+            let others = app.ear.count().1;
+            self.active_leaders.get_or_create(&expected).set(signed(census.led + others));
         }
         let changed_at = Duration::from_millis(self.changed_at_ms.load(Ordering::Relaxed));
         self.stable_seconds.set(self.began_at.elapsed().saturating_sub(changed_at).as_secs_f64());
@@ -333,6 +363,26 @@ impl Metrics {
 
     pub(crate) fn elected_after(&self, vacant_for: Duration) {
         self.time_to_elect_ms.observe(vacant_for.as_secs_f64() * 1000.0);
+    }
+
+    pub(crate) fn split_brain(&self, group: &Group) {
+        let group_id = self.label(group.as_str());
+        self.split_brains.get_or_create(&ByGroup { group_id }).inc();
+    }
+
+    pub(crate) fn near_miss(&self) {
+        self.near_misses.inc();
+    }
+
+    pub(crate) fn renewed_with(&self, margin_ms: u64) {
+        #[expect(clippy::cast_precision_loss, reason = "a histogram takes nothing else")]
+        self.margins_ms.observe(margin_ms as f64);
+    }
+
+    /// A leader says that a fence refused its term.
+    pub(crate) fn refused_elsewhere(&self) {
+        let reason = Code::StaleTerm.word();
+        self.fence_rejections.get_or_create(&ByReason { reason }).inc();
     }
 
     pub(crate) fn missed_events(&self) {

@@ -33,6 +33,8 @@ async fn follow(app: &App) {
     loop {
         match app.store.watch(Scope::Prefix(String::new()), None).await {
             Ok(mut watch) => {
+                // What changed before this watch began was not seen.
+                app.ear.blind();
                 loop {
                     // What was not told one by one is told at the latest when it is quiet.
                     let item = match lines.untold {
@@ -52,6 +54,7 @@ async fn follow(app: &App) {
                         WatchItem::Changed(event) => note(app, &mut vacancies, &mut lines, &event),
                         WatchItem::Gap { .. } => {
                             app.metrics.missed_events();
+                            app.ear.blind();
                             vacancies = Vacancies::default();
                         }
                     }
@@ -64,9 +67,15 @@ async fn follow(app: &App) {
 }
 
 fn note(app: &App, vacancies: &mut Vacancies, lines: &mut Lines, event: &Event) {
+    app.ear.watched(event);
     let now = Instant::now();
     let node = event.leader.as_ref().map_or("-", |node| node.as_str());
     let (group, term, cause) = (&event.group, event.term.get(), event.cause.word());
+    if event.cause.is_finding() {
+        // The server that found it has told what and why; the others say where to look.
+        tracing::warn!(%group, node, term, finding = cause, "see the history of this group");
+        return;
+    }
     if lines.may_tell(now) {
         tracing::info!(%group, node, term, cause, "leader changed");
     } else {

@@ -26,8 +26,8 @@ use crate::app::{App, Ask, Call};
 use crate::reply::{self, Reply};
 use crate::socket::Talk;
 use crate::{
-    accept, body, campaign, cluster, direct, groups, history, leader, offer, origin, process,
-    renew, resign, sessions, signing, step_down, token, transfer, warm, watch, withdraw,
+    accept, beliefs, body, campaign, cluster, direct, groups, history, leader, offer, origin,
+    process, renew, resign, sessions, signing, step_down, token, transfer, warm, watch, withdraw,
 };
 
 /// What a request knows of the connection it came by.
@@ -124,6 +124,7 @@ async fn verb(call: Call) -> Reply {
         Operation::ValidateToken => token::validate(call).await,
         Operation::ListFences => token::list(call).await,
         Operation::DeleteFence => token::delete(call).await,
+        Operation::Claims => beliefs::answer(call).await,
         Operation::PutGroup => groups::put(call).await,
         Operation::ShowGroup => groups::show(call).await,
         Operation::DeleteGroup => groups::delete(call).await,

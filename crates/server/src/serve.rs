@@ -12,6 +12,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::admission::Admission;
 use crate::app::{App, Phase};
+use crate::beliefs::{self, Ear};
 use crate::cluster::Cluster;
 use crate::config::{ConfigError, ServerConfig};
 use crate::connection::protocol;
@@ -65,6 +66,7 @@ pub async fn serve_cluster(
     }
     let signing = config.signing_keys.as_deref().map(Signing::open).transpose()?;
     let (turn, phase) = watch::channel(Phase::Serving);
+    let (ear, jobs) = Ear::new();
     let app = Arc::new(App {
         admission: Admission::new(config.requests_max, config.waiting_max),
         crowd: Crowd::new(
@@ -72,6 +74,7 @@ pub async fn serve_cluster(
             config.connections_per_address_max,
         ),
         metrics: Metrics::new(&config),
+        ear,
         signing,
         store,
         cluster,
@@ -81,6 +84,7 @@ pub async fn serve_cluster(
     let (faces, protocol) = (Faces::new(&app), Arc::new(protocol(&app.config)));
     let mut tasks = JoinSet::new();
     tasks.spawn(observer::observe(Arc::clone(&app)));
+    tasks.spawn(beliefs::attend(Arc::clone(&app), jobs));
     for listener in listeners {
         tasks.spawn(listen(listener, Arc::clone(&app), faces.clone(), Arc::clone(&protocol)));
     }

@@ -5,6 +5,8 @@ use regent_api::{
     SessionResponse, ShowSessionRequest,
 };
 
+use regent_election::store::Heartbeat;
+
 use crate::app::{Ask, Call, fresh_session};
 use crate::reply::{self, Reply};
 
@@ -29,7 +31,12 @@ pub(crate) async fn renew(call: Call) -> Reply {
 }
 
 pub(crate) async fn act_renew(ask: &Ask, request: RenewSessionRequest) -> Result<Heard, Problem> {
-    let heard = ask.change(ask.store().heartbeat(request.into())).await?;
+    let mut heartbeat = Heartbeat::from(request);
+    // Heard even if the session is not known: who acts without one is whom this is about.
+    if let Some(beliefs) = heartbeat.beliefs.take() {
+        ask.app.hear(heartbeat.session, &beliefs);
+    }
+    let heard = ask.change(ask.store().heartbeat(heartbeat)).await?;
     Ok(Heard::from(heard))
 }
 

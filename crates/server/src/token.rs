@@ -102,6 +102,9 @@ pub(crate) async fn act_validate(
         && problem.code == Code::StaleTerm
     {
         tracing::warn!(%group, %problem, "a stale term was refused");
+        if resource.is_some() {
+            ask.app.stale_attempt(&group, term, None);
+        }
     }
     judged?;
     Ok(ValidateTokenResponse { group, term, resource, valid: true })

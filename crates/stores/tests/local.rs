@@ -103,7 +103,7 @@ async fn a_heartbeat_resigns_what_it_disowns_of_its_own_and_writes_nothing_for_t
     let foreign = [("search", others), ("nowhere", own), ("billing", later)];
     let disowned: Vec<_> =
         foreign.into_iter().cycle().take(300).map(|(name, term)| (group(name), term)).collect();
-    let beat = |disowned| Heartbeat { session: alice, sequence: None, disowned };
+    let beat = |disowned| Heartbeat { session: alice, sequence: None, disowned, beliefs: None };
     store.heartbeat(beat(disowned)).await.unwrap();
     assert_eq!(store.census().await.unwrap().revision, before);
     assert_eq!(leader(&store, "search").await.term, others);

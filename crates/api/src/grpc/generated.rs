@@ -859,6 +859,108 @@ pub struct RenewSessionRequest {
     /// Terms that the holder has declared lost: they are resigned.
     #[prost(message, repeated, tag = "3")]
     pub disown: ::prost::alloc::vec::Vec<Disowned>,
+    /// What the node holds itself for, so that two that act at once are found out.
+    #[prost(message, optional, tag = "4")]
+    pub beliefs: ::core::option::Option<Beliefs>,
+}
+/// What a node holds itself for. It grants nothing.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Beliefs {
+    /// Who.
+    #[prost(string, tag = "1")]
+    pub node_id: ::prost::alloc::string::String,
+    /// The ttl it counts by.
+    #[prost(uint64, tag = "2")]
+    pub ttl_ms: u64,
+    /// The smallest time that was left before it would have had to stop, of its renewals since it last said so.
+    #[prost(uint64, optional, tag = "3")]
+    pub margin_ms: ::core::option::Option<u64>,
+    /// The terms it acts under; the first 64 are read.
+    #[prost(message, repeated, tag = "4")]
+    pub claims: ::prost::alloc::vec::Vec<Claim>,
+    /// Terms that a fence refused to it since it last said so; the first 16 are read.
+    #[prost(message, repeated, tag = "5")]
+    pub refused: ::prost::alloc::vec::Vec<Disowned>,
+}
+/// One term that a node acts under.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Claim {
+    /// Where.
+    #[prost(string, tag = "1")]
+    pub group: ::prost::alloc::string::String,
+    /// Which.
+    #[prost(uint64, tag = "2")]
+    pub term: u64,
+    /// How long it holds itself entitled to; zero says that its work runs on though its time is over.
+    #[prost(uint64, tag = "3")]
+    pub left_ms: u64,
+    /// What its state looks like, if it tells.
+    #[prost(string, optional, tag = "4")]
+    pub digest: ::core::option::Option<::prost::alloc::string::String>,
+}
+/// A wish to know who acts.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ClaimsRequest {
+    /// Only this group.
+    #[prost(string, optional, tag = "1")]
+    pub group: ::core::option::Option<::prost::alloc::string::String>,
+    /// Only groups in which somebody claims what is not its.
+    #[prost(bool, tag = "2")]
+    pub disputed: bool,
+    /// Only groups after this one: the `next` of the page before.
+    #[prost(string, optional, tag = "3")]
+    pub after: ::core::option::Option<::prost::alloc::string::String>,
+}
+/// Who acts, as this server has heard it.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ClaimsResponse {
+    /// In the order of their names.
+    #[prost(message, repeated, tag = "1")]
+    pub groups: ::prost::alloc::vec::Vec<Claimed>,
+    /// Ask for the page after this group, if there is more.
+    #[prost(string, optional, tag = "2")]
+    pub next: ::core::option::Option<::prost::alloc::string::String>,
+}
+/// Who acts in one group.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Claimed {
+    /// Where.
+    #[prost(string, tag = "1")]
+    pub group: ::prost::alloc::string::String,
+    /// The term in office or the last one granted, as far as this server knows.
+    #[prost(uint64, optional, tag = "2")]
+    pub term: ::core::option::Option<u64>,
+    /// Who leads, as far as this server knows.
+    #[prost(string, optional, tag = "3")]
+    pub leader: ::core::option::Option<::prost::alloc::string::String>,
+    /// Everybody that acts, or says so.
+    #[prost(message, repeated, tag = "4")]
+    pub believers: ::prost::alloc::vec::Vec<Believer>,
+}
+/// One that acts, or says so.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Believer {
+    /// Who.
+    #[prost(string, tag = "1")]
+    pub node_id: ::prost::alloc::string::String,
+    /// Under which term.
+    #[prost(uint64, tag = "2")]
+    pub term: u64,
+    /// How long it held itself entitled to; zero: its work ran on though its time was over.
+    #[prost(uint64, tag = "3")]
+    pub left_ms: u64,
+    /// How long ago it was heard.
+    #[prost(uint64, tag = "4")]
+    pub heard_ms_ago: u64,
+    /// unchecked, agrees, contradicted or accused.
+    #[prost(string, tag = "5")]
+    pub standing: ::prost::alloc::string::String,
+    /// What is wrong: over, another or never_granted.
+    #[prost(string, optional, tag = "6")]
+    pub fault: ::core::option::Option<::prost::alloc::string::String>,
+    /// What its state looks like, if it tells.
+    #[prost(string, optional, tag = "7")]
+    pub digest: ::core::option::Option<::prost::alloc::string::String>,
 }
 /// A term that its holder has declared lost.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -1119,6 +1221,12 @@ pub enum Cause {
     PassedOver = 10,
     /// The group moved to another store, or came from one.
     Moved = 11,
+    /// A finding: somebody acts under a term that is not the one in office.
+    SplitBrain = 12,
+    /// A finding: a fence refused a term that was over.
+    StaleAttempt = 13,
+    /// A finding: the leader's renewal came when little of its term was left.
+    NearMiss = 14,
 }
 impl Cause {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -1139,6 +1247,9 @@ impl Cause {
             Self::Deleted => "CAUSE_DELETED",
             Self::PassedOver => "CAUSE_PASSED_OVER",
             Self::Moved => "CAUSE_MOVED",
+            Self::SplitBrain => "CAUSE_SPLIT_BRAIN",
+            Self::StaleAttempt => "CAUSE_STALE_ATTEMPT",
+            Self::NearMiss => "CAUSE_NEAR_MISS",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -1156,6 +1267,9 @@ impl Cause {
             "CAUSE_DELETED" => Some(Self::Deleted),
             "CAUSE_PASSED_OVER" => Some(Self::PassedOver),
             "CAUSE_MOVED" => Some(Self::Moved),
+            "CAUSE_SPLIT_BRAIN" => Some(Self::SplitBrain),
+            "CAUSE_STALE_ATTEMPT" => Some(Self::StaleAttempt),
+            "CAUSE_NEAR_MISS" => Some(Self::NearMiss),
             _ => None,
         }
     }
@@ -1491,6 +1605,9 @@ pub struct Heartbeat {
     /// Terms that the holder has declared lost: they are resigned.
     #[prost(message, repeated, tag = "2")]
     pub disown: ::prost::alloc::vec::Vec<Disowned>,
+    /// What the node holds itself for.
+    #[prost(message, optional, tag = "3")]
+    pub beliefs: ::core::option::Option<Beliefs>,
 }
 /// What became of a heartbeat.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -2113,6 +2230,25 @@ pub mod regent_client {
                 .insert(GrpcMethod::new("regent.v1.Regent", "DeleteFence"));
             self.inner.unary(req, path, codec).await
         }
+        /// Who acts under which term, as this server has heard from their heartbeats.
+        pub async fn claims(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ClaimsRequest>,
+        ) -> std::result::Result<tonic::Response<super::ClaimsResponse>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::grpc::PlainCodec::default();
+            let path = http::uri::PathAndQuery::from_static("/regent.v1.Regent/Claims");
+            let mut req = request.into_request();
+            req.extensions_mut().insert(GrpcMethod::new("regent.v1.Regent", "Claims"));
+            self.inner.unary(req, path, codec).await
+        }
         /// Creates a group or replaces its policy.
         pub async fn put_group(
             &mut self,
@@ -2563,6 +2699,11 @@ pub mod regent_server {
             &self,
             request: tonic::Request<super::DeleteFenceRequest>,
         ) -> std::result::Result<tonic::Response<super::Done>, tonic::Status>;
+        /// Who acts under which term, as this server has heard from their heartbeats.
+        async fn claims(
+            &self,
+            request: tonic::Request<super::ClaimsRequest>,
+        ) -> std::result::Result<tonic::Response<super::ClaimsResponse>, tonic::Status>;
         /// Creates a group or replaces its policy.
         async fn put_group(
             &self,
@@ -3530,6 +3671,49 @@ pub mod regent_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = DeleteFenceSvc(inner);
+                        let codec = crate::grpc::PlainCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/regent.v1.Regent/Claims" => {
+                    #[allow(non_camel_case_types)]
+                    struct ClaimsSvc<T: Regent>(pub Arc<T>);
+                    impl<T: Regent> tonic::server::UnaryService<super::ClaimsRequest>
+                    for ClaimsSvc<T> {
+                        type Response = super::ClaimsResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ClaimsRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Regent>::claims(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ClaimsSvc(inner);
                         let codec = crate::grpc::PlainCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

@@ -37,6 +37,7 @@ pub const fn face(operation: Operation) -> Face {
         Operation::ValidateToken => Face::Method("ValidateToken"),
         Operation::ListFences => Face::Method("ListFences"),
         Operation::DeleteFence => Face::Method("DeleteFence"),
+        Operation::Claims => Face::Method("Claims"),
         Operation::PutGroup => Face::Method("PutGroup"),
         Operation::ShowGroup => Face::Method("ShowGroup"),
         Operation::DeleteGroup => Face::Method("DeleteGroup"),

@@ -15,11 +15,12 @@ use super::generated as pb;
 use crate::limits::WATCH_GROUPS_MAX;
 use crate::problem::{Code, Problem};
 use crate::{
-    AcceptRequest, AddMemberRequest, CampaignRequest, CloseSessionRequest, Consistency, Disowned,
-    FencesQuery, GroupsQuery, MoveGroupRequest, OfferRequest, OpenSessionRequest, PolicyBody,
-    PriorityRule, PromoteMemberRequest, PutGroupRequest, RemoveMemberRequest, RenewRequest,
-    RenewSessionRequest, ResignRequest, ShowSessionRequest, StepDownRequest, StepWord,
-    TransferClusterRequest, TransferRequest, ValidateTokenRequest, WarmRequest, WithdrawRequest,
+    AcceptRequest, AddMemberRequest, BeliefsBody, CampaignRequest, ClaimBody, ClaimsQuery,
+    CloseSessionRequest, Consistency, Disowned, FencesQuery, GroupsQuery, MoveGroupRequest,
+    OfferRequest, OpenSessionRequest, PolicyBody, PriorityRule, PromoteMemberRequest,
+    PutGroupRequest, RemoveMemberRequest, RenewRequest, RenewSessionRequest, ResignRequest,
+    ShowSessionRequest, StepDownRequest, StepWord, TransferClusterRequest, TransferRequest,
+    ValidateTokenRequest, WarmRequest, WithdrawRequest,
 };
 
 type Read<T> = Result<T, Problem>;
@@ -408,6 +409,7 @@ impl pb::RenewSessionRequest {
             session_id: session(&self.session_id)?,
             sequence: self.sequence,
             disown: self.disown.into_iter().map(pb::Disowned::read).collect::<Read<_>>()?,
+            beliefs: self.beliefs.map(pb::Beliefs::read).transpose()?,
         })
     }
 }
@@ -419,6 +421,38 @@ impl pb::Heartbeat {
             session_id,
             sequence: Some(self.sequence),
             disown: self.disown.into_iter().map(pb::Disowned::read).collect::<Read<_>>()?,
+            beliefs: self.beliefs.map(pb::Beliefs::read).transpose()?,
+        })
+    }
+}
+
+impl pb::Beliefs {
+    fn read(self) -> Read<BeliefsBody> {
+        let claim = |claim: pb::Claim| {
+            Ok(ClaimBody {
+                group: text("claims", &claim.group)?,
+                term: term(claim.term)?,
+                left_ms: claim.left_ms,
+                digest: text_option("digest", claim.digest)?,
+            })
+        };
+        Ok(BeliefsBody {
+            node_id: text("node_id", &self.node_id)?,
+            ttl_ms: self.ttl_ms,
+            margin_ms: self.margin_ms,
+            claims: self.claims.into_iter().map(claim).collect::<Read<_>>()?,
+            refused: self.refused.into_iter().map(pb::Disowned::read).collect::<Read<_>>()?,
+        })
+    }
+}
+
+impl pb::ClaimsRequest {
+    /// What is asked for.
+    pub fn read(self) -> Read<ClaimsQuery> {
+        Ok(ClaimsQuery {
+            group: text_option("group", self.group)?,
+            disputed: self.disputed,
+            after: text_option("after", self.after)?,
         })
     }
 }

@@ -20,6 +20,9 @@ impl From<Cause> for pb::Cause {
             Cause::Deleted => Self::Deleted,
             Cause::PassedOver => Self::PassedOver,
             Cause::Moved => Self::Moved,
+            Cause::SplitBrain => Self::SplitBrain,
+            Cause::StaleAttempt => Self::StaleAttempt,
+            Cause::NearMiss => Self::NearMiss,
         }
     }
 }

@@ -1,16 +1,16 @@
 //! Answers of this crate as messages.
 
-use regent_election::Metadata;
+use regent_election::{Metadata, Term};
 
 use super::generated as pb;
 use super::generated::{stepped_down, watch_event};
 use super::words::cause_number;
 use crate::{
-    Bookmark, CampaignResponse, Change, Closing, ClusterMember, ClusterResponse, Done, DoorBody,
-    FenceBody, FencesResponse, Gap, GroupResponse, GroupsResponse, Heard, HistoryResponse,
-    LeaderChanged, LeaderResponse, Offer, Office, PolicyBody, Present, PriorityRule,
-    SessionResponse, Standby, SteppedDown, Tenure, TokenResponse, ValidateTokenResponse,
-    WatchEvent,
+    BeliefsBody, BelieverBody, Bookmark, CampaignResponse, Change, ClaimBody, ClaimedBody,
+    ClaimsResponse, Closing, ClusterMember, ClusterResponse, Disowned, Done, DoorBody, FenceBody,
+    FencesResponse, Gap, GroupResponse, GroupsResponse, Heard, HistoryResponse, LeaderChanged,
+    LeaderResponse, Offer, Office, PolicyBody, Present, PriorityRule, SessionResponse, Standby,
+    SteppedDown, Tenure, TokenResponse, ValidateTokenResponse, WatchEvent,
 };
 
 fn metadata(metadata: &Metadata) -> std::collections::BTreeMap<String, String> {
@@ -180,6 +180,50 @@ impl From<FencesResponse> for pb::FencesResponse {
             current_term: response.current_term.get(),
             moved_to: response.moved_to.map(|to| to.to_string()),
             revision: response.revision.0,
+        }
+    }
+}
+
+impl From<BeliefsBody> for pb::Beliefs {
+    fn from(body: BeliefsBody) -> Self {
+        let claim = |claim: ClaimBody| pb::Claim {
+            group: claim.group.to_string(),
+            term: claim.term.get(),
+            left_ms: claim.left_ms,
+            digest: claim.digest.map(|digest| digest.to_string()),
+        };
+        let refused =
+            |lost: Disowned| pb::Disowned { group: lost.group.to_string(), term: lost.term.get() };
+        Self {
+            node_id: body.node_id.to_string(),
+            ttl_ms: body.ttl_ms,
+            margin_ms: body.margin_ms,
+            claims: body.claims.into_iter().map(claim).collect(),
+            refused: body.refused.into_iter().map(refused).collect(),
+        }
+    }
+}
+
+impl From<ClaimsResponse> for pb::ClaimsResponse {
+    fn from(response: ClaimsResponse) -> Self {
+        let believer = |believer: BelieverBody| pb::Believer {
+            node_id: believer.node_id.to_string(),
+            term: believer.term.get(),
+            left_ms: believer.left_ms,
+            heard_ms_ago: believer.heard_ms_ago,
+            standing: believer.standing,
+            fault: believer.fault,
+            digest: believer.digest.map(|digest| digest.to_string()),
+        };
+        let claimed = |claimed: ClaimedBody| pb::Claimed {
+            group: claimed.group.to_string(),
+            term: claimed.term.map(Term::get),
+            leader: claimed.leader.map(|leader| leader.to_string()),
+            believers: claimed.believers.into_iter().map(believer).collect(),
+        };
+        Self {
+            groups: response.groups.into_iter().map(claimed).collect(),
+            next: response.next.map(|next| next.to_string()),
         }
     }
 }

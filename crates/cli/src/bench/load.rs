@@ -118,7 +118,7 @@ pub(super) async fn open(remote: &Remote, node: &Node, ttl_ms: u64) -> Result<Se
 
 /// A heartbeat without more.
 pub(super) const fn beat(session_id: SessionId) -> RenewSessionRequest {
-    RenewSessionRequest { session_id, sequence: None, disown: Vec::new() }
+    RenewSessionRequest { session_id, sequence: None, disown: Vec::new(), beliefs: None }
 }
 
 impl Client {

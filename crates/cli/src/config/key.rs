@@ -100,6 +100,8 @@ keys! {
         "host names under which browsers, and everybody on the loopback address, may use this server, beside addresses and localhost";
     SigningKeys = "signing_keys", Kind::Text,
         "the file of keys by which terms are signed, shared by all instances (regent fence keys new FILE); empty signs nothing";
+    OnSplitBrain = "on_split_brain", Kind::Text,
+        "a command that is run when somebody acts under a term that is not the one in office; empty runs none";
     LogLevel = "log_level", Kind::OneOf(LOG_LEVELS),
         "how much is logged on stderr: off, error, warn, info, debug or trace";
     LogFormat = "log_format", Kind::OneOf(LOG_FORMATS),
@@ -189,7 +191,7 @@ impl Key {
             Self::TtlMax => time(store.ttl_ms_ceiling),
             Self::Cluster => Value::Text(server.cluster),
             Self::HostsAllowed => Value::Words(server.hosts_allowed),
-            Self::SigningKeys => text(""),
+            Self::SigningKeys | Self::OnSplitBrain => text(""),
             Self::LogLevel => text("info"),
             Self::LogFormat => text("text"),
             Self::ConnectionsMax => count(server.connections_max),

@@ -27,6 +27,7 @@ pub(crate) use place::Environment;
 pub(crate) use replica::{ReplicaSettings, host_and_port};
 pub(crate) use value::Value;
 
+use crate::alarm;
 use crate::duration::millis;
 
 /// The sample that lists every setting at its default.
@@ -192,6 +193,9 @@ impl Effective {
             signing_keys: Some(self.text(Key::SigningKeys))
                 .filter(|path| !path.is_empty())
                 .map(PathBuf::from),
+            on_split_brain: Some(self.text(Key::OnSplitBrain))
+                .filter(|line| !line.is_empty())
+                .map(alarm::command),
             connections_max: self.count(Key::ConnectionsMax) as usize,
             connections_per_address_max: self.count(Key::ConnectionsPerAddressMax) as usize,
             requests_max: self.count(Key::RequestsMax) as usize,

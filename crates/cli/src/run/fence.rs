@@ -10,7 +10,7 @@ use regent::remote::Remote;
 use regent_election::{Group, Term};
 
 use super::election::Predecessor;
-use super::shell::{self, Told};
+use crate::shell::{self, Told};
 
 /// Power switches are slow; the lease is renewed meanwhile, and ends this if it is not.
 const LIMIT: Duration = Duration::from_secs(300);

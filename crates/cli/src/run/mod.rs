@@ -16,7 +16,6 @@ mod notify;
 mod place;
 mod probe;
 mod runner;
-mod shell;
 mod signals;
 mod status;
 mod view;

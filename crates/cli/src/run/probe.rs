@@ -9,7 +9,7 @@ use regent_election::Moment;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use super::shell::{self, Told};
+use crate::shell::{self, Told};
 
 /// What is asked.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -16,7 +16,6 @@ use super::machine::{Action, Ending, Event, Hook, Shown, Supervisor};
 use super::notify::{self, Notify};
 use super::place::Place;
 use super::probe::Probe;
-use super::shell::{self, Told};
 use super::view::{Shared, StateFile};
 use super::watchdog::Petted;
 use super::{FAREWELL, fence};
@@ -24,6 +23,7 @@ use crate::duration::{millis, show};
 use crate::exit::Exit;
 use crate::failure::Outcome;
 use crate::output::{Output, json, remark};
+use crate::shell::{self, Told};
 
 /// How long a hook may take that tells of the end; the others end with the lease.
 const HOOK_MAX: Duration = Duration::from_secs(30);

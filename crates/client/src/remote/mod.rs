@@ -24,6 +24,7 @@ mod accept;
 mod address;
 mod backoff;
 mod campaign;
+mod claims;
 mod cluster;
 mod connector;
 mod error;

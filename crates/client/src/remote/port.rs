@@ -292,8 +292,12 @@ mod tests {
     #[test]
     fn a_heartbeat_that_came_too_late_is_told_the_last_number() {
         let session = SessionId::new(7).unwrap();
-        let asked =
-            Request::Heartbeat(Heartbeat { session, sequence: Some(5), disowned: Vec::new() });
+        let asked = Request::Heartbeat(Heartbeat {
+            session,
+            sequence: Some(5),
+            disowned: Vec::new(),
+            beliefs: None,
+        });
         let sent = Refusal::HeartbeatNotNewer { given: 5, last: 9 };
         let wire = serde_json::to_string(&Problem::from(sent.clone())).unwrap();
         let problem = serde_json::from_str(&wire).unwrap();

@@ -114,6 +114,7 @@ fn only_reads(operation: Operation) -> bool {
         | Operation::History
         | Operation::Token
         | Operation::ListFences
+        | Operation::Claims
         | Operation::ShowGroup
         | Operation::ListGroups
         | Operation::ShowSession

@@ -270,7 +270,12 @@ impl Player {
     }
 
     pub(super) async fn heartbeat(&self) -> StoreResult<Heard> {
-        let heartbeat = Heartbeat { session: self.session, sequence: None, disowned: Vec::new() };
+        let heartbeat = Heartbeat {
+            session: self.session,
+            sequence: None,
+            disowned: Vec::new(),
+            beliefs: None,
+        };
         self.store.heartbeat(heartbeat).await
     }
 

@@ -117,8 +117,12 @@ pub(super) async fn a_campaign_is_a_sign_of_life(bench: Bench) -> Result<(), Fau
 pub(super) async fn a_heartbeat_that_is_not_newer_is_refused(bench: Bench) -> Result<(), Fault> {
     let alice = bench.player("alice", LONG_MS).await?;
     let beat = async |sequence: u64| {
-        let heartbeat =
-            Heartbeat { session: alice.session, sequence: Some(sequence), disowned: Vec::new() };
+        let heartbeat = Heartbeat {
+            session: alice.session,
+            sequence: Some(sequence),
+            disowned: Vec::new(),
+            beliefs: None,
+        };
         alice.store.heartbeat(heartbeat).await
     };
     beat(7).await?;
@@ -173,7 +177,7 @@ pub(super) async fn a_disowned_term_is_resigned_by_the_heartbeat_that_lists_it(
 }
 
 async fn disown(player: &Player, disowned: Vec<(crate::Group, Term)>) -> Result<(), Fault> {
-    let heartbeat = Heartbeat { session: player.session, sequence: None, disowned };
+    let heartbeat = Heartbeat { session: player.session, sequence: None, disowned, beliefs: None };
     player.store.heartbeat(heartbeat).await?;
     Ok(())
 }

@@ -144,6 +144,9 @@ impl Driver {
             Input::FenceRefused { group, term } => {
                 self.events.push_back(Event::FenceRefused { group, term });
             }
+            Input::Digest { group, term, digest } => {
+                self.events.push_back(Event::Digest { group, term, digest });
+            }
             Input::Renew => self.events.push_back(Event::Renew),
             Input::Health { is_healthy: true } => self.events.push_back(Event::Healthy),
             Input::Health { is_healthy: false } => self.events.push_back(Event::Unhealthy),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::participant::{Attempt, Reply, Request, Transition, Trouble};
 use crate::store::{StoreError, StoreResult};
-use crate::{Group, Metadata, Moment, Node, Priority, Refusal, SessionId, Term};
+use crate::{Digest, Group, Metadata, Moment, Node, Priority, Refusal, SessionId, Term};
 
 /// Numbers one wish to lead a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -70,6 +70,15 @@ pub enum Input {
         group: Group,
         /// Which term.
         term: Term,
+    },
+    /// The application says what its state looks like under this term.
+    Digest {
+        /// Where.
+        group: Group,
+        /// Which term.
+        term: Term,
+        /// The digest.
+        digest: Digest,
     },
     /// Somebody wants its lease as long as it can be: a heartbeat is due at once.
     Renew,

@@ -4,7 +4,7 @@ use super::hand_over::{HandOver, Offered};
 use super::request::Verb;
 use super::words::{Attempt, Phase};
 use crate::moment::Moment;
-use crate::name::{Metadata, Node, RequestId};
+use crate::name::{Digest, Metadata, Node, RequestId};
 use crate::policy::Priority;
 use crate::store::{OfficeState, TenureView};
 use crate::term::{Revision, Term};
@@ -27,6 +27,8 @@ pub(super) struct Candidacy {
     pub(super) listed: Option<Listed>,
     /// The application's work, from the moment it may begin until the word that it has ended.
     pub(super) work: Option<Work>,
+    /// What the application says that its state looks like, and under which term.
+    pub(super) digest: Option<(Term, Digest)>,
     /// The one request about this group that is under way. Its outcome is always learnt before the
     /// next one begins, so that two never race.
     pub(super) errand: Option<Errand>,
@@ -194,6 +196,7 @@ impl Candidacy {
             known_at: Revision::default(),
             listed: None,
             work: None,
+            digest: None,
             errand: None,
             hand_over: None,
             offered: None,

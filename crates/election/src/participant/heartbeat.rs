@@ -59,7 +59,7 @@ impl Lease {
         (now < until).then_some(Self { sent_at, until })
     }
 
-    fn stops_at(self, budget: &Budget) -> Moment {
+    pub(super) fn stops_at(self, budget: &Budget) -> Moment {
         self.until - budget.stop_grace()
     }
 
@@ -156,13 +156,14 @@ impl Participant {
             Pending::Open | Pending::List | Pending::Close(_) | Pending::Errand(_) => true,
         });
         self.trim(HEARTBEATS_IN_FLIGHT_MAX, |pending| matches!(pending, Pending::Beat(_)));
+        let beliefs = self.beliefs();
         let Some(open) = self.session.open_mut() else { return };
         open.sequence += 1;
         let (session, sequence) = (open.id, open.sequence);
         let disowned: Vec<(Group, Term)> =
             open.disowned.iter().take(DISOWNED_PER_HEARTBEAT_MAX).cloned().collect();
         let beat = Beat { sent_at: now, sequence, disowned: disowned.clone() };
-        let heartbeat = Heartbeat { session, sequence: Some(sequence), disowned };
+        let heartbeat = Heartbeat { session, sequence: Some(sequence), disowned, beliefs };
         let attempt = self.send(Pending::Beat(beat), Request::Heartbeat(heartbeat));
         let timeout = self.budget.request_timeout();
         if let Some(open) = self.session.open_mut() {
@@ -254,7 +255,8 @@ impl Participant {
         if self.now >= lease.until || open.lease.is_some_and(|had| had.until >= lease.until) {
             return;
         }
-        open.lease = Some(lease);
+        let had = open.lease.replace(lease);
+        self.note_margin(had);
         self.judge();
         for group in self.won.iter().cloned().collect::<Vec<_>>() {
             self.take_office(&group);

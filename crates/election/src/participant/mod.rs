@@ -42,10 +42,11 @@
 //! group, and 100,000 leaderships could not be renewed by one message.
 //!
 //! The rooms: `words` (events and actions), `request` (what is asked of a store), `session` (open,
-//! abandon, close), `heartbeat` (validity), `list` (news), `office` (phases of a group), `hand_over`
+//! abandon, close), `heartbeat` (validity), `beliefs` (what is told of oneself), `list` (news), `office` (phases of a group), `hand_over`
 //! (offers made and received), `errand` and `answer` (requests about a group), `dice` (jitter).
 
 mod answer;
+mod beliefs;
 mod candidacy;
 mod dice;
 mod errand;
@@ -59,6 +60,7 @@ mod words;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use beliefs::Telling;
 use candidacy::{Candidacy, Line, Seat};
 use dice::Dice;
 use heartbeat::Beat;
@@ -91,6 +93,8 @@ pub struct Participant {
     groups: BTreeMap<Group, Candidacy>,
     /// Groups that lead and have not been told to stop: those that a change of validity concerns.
     leading: BTreeSet<Group>,
+    /// Groups whose work runs, entitled to or not: those that are claimed.
+    working: BTreeSet<Group>,
     /// Groups that won and wait for a lease worth beginning on.
     won: BTreeSet<Group>,
     /// When which group needs attention.
@@ -104,6 +108,8 @@ pub struct Participant {
     errands_made: u64,
     /// The highest revision seen in this session.
     revision: Revision,
+    /// What the next heartbeat says of this node.
+    telling: Telling,
     actions: Vec<Action>,
 }
 
@@ -132,6 +138,7 @@ impl Participant {
             closing: Vec::new(),
             groups: BTreeMap::new(),
             leading: BTreeSet::new(),
+            working: BTreeSet::new(),
             won: BTreeSet::new(),
             agenda: BTreeSet::new(),
             ready: VecDeque::new(),
@@ -140,6 +147,7 @@ impl Participant {
             attempts_made: 0,
             errands_made: 0,
             revision: Revision::default(),
+            telling: Telling::default(),
             actions: Vec::new(),
         }
     }
@@ -231,10 +239,12 @@ impl Participant {
             Event::Warm { group, term } => self.warm(&group, term),
             Event::Stopped { group } => self.work_ended(&group),
             Event::FenceRefused { group, term } => {
+                self.note_refusal(&group, term);
                 if self.groups.get(&group).is_some_and(|c| c.seat.held() == Some(term)) {
                     self.lose(&group, Why::FenceRefused);
                 }
             }
+            Event::Digest { group, term, digest } => self.set_digest(&group, term, digest),
             Event::Renew => self.hurry_beat(),
             Event::Healthy => self.set_health(true),
             Event::Unhealthy => self.set_health(false),

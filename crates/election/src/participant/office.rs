@@ -51,6 +51,7 @@ impl Participant {
         }
         self.won.remove(group);
         self.leading.insert(group.clone());
+        self.working.insert(group.clone());
         self.offer_is_over(group);
         if let Some(candidacy) = self.groups.get_mut(group) {
             candidacy.work = Some(Work { term, stop_by: None, overran: false });
@@ -103,6 +104,7 @@ impl Participant {
 
     /// The work of a group has ended: it acts no more, so the term can be given up cleanly.
     pub(super) fn work_ended(&mut self, group: &Group) {
+        self.working.remove(group);
         let Some(candidacy) = self.groups.get_mut(group) else { return };
         candidacy.work = None;
         let then = match &candidacy.seat {
@@ -229,6 +231,7 @@ impl Participant {
         self.offer_is_over(group);
         let Some(candidacy) = self.groups.remove(group) else { return };
         self.won.remove(group);
+        self.working.remove(group);
         if let Some(due_at) = candidacy.due_at {
             self.agenda.remove(&(due_at, group.clone()));
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::request::{Reply, Request};
 use crate::limits::GROUPS_PER_SESSION_MAX;
 use crate::moment::Moment;
-use crate::name::{Group, Metadata, Node, SessionId};
+use crate::name::{Digest, Group, Metadata, Node, SessionId};
 use crate::policy::Priority;
 use crate::store::{StoreError, StoreResult};
 use crate::term::Term;
@@ -205,6 +205,15 @@ pub enum Event {
         group: Group,
         /// The term that was refused.
         term: Term,
+    },
+    /// The application says what its state looks like, for whoever compares two that act.
+    Digest {
+        /// Where.
+        group: Group,
+        /// The term it works under.
+        term: Term,
+        /// The digest.
+        digest: Digest,
     },
     /// The application wants its lease as long as it can be: the next heartbeat is due at once.
     Renew,

@@ -97,7 +97,7 @@ impl State {
     }
 
     /// A group that lives elsewhere has its fences there.
-    fn check_home(&self, group: &Group) -> Result<(), Refusal> {
+    pub(super) fn check_home(&self, group: &Group) -> Result<(), Refusal> {
         match self.door(group) {
             Door::Open => Ok(()),
             Door::Moved { to } => Err(Refusal::Moved { group: group.clone(), to: to.clone() }),

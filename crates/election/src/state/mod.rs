@@ -33,6 +33,7 @@ mod office;
 mod query;
 mod reborn;
 mod repeat;
+mod report;
 mod resign;
 mod roll;
 mod session;
@@ -265,6 +266,9 @@ impl State {
             Command::Delete { group } => self.delete(turn, &group),
             Command::Admit { group, resource, term } => self.admit(&group, resource, term),
             Command::ForgetFence { group, resource } => self.forget_fence(&group, &resource),
+            Command::Report { group, finding, reason } => {
+                self.report(turn, &group, finding, reason)
+            }
             Command::PutSettings { settings } => self.put_settings(*settings),
             Command::Elapsed { group, kind, since } => self.elapsed(turn, &group, kind, since),
             Command::Refill { session } => Ok(self.refill(session)),

@@ -223,6 +223,7 @@ impl State {
             | Command::PutPolicy { .. }
             | Command::Move { .. }
             | Command::ForgetFence { .. }
+            | Command::Report { .. }
             | Command::PutSettings { .. } => super::done(),
             Command::Expire { .. } | Command::Elapsed { .. } | Command::Refill { .. } => {
                 Ok((Answer::Overtaken, Rest::Nothing))

@@ -109,7 +109,7 @@ impl RealStore {
     }
 
     fn heartbeat(&mut self, now: Moment, heartbeat: Heartbeat) -> Result<Reply, Refusal> {
-        let Heartbeat { session, sequence, disowned } = heartbeat;
+        let Heartbeat { session, sequence, disowned, beliefs: _ } = heartbeat;
         let no = self.state.find_session(session).ok_or(Refusal::SessionUnknown)?;
         match self.deadlines.heard(no, sequence, now) {
             Hearing::Heard => {}

@@ -191,7 +191,7 @@ impl RefStore {
     }
 
     fn heartbeat(&mut self, now: Moment, heartbeat: Heartbeat) -> Answer {
-        let Heartbeat { session: id, sequence, disowned } = heartbeat;
+        let Heartbeat { session: id, sequence, disowned, beliefs: _ } = heartbeat;
         let session = self.sessions.get_mut(&id).ok_or(Refusal::SessionUnknown)?;
         let given = sequence.unwrap_or(u64::MAX);
         if given <= session.sequence {

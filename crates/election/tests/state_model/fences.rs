@@ -80,7 +80,7 @@ impl Model {
         deeds.filter_map(counts).max().unwrap_or_default()
     }
 
-    fn must_live_here(&self, name: &Group) -> Result<(), Refusal> {
+    pub(crate) fn must_live_here(&self, name: &Group) -> Result<(), Refusal> {
         match self.group(name).map(|group| group.door.clone()) {
             None | Some(Door::Open) => Ok(()),
             Some(Door::Moved { to }) => Err(Refusal::Moved { group: name.clone(), to }),

@@ -142,7 +142,9 @@ impl Promises {
             let is_news = event.leader != leader
                 || event.term != last
                 || matches!(event.cause, Cause::Deleted | Cause::Moved);
-            ensure(event.term >= last && is_news, || format!("{event:?} tells nothing"))?;
+            // A finding tells of something else than who leads, and changes nothing about it.
+            let is_told = if event.cause.is_finding() { event.leader == leader } else { is_news };
+            ensure(event.term >= last && is_told, || format!("{event:?} tells nothing"))?;
         }
         for group in groups() {
             let view = state.leader_view(&group, regent_election::Incarnation(0));

@@ -5,7 +5,7 @@
 
 use proptest::prelude::*;
 use proptest::sample::select;
-use regent_election::{NodePattern, Policy, Priority, Settings, WaitKind};
+use regent_election::{Finding, NodePattern, Policy, Priority, Settings, WaitKind};
 
 pub(crate) const GROUPS: u8 = 3;
 pub(crate) const SLOTS: u8 = 5;
@@ -154,6 +154,11 @@ pub(crate) enum Op {
     ForgetFence {
         group: u8,
         resource: u8,
+    },
+    Report {
+        group: u8,
+        finding: Finding,
+        words: u8,
     },
     PutSettings {
         ceiling_ms: u64,
@@ -342,6 +347,8 @@ fn ordered() -> impl Strategy<Value = Op> {
         6 => (group(), 0u8..2, which())
             .prop_map(|(group, resource, term)| Op::Admit { group, resource, term }),
         1 => (group(), 0u8..2).prop_map(|(group, resource)| Op::ForgetFence { group, resource }),
+        4 => (group(), finding(), 0u8..3)
+            .prop_map(|(group, finding, words)| Op::Report { group, finding, words }),
         2 => (group(), 0u8..2).prop_map(|(group, from)| Op::Expect { group, from }),
         2 => (group(), 0u8..2).prop_map(|(group, to)| Op::Depart { group, to }),
         5 => (group(), prop_oneof![8 => Just(0u8), 1 => 1u8..3], which(), prop::option::of(to()))
@@ -350,6 +357,10 @@ fn ordered() -> impl Strategy<Value = Op> {
             Op::PutSettings { ceiling_ms, auto_create, groups_max, policy }
         }),
     ]
+}
+
+fn finding() -> impl Strategy<Value = Finding> {
+    select(vec![Finding::SplitBrain, Finding::StaleAttempt, Finding::NearMiss])
 }
 
 /// What the driver proposes, and what goes wrong on the way.

@@ -68,6 +68,7 @@ impl Model {
             Command::Move { group, step } => self.take_step(group, step),
             Command::Admit { group, resource, term } => self.admit(group, resource, *term),
             Command::ForgetFence { group, resource } => self.forget_fence(group, resource),
+            Command::Report { group, finding, reason } => self.report(group, *finding, reason),
             Command::Delete { group } => self.delete(group),
             Command::PutSettings { settings } => self.put_settings(settings),
             Command::Elapsed { group, kind, since } => {

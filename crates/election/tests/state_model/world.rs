@@ -330,6 +330,10 @@ impl World {
             Op::ForgetFence { group: at, resource: number } => {
                 Command::ForgetFence { group: group(at), resource: resource(number) }
             }
+            Op::Report { group: at, finding, words } => {
+                let reason = Reason::new(&format!("seen {words}")).unwrap();
+                Command::Report { group: group(at), finding, reason }
+            }
             Op::Delete { group: at } => Command::Delete { group: group(at) },
             Op::PutSettings { ceiling_ms, auto_create, groups_max, policy } => {
                 let settings = settings(ceiling_ms, auto_create, groups_max, policy);

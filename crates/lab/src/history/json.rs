@@ -285,6 +285,7 @@ pub(super) const fn verb(command: &Command) -> &'static str {
         Command::Move { .. } => "move",
         Command::Admit { .. } => "admit",
         Command::ForgetFence { .. } => "forget_fence",
+        Command::Report { .. } => "report",
         Command::Delete { .. } => "delete",
         Command::PutSettings { .. } => "put_settings",
         Command::Elapsed { .. } => "elapsed",
@@ -308,6 +309,7 @@ pub const fn group_of(command: &Command) -> Option<&Group> {
         | Command::Move { group, .. }
         | Command::Admit { group, .. }
         | Command::ForgetFence { group, .. }
+        | Command::Report { group, .. }
         | Command::Delete { group }
         | Command::Elapsed { group, .. } => Some(group),
         Command::Open { .. }
@@ -337,6 +339,7 @@ pub(super) const fn term_of(command: &Command) -> Option<Term> {
         | Command::Move { .. }
         | Command::Admit { .. }
         | Command::ForgetFence { .. }
+        | Command::Report { .. }
         | Command::Delete { .. }
         | Command::PutSettings { .. }
         | Command::Elapsed { .. }
@@ -372,6 +375,7 @@ fn op(line: &mut Line<'_>, op: &Op) -> fmt::Result {
                 Command::Admit { resource, .. } | Command::ForgetFence { resource, .. } => {
                     line.display("resource", resource)?;
                 }
+                Command::Report { finding, .. } => line.debug("finding", finding)?,
                 Command::Close { .. }
                 | Command::Expire { .. }
                 | Command::Campaign { .. }

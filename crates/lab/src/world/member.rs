@@ -515,7 +515,7 @@ fn ask_of(request: Request) -> Ask {
             request: None,
             query: Some(Query::Session(session)),
         },
-        Request::Heartbeat(Heartbeat { session, sequence, disowned }) => {
+        Request::Heartbeat(Heartbeat { session, sequence, disowned, beliefs: _ }) => {
             Ask::Heartbeat { session, sequence, tenure: None, disowned }
         }
         Request::List(session) => Ask::Read { query: Query::Session(session), linearizable: true },

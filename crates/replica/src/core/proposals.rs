@@ -206,6 +206,7 @@ impl Core {
             | Command::Accept { .. }
             | Command::Admit { .. }
             | Command::ForgetFence { .. }
+            | Command::Report { .. }
             | Command::Warm { .. } => Vec::new(),
             Command::Close { session } => {
                 state.find_session(*session).map(of_session).unwrap_or_default()

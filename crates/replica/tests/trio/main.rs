@@ -158,7 +158,7 @@ async fn a_heartbeat_gives_back_what_it_disowns_and_nothing_else() {
     let group = |name: &str| Group::new(name).unwrap();
     let beat = |disowned: Vec<(Group, Term)>| {
         let follower = Arc::clone(&follower);
-        let heartbeat = Heartbeat { session: mine, sequence: None, disowned };
+        let heartbeat = Heartbeat { session: mine, sequence: None, disowned, beliefs: None };
         until_done(move || {
             let (follower, heartbeat) = (Arc::clone(&follower), heartbeat.clone());
             async move { follower.heartbeat(heartbeat).await }

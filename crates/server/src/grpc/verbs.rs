@@ -19,8 +19,8 @@ use crate::app::{App, Ask};
 use crate::grpc::session::{self, Lookout, Outgoing};
 use crate::router::Peer;
 use crate::{
-    accept, campaign, cluster, groups, history, leader, offer, renew, resign, sessions, step_down,
-    token, transfer, warm, watch, withdraw,
+    accept, beliefs, campaign, cluster, groups, history, leader, offer, renew, resign, sessions,
+    step_down, token, transfer, warm, watch, withdraw,
 };
 
 /// Bytes of a backup in one message.
@@ -189,6 +189,11 @@ impl Regent for Verbs {
         let (ask, message) = self.enter(Operation::ListFences, request)?;
         let (group, query) = message.read()?;
         yes(token::act_list(&ask, group, query).await?)
+    }
+
+    async fn claims(&self, request: Request<pb::ClaimsRequest>) -> Answer<pb::ClaimsResponse> {
+        let (ask, message) = self.enter(Operation::Claims, request)?;
+        yes(beliefs::act(&ask, &message.read()?)?)
     }
 
     async fn delete_fence(&self, request: Request<pb::DeleteFenceRequest>) -> Answer<pb::Done> {

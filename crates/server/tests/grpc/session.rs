@@ -58,7 +58,7 @@ impl Stream {
     }
 
     fn beat(&self, sequence: u64) {
-        self.send(Up::Heartbeat(pb::Heartbeat { sequence, disown: Vec::new() }));
+        self.send(Up::Heartbeat(pb::Heartbeat { sequence, ..pb::Heartbeat::default() }));
     }
 
     fn ask(&mut self, verb: Verb) -> u64 {

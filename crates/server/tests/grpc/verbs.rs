@@ -57,7 +57,7 @@ async fn an_office_is_won_kept_handed_over_and_given_up() {
     let beat = |sequence| pb::RenewSessionRequest {
         session_id: a.clone(),
         sequence: Some(sequence),
-        disown: Vec::new(),
+        ..pb::RenewSessionRequest::default()
     };
     client.renew_session(beat(5)).await.unwrap();
     let refused = client.renew_session(beat(5)).await.unwrap_err();

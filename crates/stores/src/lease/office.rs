@@ -274,6 +274,7 @@ const fn may_vacate(command: &Command) -> bool {
         | Command::Delete { .. }
         | Command::Admit { .. }
         | Command::ForgetFence { .. }
+        | Command::Report { .. }
         | Command::PutSettings { .. } => false,
     }
 }

@@ -12,8 +12,8 @@ use regent_election::store::{
     Store, StoreError, StoreResult, Watch,
 };
 use regent_election::{
-    Answer, Change, Command, Cursor, Group, Node, Opening, Policy, Refusal, RequestId, Resource,
-    SessionId, Step, Term,
+    Answer, Change, Command, Cursor, Finding, Group, Node, Opening, Policy, Reason, Refusal,
+    RequestId, Resource, SessionId, Step, Term,
 };
 
 use super::office::{Outcome, Own};
@@ -284,6 +284,12 @@ impl Store for LeaseStore {
 
     async fn forget_fence(&self, group: &Group, resource: &Resource) -> StoreResult<()> {
         let command = Command::ForgetFence { group: group.clone(), resource: resource.clone() };
+        let wish = Wish { command, request: None, asker: None };
+        self.shared.run(group, Some(wish), &[], Own::Nothing).await.map(drop)
+    }
+
+    async fn report(&self, group: &Group, finding: Finding, reason: Reason) -> StoreResult<()> {
+        let command = Command::Report { group: group.clone(), finding, reason };
         let wish = Wish { command, request: None, asker: None };
         self.shared.run(group, Some(wish), &[], Own::Nothing).await.map(drop)
     }

@@ -189,6 +189,7 @@ impl Core {
             | Command::Warm { .. }
             | Command::Admit { .. }
             | Command::ForgetFence { .. }
+            | Command::Report { .. }
             | Command::PutSettings { .. } => {}
         }
         found.into_iter().collect()
@@ -265,6 +266,7 @@ impl Concerned {
             | Command::StepDown { .. }
             | Command::Admit { .. }
             | Command::ForgetFence { .. }
+            | Command::Report { .. }
             | Command::Elapsed { .. }
             | Command::Refill { .. } => Self::Nobody,
         }
@@ -293,6 +295,7 @@ const fn is_end(command: &Command) -> bool {
         | Command::Delete { .. }
         | Command::Admit { .. }
         | Command::ForgetFence { .. }
+        | Command::Report { .. }
         | Command::PutSettings { .. } => false,
     }
 }

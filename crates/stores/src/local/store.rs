@@ -11,8 +11,8 @@ use regent_election::store::{
 };
 use regent_election::watch::Replay;
 use regent_election::{
-    Answer, Change, Command, Cursor, Event, Group, Incarnation, Metadata, Node, Policy, RequestId,
-    Resource, SessionId, Step, Term,
+    Answer, Change, Command, Cursor, Event, Finding, Group, Incarnation, Metadata, Node, Policy,
+    Reason, RequestId, Resource, SessionId, Step, Term,
 };
 
 use super::core::{Core, Phase};
@@ -67,7 +67,7 @@ impl Store for LocalStore {
     }
 
     async fn heartbeat(&self, heartbeat: Heartbeat) -> StoreResult<Heard> {
-        let Heartbeat { session: id, sequence, disowned } = heartbeat;
+        let Heartbeat { session: id, sequence, disowned, beliefs: _ } = heartbeat;
         self.shared
             .visit(|core| {
                 core.check_open()?;
@@ -276,6 +276,11 @@ impl Store for LocalStore {
 
     async fn forget_fence(&self, group: &Group, resource: &Resource) -> StoreResult<()> {
         let command = Command::ForgetFence { group: group.clone(), resource: resource.clone() };
+        self.shared.visit(|core| Ok(core.ask(command, None)?.answer.map(drop)?)).await
+    }
+
+    async fn report(&self, group: &Group, finding: Finding, reason: Reason) -> StoreResult<()> {
+        let command = Command::Report { group: group.clone(), finding, reason };
         self.shared.visit(|core| Ok(core.ask(command, None)?.answer.map(drop)?)).await
     }
 

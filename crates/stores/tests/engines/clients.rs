@@ -88,7 +88,7 @@ async fn leads_until_it_is_killed() {
     let term = lead(&*store, &group, "child", session, ttl_ms).await;
     loop {
         let sent_at = regent_clock::now();
-        let beat = Heartbeat { session, sequence: None, disowned: Vec::new() };
+        let beat = Heartbeat { session, sequence: None, disowned: Vec::new(), beliefs: None };
         store.heartbeat(beat).await.expect("a session that is heard lives");
         // Whoever reads this knows that the lease counts from no earlier than this.
         println!("\nleads {term} {}", sent_at.as_nanos());

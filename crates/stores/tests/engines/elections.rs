@@ -194,7 +194,7 @@ async fn take_part(
             if sent_at >= tenures.lock().unwrap()[place].until {
                 break;
             }
-            let beat = Heartbeat { session, sequence: None, disowned: Vec::new() };
+            let beat = Heartbeat { session, sequence: None, disowned: Vec::new(), beliefs: None };
             let Ok(_) = store.heartbeat(beat).await else { continue };
             let (now, until) = (regent_clock::now(), valid_until(sent_at));
             let mut tenures = tenures.lock().unwrap();

@@ -169,7 +169,7 @@ mod tests {
         while lanes.ask(pb::Ask::default()).is_ok() {}
         lanes.follow(pb::Follow::default()).unwrap();
         lanes.took_event();
-        lanes.beat(pb::Heartbeat { sequence: 7, disown: Vec::new() }).unwrap();
+        lanes.beat(pb::Heartbeat { sequence: 7, ..pb::Heartbeat::default() }).unwrap();
         assert!(matches!(take(&mut upward), Some(Message::Hello(_))));
         assert!(matches!(take(&mut upward), Some(Message::Heartbeat(beat)) if beat.sequence == 7));
         for _ in 0..ASKS_MAX {

@@ -135,6 +135,10 @@ impl StreamOffice {
                 .iter()
                 .map(|(group, term)| pb::Disowned { group: group.to_string(), term: term.get() })
                 .collect(),
+            beliefs: heartbeat
+                .beliefs
+                .as_deref()
+                .map(|beliefs| regent_api::BeliefsBody::from(beliefs.clone()).into()),
         };
         // Half the time, so that a retry over HTTP still fits where one was planned.
         match line.beat(message, self.patience / 2).await {

@@ -23,9 +23,10 @@ const NOBODY: SessionNo = SessionNo(0);
 pub(super) async fn serve(store: &LeaseStore, ask: Ask, wait: Duration) -> Response {
     let served = match ask {
         Ask::Submit { command, request, .. } => submit(store, command, request, wait).await,
-        Ask::Heartbeat { session, sequence, tenure: None, disowned } => {
-            store.heartbeat(Heartbeat { session, sequence, disowned }).await.map(heard)
-        }
+        Ask::Heartbeat { session, sequence, tenure: None, disowned } => store
+            .heartbeat(Heartbeat { session, sequence, disowned, beliefs: None })
+            .await
+            .map(heard),
         Ask::Heartbeat { session, tenure: Some((group, term)), .. } => {
             store.renew(&group, session, term, None).await.map(heard)
         }
@@ -111,6 +112,10 @@ async fn submit(
         }
         Command::ForgetFence { group, resource } => {
             store.forget_fence(&group, &resource).await?;
+            Ok(Response::Applied { answer: Ok(Answer::Done), revision: Revision(0), view: None })
+        }
+        Command::Report { group, finding, reason } => {
+            store.report(&group, finding, reason).await?;
             Ok(Response::Applied { answer: Ok(Answer::Done), revision: Revision(0), view: None })
         }
         Command::Delete { group } => store.delete(&group, request).await.map(stepped_down),

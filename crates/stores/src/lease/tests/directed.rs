@@ -157,7 +157,7 @@ fn waiting(campaign: Campaign) -> Campaign {
 }
 
 fn beat(number: u128) -> Heartbeat {
-    Heartbeat { session: secret(number), sequence: None, disowned: Vec::new() }
+    Heartbeat { session: secret(number), sequence: None, disowned: Vec::new(), beliefs: None }
 }
 
 fn step_down(name: &str) -> StepDown {

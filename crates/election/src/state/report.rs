@@ -1,0 +1,128 @@
+//! Findings: what was seen about a group and must not be lost, such as a second leader (S1 broken from outside).
+//!
+//! A finding changes nothing about who leads. It is told to watchers and kept in the history, so that whoever is
+//! called at night finds it on every server, restarts included.
+//!
+//! Who reports may be wrong, or a nuisance: the same finding is noted once a term, and findings never push more
+//! than [`FINDINGS_PER_GROUP_MAX`] lines of elections out of the history.
+
+use super::{State, Turn, Verdict, done};
+use crate::command::Finding;
+use crate::limits::FINDINGS_PER_GROUP_MAX;
+use crate::name::{Group, Reason};
+use crate::outcome::{Cause, Change, Refusal};
+
+impl State {
+    /// Notes a finding, unless it was noted already.
+    pub(super) fn report(
+        &mut self,
+        turn: &mut Turn,
+        group: &Group,
+        finding: Finding,
+        reason: Reason,
+    ) -> Verdict {
+        self.check_home(group)?;
+        let Some(state) = self.groups.get_mut(group) else {
+            return Err(Refusal::GroupUnknown { group: group.clone() });
+        };
+        let (cause, term) = (cause_of(finding), state.term);
+        let is_known = |line: &Change| {
+            // How little was left differs every time; that it was little is one finding.
+            let is_same = finding == Finding::NearMiss || line.reason.as_deref() == Some(&reason);
+            line.cause == cause && line.term == term && is_same
+        };
+        if state.history.iter().any(is_known) {
+            return done();
+        }
+        let mut findings = state.history.iter().filter(|line| line.cause.is_finding());
+        if findings.nth(FINDINGS_PER_GROUP_MAX - 1).is_some()
+            && let Some(oldest) = state.history.iter().position(|line| line.cause.is_finding())
+        {
+            state.history.remove(oldest);
+        }
+        self.announce(turn, group, cause, Some(Box::new(reason)));
+        done()
+    }
+}
+
+const fn cause_of(finding: Finding) -> Cause {
+    match finding {
+        Finding::SplitBrain => Cause::SplitBrain,
+        Finding::StaleAttempt => Cause::StaleAttempt,
+        Finding::NearMiss => Cause::NearMiss,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::{Command, Entry, IfLost, Opening};
+    use crate::limits::HISTORY_PER_GROUP;
+    use crate::name::Metadata;
+    use crate::policy::Settings;
+    use crate::{Node, SessionId};
+
+    fn reason(text: &str) -> Reason {
+        Reason::new(text).unwrap()
+    }
+
+    fn led() -> (State, Group) {
+        let (mut state, group) = (State::new(Settings::default()), Group::new("g").unwrap());
+        let campaign = Command::Campaign {
+            group: group.clone(),
+            session: SessionId::new(1).unwrap(),
+            opening: Some(Opening {
+                node: Node::new("a").unwrap(),
+                ttl_ms: Some(10_000),
+                passing: false,
+            }),
+            if_lost: IfLost::Stand,
+            priority: 0,
+            metadata: Metadata::NONE,
+        };
+        state.apply(Entry::bare(campaign));
+        (state, group)
+    }
+
+    fn told(state: &mut State, group: &Group, finding: Finding, text: &str) -> usize {
+        let (group, reason) = (group.clone(), reason(text));
+        let applied = state.apply(Entry::bare(Command::Report { group, finding, reason }));
+        assert!(applied.answer.is_ok(), "{applied:?}");
+        applied.events.len()
+    }
+
+    #[test]
+    fn a_finding_is_told_once_and_changes_nobodys_office() {
+        let (mut state, group) = led();
+        let before = state.holder(&group).map(|holder| (holder.session, holder.term));
+        assert_eq!(told(&mut state, &group, Finding::SplitBrain, "b acts under term 9"), 1);
+        assert_eq!(told(&mut state, &group, Finding::SplitBrain, "b acts under term 9"), 0);
+        assert_eq!(told(&mut state, &group, Finding::SplitBrain, "c acts under term 9"), 1);
+        assert_eq!(told(&mut state, &group, Finding::NearMiss, "80 ms were left"), 1);
+        assert_eq!(told(&mut state, &group, Finding::NearMiss, "79 ms were left"), 0);
+        assert_eq!(state.holder(&group).map(|holder| (holder.session, holder.term)), before);
+        assert_eq!(state.history(&group).len(), 4);
+    }
+
+    #[test]
+    fn findings_leave_room_for_elections() {
+        let (mut state, group) = led();
+        for number in 0..100 {
+            told(&mut state, &group, Finding::StaleAttempt, &format!("number {number}"));
+        }
+        let history = state.history(&group);
+        assert_eq!(history.len(), FINDINGS_PER_GROUP_MAX + 1);
+        assert_eq!(history[0].cause, Cause::Elected);
+        assert_eq!(history.last().unwrap().reason.as_deref(), Some(&reason("number 99")));
+        assert!(history.is_sorted_by(|left, right| left.revision < right.revision));
+        const { assert!(FINDINGS_PER_GROUP_MAX < HISTORY_PER_GROUP / 2) };
+    }
+
+    #[test]
+    fn a_group_that_nobody_knows_has_no_findings() {
+        let (finding, reason) = (Finding::SplitBrain, reason("x"));
+        let command = Command::Report { group: Group::new("none").unwrap(), finding, reason };
+        let applied = State::new(Settings::default()).apply(Entry::bare(command));
+        assert!(matches!(applied.answer, Err(Refusal::GroupUnknown { .. })), "{applied:?}");
+    }
+}

@@ -1,0 +1,353 @@
+//! `GET /v1/claims`, and the ear for what heartbeats say: who acts, who must not, and who came close to losing.
+//!
+//! The rules are in `regent_election::belief`; this file gives them a clock, reads offices for them, and tells what
+//! they find: to the log, the metrics, the group's history and watchers, and to whoever is to be called.
+//!
+//! Heartbeats never wait for any of it: what is to be read or told goes into a queue, and if that is full, it is
+//! asked for again with the next heartbeat.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use regent_api::{ClaimedBody, ClaimsQuery, ClaimsResponse, Problem};
+use regent_election::belief::{Accusation, Answered, Beliefs, ClaimedGroup, Detector, Fault};
+use regent_election::limits::{REASON_BYTES_MAX, REFUSALS_PER_HEARTBEAT_MAX};
+use regent_election::store::{Consistency, StoreError};
+use regent_election::{Event, Finding, Group, Reason, SessionId, Term};
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+
+use crate::app::{App, Ask, Call, Phase};
+use crate::reply::{self, Reply};
+
+/// Reads and reports that wait at most.
+const QUEUE: usize = 1024;
+/// Reports that are remembered, so that each is made once.
+const REPORTED_MAX: usize = 4096;
+/// Groups of one heartbeat whose history tells of its near miss: a leader of 100,000 must not cause as many writes
+/// when everything is slow already.
+const NEAR_MISSES_PER_HEARTBEAT: usize = 4;
+/// A renewal that came with less than this part of the ttl left was a near miss.
+const NEAR: u64 = 10;
+/// Claims in one page.
+const PAGE: usize = 1000;
+/// Tries to write a finding into a history, and the pause between them.
+const TRIES: u32 = 5;
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Who is called when somebody acts who must not.
+#[derive(Clone)]
+pub struct Alarm(Arc<dyn Fn(&Accusation) + Send + Sync>);
+
+impl Alarm {
+    /// Calls this; it must return at once.
+    pub fn new(call: impl Fn(&Accusation) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(call))
+    }
+}
+
+impl std::fmt::Debug for Alarm {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Alarm")
+    }
+}
+
+impl PartialEq for Alarm {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Alarm {}
+
+/// What is to be done about a belief, after its heartbeat was answered.
+#[derive(Debug, PartialEq, Eq, Hash, Clone)]
+enum Job {
+    Read(Group),
+    Report(Group, Finding, String),
+}
+
+/// What this server has heard.
+#[derive(Debug)]
+pub(crate) struct Ear {
+    detector: Mutex<Detector>,
+    reported: Mutex<HashSet<Job>>,
+    jobs: mpsc::Sender<Job>,
+}
+
+/// The other end of the queue.
+#[derive(Debug)]
+pub(crate) struct Jobs(mpsc::Receiver<Job>);
+
+impl Ear {
+    pub(crate) fn new() -> (Self, Jobs) {
+        let (jobs, receiver) = mpsc::channel(QUEUE);
+        let ear = Self { detector: Mutex::default(), reported: Mutex::default(), jobs };
+        (ear, Jobs(receiver))
+    }
+
+    fn detector(&self) -> MutexGuard<'_, Detector> {
+        self.detector.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many act as far as this server has heard, and how many of them must not.
+    pub(crate) fn count(&self) -> (u64, u64) {
+        self.detector().count(regent_clock::now())
+    }
+
+    /// A watch told who leads.
+    pub(crate) fn watched(&self, event: &Event) {
+        self.detector().watched(&event.group, event.term, event.leader.as_ref());
+    }
+
+    /// Changes went by untold.
+    pub(crate) fn blind(&self) {
+        let mut detector = self.detector();
+        detector.blind();
+        detector.forget(regent_clock::now());
+    }
+
+    /// Asks for a finding to be written into a group's history, once.
+    pub(crate) fn report(&self, group: &Group, finding: Finding, reason: String) {
+        let job = Job::Report(group.clone(), finding, reason);
+        let mut reported = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
+        if reported.len() >= REPORTED_MAX {
+            reported.clear();
+        }
+        if reported.insert(job.clone()) && self.jobs.try_send(job.clone()).is_err() {
+            reported.remove(&job);
+        }
+    }
+
+    fn forget_report(&self, job: &Job) {
+        self.reported.lock().unwrap_or_else(PoisonError::into_inner).remove(job);
+    }
+}
+
+impl App {
+    /// A heartbeat said what its node holds itself for.
+    pub(crate) fn hear(&self, session: SessionId, beliefs: &Beliefs) {
+        let answered = self.ear.detector().hear(regent_clock::now(), session, beliefs);
+        if let Answered::Ask(groups) = answered {
+            for group in groups {
+                if self.ear.jobs.try_send(Job::Read(group.clone())).is_err() {
+                    self.ear.detector().failed(&group);
+                }
+            }
+        }
+        if let Some(margin_ms) = beliefs.margin_ms {
+            self.metrics.renewed_with(margin_ms);
+            if margin_ms.saturating_mul(NEAR) < beliefs.ttl_ms {
+                self.near_miss(beliefs, margin_ms);
+            }
+        }
+        for (group, term) in beliefs.refused.iter().take(REFUSALS_PER_HEARTBEAT_MAX) {
+            self.stale_attempt(group, *term, Some(beliefs.node.as_str()));
+        }
+    }
+
+    fn near_miss(&self, beliefs: &Beliefs, margin_ms: u64) {
+        let (node, ttl_ms) = (&beliefs.node, beliefs.ttl_ms);
+        tracing::warn!(%node, margin_ms, ttl_ms, groups = beliefs.claims.len(), "a near miss");
+        self.metrics.near_miss();
+        for claim in beliefs.claims.iter().take(NEAR_MISSES_PER_HEARTBEAT) {
+            let term = claim.term;
+            let reason = format!(
+                "{node} renewed term {term} with {margin_ms} ms left before it would have had to stop (ttl {ttl_ms} ms)"
+            );
+            self.ear.report(&claim.group, Finding::NearMiss, reason);
+        }
+    }
+
+    /// A fence refused a term that was over.
+    pub(crate) fn stale_attempt(&self, group: &Group, term: Term, node: Option<&str>) {
+        let who = node.unwrap_or("somebody");
+        if node.is_some() {
+            self.metrics.refused_elsewhere();
+        }
+        let reason = format!("{who} wanted to write under term {term}; a fence refused it");
+        self.ear.report(group, Finding::StaleAttempt, reason);
+    }
+
+    fn accuse(&self, accusation: &Accusation) {
+        let Accusation { group, believer, term, leader, .. } = accusation;
+        let leads = leader.as_ref().map_or("nobody", |leader| leader.as_str());
+        tracing::error!(
+            %group,
+            node = %believer.node,
+            acts_under = believer.term.get(),
+            left_ms = believer.left_ms,
+            fault = accusation.fault.word(),
+            term = term.get(),
+            leader = leads,
+            diverged = accusation.has_diverged(),
+            "SPLIT BRAIN: somebody acts who must not; `regent doctor split-brain` walks the way out"
+        );
+        self.metrics.split_brain(group);
+        self.ear.report(group, Finding::SplitBrain, told(accusation));
+        if let Some(Alarm(call)) = &self.config.on_split_brain {
+            call(accusation);
+        }
+    }
+}
+
+/// The accusation in a sentence, for the history.
+fn told(accusation: &Accusation) -> String {
+    let Accusation { fault, believer, term, leader, .. } = accusation;
+    let (node, claimed) = (&believer.node, believer.term);
+    let leader = leader.as_ref();
+    let mut told = match (fault, leader) {
+        (Fault::Over, Some(leader)) => {
+            format!("{node} acts under term {claimed}, but {leader} leads under term {term}")
+        }
+        (Fault::Over, None) => format!("{node} acts under term {claimed}, which is over"),
+        (Fault::Another, Some(leader)) => {
+            format!("{node} acts under term {claimed}, which is {leader}'s")
+        }
+        (Fault::Another, None) => format!("{node} acts under term {claimed}, which is nobody's"),
+        (Fault::NeverGranted, _) => {
+            format!("{node} acts under term {claimed}, which was never granted; the last is {term}")
+        }
+    };
+    if believer.left_ms == 0 {
+        told.push_str("; its work did not stop in time");
+    }
+    if accusation.has_diverged() {
+        told.push_str("; their states differ");
+    }
+    told
+}
+
+/// Reads what must be read and writes what must be written, until the server closes.
+pub(crate) async fn attend(app: Arc<App>, mut jobs: Jobs) {
+    let work = async {
+        while let Some(job) = jobs.0.recv().await {
+            match &job {
+                Job::Read(group) => read(&app, group).await,
+                Job::Report(group, finding, reason) => {
+                    if !write(&app, group, *finding, reason).await {
+                        app.ear.forget_report(&job);
+                    }
+                }
+            }
+        }
+    };
+    tokio::select! {
+        () = app.reached(Phase::Closing) => {}
+        () = work => {}
+    }
+}
+
+/// The quorum check: a linearizable read that began after the claim was heard.
+async fn read(app: &App, group: &Group) {
+    let asked = app.store.leader(group, Consistency::Linearizable);
+    match timeout(app.config.request_timeout, asked).await {
+        Ok(Ok(view)) => {
+            let now = regent_clock::now();
+            let found = app.ear.detector().confirm(now, group, view.term, view.leader.as_ref());
+            for accusation in &found {
+                app.accuse(accusation);
+            }
+        }
+        Ok(Err(_)) | Err(_) => app.ear.detector().failed(group),
+    }
+}
+
+/// Writes a finding into a group's history; false if that may be tried again some time.
+async fn write(app: &App, group: &Group, finding: Finding, reason: &str) -> bool {
+    let mut end = reason.len().min(REASON_BYTES_MAX);
+    while !reason.is_char_boundary(end) {
+        end -= 1;
+    }
+    let Ok(kept) = Reason::new(&reason[..end]) else { return true };
+    for attempt in 1..=TRIES {
+        let written = app.store.report(group, finding, kept.clone());
+        match timeout(app.config.request_timeout, written).await {
+            Ok(Ok(())) => return true,
+            // The group is gone or lives elsewhere: there is no history to write into.
+            Ok(Err(StoreError::Refused(refusal))) => {
+                tracing::warn!(%group, reason, %refusal, "a finding was not written into the history");
+                return true;
+            }
+            Ok(Err(_)) | Err(_) if attempt < TRIES => tokio::time::sleep(PAUSE).await,
+            Ok(Err(_)) | Err(_) => {}
+        }
+    }
+    tracing::warn!(%group, reason, "a finding could not be written into the history");
+    false
+}
+
+pub(crate) async fn answer(call: Call) -> Reply {
+    let query = call.query()?;
+    reply::json(&act(&call, &query)?)
+}
+
+pub(crate) fn act(ask: &Ask, query: &ClaimsQuery) -> Result<ClaimsResponse, Problem> {
+    let ear = &ask.app.ear;
+    let now = regent_clock::now();
+    let detector = ear.detector();
+    let page: Vec<ClaimedGroup> = match &query.group {
+        None => detector.page(now, query.after.as_ref(), query.disputed, PAGE),
+        Some(group) => detector.of(now, group, query.disputed).into_iter().collect(),
+    };
+    drop(detector);
+    let told: usize = page.iter().map(|claimed| claimed.believers.len()).sum();
+    let next = page.last().map(|claimed| claimed.group.clone()).filter(|_| told >= PAGE);
+    let groups = page.into_iter().map(|claimed| ClaimedBody::new(claimed, now)).collect();
+    Ok(ClaimsResponse { groups, next })
+}
+
+#[cfg(test)]
+mod tests {
+    use regent_election::Node;
+    use regent_election::belief::{Believer, Standing};
+
+    use super::*;
+
+    #[test]
+    fn an_accusation_reads_as_a_sentence() {
+        let node = |name: &str| Node::new(name).unwrap();
+        let term = |number| Term::new(number).unwrap();
+        let mut accusation = Accusation {
+            group: Group::new("g").unwrap(),
+            fault: Fault::Over,
+            believer: Believer {
+                node: node("a"),
+                term: term(5),
+                left_ms: 0,
+                digest: None,
+                heard_at: regent_election::Moment::ZERO,
+                standing: Standing::Accused(Fault::Over),
+            },
+            term: term(6),
+            leader: Some(node("b")),
+            leader_digest: None,
+        };
+        assert_eq!(
+            told(&accusation),
+            "a acts under term 5, but b leads under term 6; its work did not stop in time"
+        );
+        accusation.believer.left_ms = 1;
+        accusation.fault = Fault::NeverGranted;
+        accusation.believer.term = term(9);
+        assert_eq!(
+            told(&accusation),
+            "a acts under term 9, which was never granted; the last is 6"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_finding_is_asked_for_once() {
+        let (ear, mut jobs) = Ear::new();
+        let group = Group::new("g").unwrap();
+        for _ in 0..3 {
+            ear.report(&group, Finding::SplitBrain, "a acts".to_owned());
+        }
+        let job = jobs.0.recv().await.unwrap();
+        assert!(jobs.0.try_recv().is_err());
+        ear.forget_report(&job);
+        ear.report(&group, Finding::SplitBrain, "a acts".to_owned());
+        assert!(jobs.0.try_recv().is_ok(), "it could not be written, so it is asked for again");
+    }
+}
