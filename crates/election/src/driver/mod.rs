@@ -343,7 +343,10 @@ impl Driver {
         match (&group, &trouble) {
             (Some(group), Trouble::Store(StoreError::Refused(refusal))) => {
                 let why = HandOverFault::Refused(StoreError::Refused(refusal.clone()));
-                if !self.hand_over_failed(group, why) && is_hopeless(refusal) {
+                // An operator who stops a group for a while must not end everybody that stands there.
+                let is_passing = matches!(refusal, Refusal::NotAllowed { .. })
+                    && self.machine.was_allowed(group);
+                if !self.hand_over_failed(group, why) && is_hopeless(refusal) && !is_passing {
                     self.despair(&group.clone(), &Hopeless::Refused(refusal.clone()));
                 }
             }

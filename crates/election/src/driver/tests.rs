@@ -295,6 +295,33 @@ fn a_campaign_that_can_never_win_fails_and_one_that_may_goes_on() {
     }
 }
 
+/// A group that is stopped while it is put in order: its candidates are refused, and wait.
+#[test]
+fn who_was_let_in_once_waits_until_it_is_let_in_again() {
+    let mut stage = Stage::leading(false);
+    let mut next_term = 1;
+    stage.on(10, Input::Idle { group: group(), term: term(1) });
+    stage.serve(10, &mut next_term);
+    stage.on(20, claim(2));
+    let refusal = Refusal::NotAllowed { group: group(), node: Node::new("a").unwrap() };
+    let mut refused = 0;
+    for ms in (30..30_000).step_by(10) {
+        stage.on(ms, Input::Tick);
+        let (campaigns, others): (Vec<_>, Vec<_>) =
+            stage.asked().into_iter().partition(|(_, it)| matches!(it, Request::Campaign(_)));
+        let send = |(attempt, request)| Output::Send { attempt, request };
+        stage.said.extend(others.into_iter().map(send));
+        for (attempt, _) in campaigns {
+            refused += 1;
+            stage.answer(ms, attempt, Err(StoreError::Refused(refusal.clone())));
+        }
+        let failed = stage.said.iter().any(|it| matches!(it, Output::Failed { .. }));
+        assert!(!failed, "at {ms} ms");
+        stage.serve(ms, &mut next_term);
+    }
+    assert!(refused > 2, "it asks again and again: {refused}");
+}
+
 /// Semantics 31.
 #[test]
 fn a_hung_application_is_not_renewed_and_loses_its_term_by_the_clock() {

@@ -8,6 +8,7 @@ use super::candidacy::{Errand, Line, Seat, Then, What};
 use super::request::{Reply, Verb};
 use super::session::{pause_told, retry_after};
 use super::words::{Attempt, Why};
+use crate::limits::GROUPS_PER_SESSION_MAX;
 use crate::name::Group;
 use crate::outcome::Refusal;
 use crate::store::{Campaigned, Heard, OfficeState, StoreError, StoreResult};
@@ -82,6 +83,9 @@ impl Participant {
 
     fn campaigned(&mut self, group: &Group, campaigned: &Campaigned) {
         let revision = campaigned.office.revision;
+        if self.allowed.len() < GROUPS_PER_SESSION_MAX {
+            self.allowed.insert(group.clone());
+        }
         self.known(group, revision);
         let Some(candidacy) = self.groups.get_mut(group) else { return };
         if let Some(term) = campaigned.elected {

@@ -97,6 +97,8 @@ pub struct Participant {
     working: BTreeSet<Group>,
     /// Groups that won and wait for a lease worth beginning on.
     won: BTreeSet<Group>,
+    /// Groups that have let this node campaign: being refused there later is an operator's passing wish.
+    allowed: BTreeSet<Group>,
     /// When which group needs attention.
     agenda: BTreeSet<(Moment, Group)>,
     /// Groups whose errand is to be sent.
@@ -140,6 +142,7 @@ impl Participant {
             leading: BTreeSet::new(),
             working: BTreeSet::new(),
             won: BTreeSet::new(),
+            allowed: BTreeSet::new(),
             agenda: BTreeSet::new(),
             ready: VecDeque::new(),
             in_flight: BTreeSet::new(),
@@ -200,6 +203,12 @@ impl Participant {
             Some(lease) => Some(lease.until),
             None => None,
         }
+    }
+
+    /// Whether a campaign of this node was ever let into this group.
+    #[must_use]
+    pub fn was_allowed(&self, group: &Group) -> bool {
+        self.allowed.contains(group)
     }
 
     /// The phase of a group; none if it does not stand there.
