@@ -82,6 +82,7 @@ impl Target for HttpTarget {
         }
         let is_in_the_middle = write.value.len().is_multiple_of(2);
         let pause = if is_in_the_middle {
+            write.pause.shows_term();
             Some(write.pause.clone())
         } else {
             write.pause.over().await;

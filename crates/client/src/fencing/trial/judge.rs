@@ -3,7 +3,8 @@
 //! Every moment is a number in the order of the run. A write has *left* when its pause was over and has
 //! *ended* when its outcome was known; it took effect in between, if at all. So of two writes of which one
 //! ended before the other left, the order in the store is known, and whatever overlaps may have come in
-//! either order, as long as reads agree.
+//! either order, as long as reads agree. Its term may have been *shown* before: a request that rests between
+//! its head and its body has told it, and a fence may raise its mark by that.
 
 use std::fmt;
 
@@ -26,6 +27,8 @@ pub(super) enum Outcome {
 pub(super) struct Done {
     pub(super) term: u64,
     pub(super) value: String,
+    /// When the target may have learnt of the term: not after it left.
+    pub(super) shown_at: u64,
     pub(super) left_at: u64,
     pub(super) ended_at: u64,
     pub(super) outcome: Outcome,
@@ -168,7 +171,7 @@ fn judge_write(history: &History, write: &Done) -> Option<FaultKind> {
             let has_come = history
                 .writes
                 .iter()
-                .any(|other| other.term > term && other.left_at < write.ended_at);
+                .any(|other| other.term > term && other.shown_at < write.ended_at);
             let is_right = has_come && given == term && current > term;
             (!is_right).then_some(FaultKind::WronglyRefused { term, given, current })
         }
@@ -209,7 +212,8 @@ mod tests {
     use super::*;
 
     fn write(term: u64, left_at: u64, ended_at: u64, outcome: Outcome) -> Done {
-        Done { term, value: format!("{term} at {left_at}"), left_at, ended_at, outcome }
+        let value = format!("{term} at {left_at}");
+        Done { term, value, shown_at: left_at, left_at, ended_at, outcome }
     }
 
     fn look(left_at: u64, value: Option<&str>) -> Look {
@@ -272,6 +276,18 @@ mod tests {
         }
         let wrong = FaultKind::WronglyRefused { term: 1, given: 5, current: 6 };
         assert_eq!(judged(vec![accepted, write(1, 3, 4, refused(5, 6))], vec![]), [wrong]);
+    }
+
+    #[test]
+    fn a_term_that_was_shown_before_its_write_left_may_refuse_others() {
+        let refused = write(1, 3, 4, refused(1, 2));
+        let higher = |shown_at| Done { shown_at, ..write(2, 7, 8, Outcome::Accepted) };
+        assert_eq!(judged(vec![refused.clone(), higher(2)], vec![]), []);
+        let wrong = FaultKind::WronglyRefused { term: 1, given: 1, current: 2 };
+        assert_eq!(judged(vec![refused, higher(7)], vec![]), [wrong]);
+        // It raises a mark and is no write: whoever was let in before it may still land.
+        let landed = vec![write(1, 3, 4, Outcome::Accepted), higher(2)];
+        assert_eq!(judged(landed, vec![look(5, Some("1 at 3"))]), []);
     }
 
     #[test]

@@ -123,7 +123,9 @@ impl Order {
 pub struct Pause {
     rest: Rest,
     order: Order,
-    /// When it was over, in the run's order; zero before.
+    /// When the term was shown, in the run's order; zero before.
+    shown_at: Arc<AtomicU64>,
+    /// When it was over; zero before.
     left_at: Arc<AtomicU64>,
 }
 
@@ -138,7 +140,14 @@ pub(crate) enum Rest {
 
 impl Pause {
     pub(crate) fn new(rest: Rest, order: Order) -> Self {
-        Self { rest, order, left_at: Arc::default() }
+        Self { rest, order, shown_at: Arc::default(), left_at: Arc::default() }
+    }
+
+    /// Says that the target learns the term before the pause is over, as with the head of a request whose body
+    /// comes late. To be said before the head is sent.
+    pub fn shows_term(&self) {
+        let now = self.order.now();
+        let _ = self.shown_at.compare_exchange(0, now, Ordering::SeqCst, Ordering::SeqCst);
     }
 
     /// Waits until the writer goes on. What it does from here on, it does late.
@@ -159,5 +168,10 @@ impl Pause {
 
     fn left_at(&self) -> u64 {
         self.left_at.load(Ordering::SeqCst)
+    }
+
+    /// When the term was shown, if that was before the write left.
+    fn shown_at(&self) -> Option<u64> {
+        Some(self.shown_at.load(Ordering::SeqCst)).filter(|shown_at| *shown_at > 0)
     }
 }

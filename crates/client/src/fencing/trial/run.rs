@@ -320,7 +320,9 @@ impl Stage {
         // A target that failed before its pause never left.
         let left_at = write.pause.left_at().max(begun_at);
         let is_refused = matches!(outcome, Outcome::Refused { .. });
-        let done = Done { term: leader.term, value: write.value, left_at, ended_at, outcome };
+        let shown_at = write.pause.shown_at().unwrap_or(left_at);
+        let done =
+            Done { term: leader.term, value: write.value, shown_at, left_at, ended_at, outcome };
         seen.history.writes.push(done);
         is_refused
     }
