@@ -15,9 +15,9 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("tether", &["election", "clock"]),
     ("api", &["election"]),
     ("server", &["api", "election", "clock", "signing"]),
-    ("client", &["api", "election", "clock", "stores", "replica"]),
+    ("client", &["api", "election", "clock", "stores", "replica", "signing"]),
     ("signing", &["election"]),
-    ("gateway", &["api", "client", "election", "clock", "signing"]),
+    ("gateway", &["api", "client", "election", "clock"]),
     ("lab", &["election", "replica", "stores"]),
     (
         "cli",
@@ -49,7 +49,7 @@ const CLOCK_READERS: &[(&str, &str)] = &[
     ),
     ("crates/cli/src/fence/keys.rs", "the dates of signing keys, which other machines read"),
     (
-        "crates/gateway/src/signed.rs",
+        "crates/client/src/fencing/signed/",
         "the end of a signed token, which decides nothing between leaders",
     ),
     ("crates/replica/src/node.rs", "the wall clock note, and waiting for a successor"),

@@ -7,6 +7,7 @@ use hyper::body::Incoming;
 use hyper::{Method, Request, Response};
 use regent::fencing::http::door::Door;
 use regent::fencing::http::{TERM_HEADER, TOKEN_HEADER, problem_of_turn, term_of};
+use regent::fencing::signed::Verifier;
 use regent_api::{Code, Problem};
 
 use crate::body::Answer;
@@ -15,7 +16,6 @@ use crate::exchange::exchange;
 use crate::headers::{check, towards_upstream};
 use crate::metrics::Metrics;
 use crate::reply;
-use crate::signed::SignedTerms;
 use crate::upstream::Upstream;
 
 /// How long things may take.
@@ -35,7 +35,7 @@ pub(crate) struct App {
     pub(crate) door: Arc<Door>,
     pub(crate) upstream: Upstream,
     pub(crate) current: Option<Arc<Current>>,
-    pub(crate) signed: Option<SignedTerms>,
+    pub(crate) signed: Option<Verifier>,
     pub(crate) allows_reads: bool,
     pub(crate) keeps_host: bool,
     pub(crate) timing: Timing,
@@ -63,7 +63,7 @@ async fn walk(app: &Arc<App>, mut request: Request<Incoming>) -> Result<Response
         None
     } else {
         let term = match &app.signed {
-            Some(signed) => signed.term_of(request.headers())?,
+            Some(signed) => signed.of_headers(request.headers()).await?.term(),
             None => term_of(request.headers())?,
         };
         if let Some(current) = &app.current {

@@ -4,13 +4,13 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use regent::fencing::signed::Verifier;
 use regent::remote::Remote;
 use regent_election::Group;
 use regent_election::fence::doorkeeper::DoorRules;
 
 use crate::app::Timing;
 use crate::mark::MarkError;
-use crate::signed::SignedTerms;
 use crate::upstream::Upstream;
 
 /// What a gateway is told.
@@ -24,8 +24,8 @@ pub struct GatewayConfig {
     pub data: PathBuf,
     /// The service that is asked which term is the current one; `None` compares with the mark alone.
     pub strict: Option<Remote>,
-    /// Terms must be signed by one of these keys.
-    pub signed: Option<SignedTerms>,
+    /// Terms are taken from tokens that this one believes, and from nowhere else.
+    pub signed: Option<Verifier>,
     /// What the doorkeeper assumes and how long it waits.
     pub rules: DoorRules,
     /// Whether `GET`, `HEAD` and `OPTIONS` pass without a term.

@@ -4,8 +4,8 @@
 //! strict mode, is the current one. The life of a request, file by file:
 //!
 //! 1. `serve` accepts a connection and reads a head.
-//! 2. `app` walks it: `headers` refuses what cannot be passed on, the term is read (out of a token that is
-//!    `signed`, where that is asked for), `current` asks the service in strict mode, and the `door` lets it in or turns it away.
+//! 2. `app` walks it: `headers` refuses what cannot be passed on, the term is read (out of a token that its
+//!    service signed, where that is asked for), `current` asks the service in strict mode, and the `door` lets it in or turns it away.
 //! 3. `exchange` passes it on over a connection of `upstream`, and carries the answer back (`body`).
 //! 4. The door is told how it ended.
 //!
@@ -27,10 +27,8 @@ pub mod mark;
 mod metrics;
 mod reply;
 mod serve;
-mod signed;
 mod upstream;
 
 pub use config::{GatewayConfig, OpenError};
 pub use serve::Gateway;
-pub use signed::{KeysError, SignedTerms};
 pub use upstream::{Upstream, UpstreamError};

@@ -6,11 +6,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use regent::fencing::signed::{KeysError, Verifier};
 use regent_election::Group;
 use regent_election::fence::doorkeeper::DoorRules;
 use regent_gateway::limits::WAITING_MAX;
 use regent_gateway::mark::MarkError;
-use regent_gateway::{Gateway, GatewayConfig, OpenError, SignedTerms, Upstream};
+use regent_gateway::{Gateway, GatewayConfig, OpenError, Upstream};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 
@@ -53,9 +54,9 @@ pub(crate) struct GatewayArgs {
     /// Take terms from signed tokens (Regent-Token) only, verified by --keys
     #[arg(long, requires = "keys")]
     require_signed: bool,
-    /// Public keys that sign terms: a file as `regent fence keys publish` prints it
-    #[arg(long, value_name = "FILE", requires = "require_signed")]
-    keys: Option<PathBuf>,
+    /// Public keys that sign terms: a file as `regent fence keys publish` prints it, or the address of a service
+    #[arg(long, value_name = "FILE|URL", requires = "require_signed")]
+    keys: Option<String>,
     /// The cluster that must have signed, if several share keys
     #[arg(long, value_name = "NAME", requires = "require_signed")]
     cluster: Option<String>,
@@ -104,10 +105,7 @@ pub(crate) async fn run(args: GatewayArgs) -> Outcome {
     let upstream: Upstream =
         args.upstream.parse().map_err(|error| Failure::usage(format!("--upstream: {error}")))?;
     let signed = match &args.keys {
-        Some(path) => Some(
-            SignedTerms::open(path, args.group.clone(), args.cluster.clone())
-                .map_err(|error| Failure::new(Exit::Files, error.to_string()))?,
-        ),
+        Some(keys) => Some(verifier(keys, &args).await?),
         None => None,
     };
     let config = GatewayConfig {
@@ -155,6 +153,26 @@ pub(crate) async fn run(args: GatewayArgs) -> Outcome {
             Err(Failure::new(Exit::Interrupted, format!("{name} again: ended at once")))
         }
     }
+}
+
+/// Who judges tokens, by keys that are there: without them there is no gateway.
+async fn verifier(keys: &str, args: &GatewayArgs) -> Result<Verifier, Failure> {
+    let is_url = keys.starts_with("http://") || keys.starts_with("https://");
+    let group = args.group.clone();
+    let verifier =
+        if is_url { Verifier::fetching(keys, group).await } else { Verifier::reading(keys, group) };
+    let verifier = verifier.map_err(|error| {
+        let exit = match &error {
+            KeysError::Io { .. } | KeysError::Empty { .. } => Exit::Files,
+            KeysError::Address { .. } => Exit::Usage,
+            KeysError::Fetch { .. } => Exit::Unavailable,
+        };
+        Failure::new(exit, format!("--keys: {error}"))
+    })?;
+    Ok(match &args.cluster {
+        Some(cluster) => verifier.of_cluster(cluster),
+        None => verifier,
+    })
 }
 
 fn finished(ended: Result<(), OpenError>) -> Outcome {

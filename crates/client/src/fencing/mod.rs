@@ -12,6 +12,7 @@
 //! | `object` | a conditional put over the version that was read | `fence-object` |
 //! | [`mod@file`] | a lock, a mark, an atomic replacement; one host | |
 //! | [`http`] | the header that the gateway compares, and its refusal; a layer before one's own handlers | `fence-http` for the layer |
+//! | `signed` | none: it gets a term out of a token that the service signed, for those above | `fence-signed` |
 //! | [`Permit::admit_at`] | none: it asks the store of the elections first, for what cannot compare | |
 //!
 //! Every write takes the proof that it may be made: a [`Permit`]. A refusal for a higher term is the loss
@@ -33,6 +34,8 @@ pub mod postgres;
 #[cfg(feature = "fence-redis")]
 pub mod redis;
 mod service;
+#[cfg(feature = "fence-signed")]
+pub mod signed;
 pub mod trial;
 
 use std::error::Error;
@@ -78,7 +81,8 @@ impl WriteError {
     }
 }
 
-/// A term, by somebody who may write under it: a [`Permit`], or a leader of a [`trial`].
+/// A term, by somebody who may write under it: a [`Permit`], a term that was verified (`signed::Verified`), or a
+/// leader of a [`trial`].
 pub trait Proof: sealed::Sealed + Sync {
     /// The fencing token.
     fn term(&self) -> Term;

@@ -60,7 +60,7 @@ use regent_election::{RequestId, Revision};
 pub use address::{Address, AddressError};
 #[cfg(feature = "grpc")]
 pub(crate) use backoff::Backoff;
-#[cfg(feature = "grpc")]
+#[cfg(any(feature = "grpc", feature = "fence-signed"))]
 pub(crate) use connector::connector;
 pub(crate) use connector::{Connector, Spoken};
 pub use error::RemoteError;

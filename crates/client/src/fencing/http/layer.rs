@@ -57,6 +57,8 @@ use tower::{Layer, Service};
 
 use super::door::{Door, Pass};
 use super::{problem_of_turn, term_of};
+#[cfg(feature = "fence-signed")]
+use crate::fencing::signed::Verifier;
 
 /// Where the mark is kept.
 pub trait KeepMark: Send + Sync + 'static {
@@ -73,6 +75,8 @@ pub trait KeepMark: Send + Sync + 'static {
 pub struct FenceLayer {
     door: Arc<Door>,
     timed: Arc<Once>,
+    #[cfg(feature = "fence-signed")]
+    signed: Option<Arc<Verifier>>,
 }
 
 impl FenceLayer {
@@ -93,7 +97,33 @@ impl FenceLayer {
                 }
             });
         });
-        Self { door, timed: Arc::new(Once::new()) }
+        Self {
+            door,
+            timed: Arc::new(Once::new()),
+            #[cfg(feature = "fence-signed")]
+            signed: None,
+        }
+    }
+
+    /// The same, which takes terms from tokens that its service signed (`Regent-Token`), and from nowhere else.
+    /// A handler finds the [`Verified`](crate::fencing::signed::Verified) term among the extensions of its request and hands it on to an
+    /// adapter, if there is one behind it.
+    #[cfg(feature = "fence-signed")]
+    #[must_use]
+    pub fn signed(self, verifier: Verifier) -> Self {
+        Self { signed: Some(Arc::new(verifier)), ..self }
+    }
+
+    /// The term of a request, if it can be believed.
+    async fn term_of<B>(&self, request: &mut Request<B>) -> Result<Term, Problem> {
+        #[cfg(feature = "fence-signed")]
+        if let Some(verifier) = &self.signed {
+            let verified = verifier.of_headers(request.headers()).await?;
+            let term = verified.term();
+            request.extensions_mut().insert(verified);
+            return Ok(term);
+        }
+        Ok(term_of(request.headers())?)
     }
 }
 
@@ -169,17 +199,17 @@ where
         // The one that said it was ready is the one to call.
         let fresh = self.inner.clone();
         let mut inner = std::mem::replace(&mut self.inner, fresh);
-        let door = Arc::clone(&self.fence.door);
+        let fence = self.fence.clone();
         self.fence.timed.call_once(|| {
-            let door = Arc::clone(&door);
+            let door = Arc::clone(&fence.door);
             tokio::spawn(async move { door.keep_time().await });
         });
         Box::pin(async move {
-            let term = match term_of(request.headers()) {
+            let term = match fence.term_of(&mut request).await {
                 Ok(term) => term,
-                Err(error) => return Ok(refuse(&error.into())),
+                Err(problem) => return Ok(refuse(&problem)),
             };
-            let admitted = match door.enter(term).await {
+            let admitted = match fence.door.enter(term).await {
                 Ok(pass) => Admitted::new(pass),
                 Err(why) => return Ok(refuse(&problem_of_turn(why))),
             };

@@ -17,6 +17,8 @@
 pub mod door;
 #[cfg(feature = "fence-http")]
 mod layer;
+#[cfg(feature = "fence-signed")]
+mod signed;
 
 use std::time::Duration;
 

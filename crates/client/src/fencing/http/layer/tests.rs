@@ -183,3 +183,54 @@ async fn an_axum_router_can_be_fenced() {
     assert_eq!(ask(Some(4)).await.0, 409);
     assert_eq!(ask(None).await.0, 428);
 }
+
+/// Signed terms before handlers: whoever has no token that is believed does not come in, whatever number it tells.
+#[cfg(feature = "fence-signed")]
+#[tokio::test]
+async fn a_layer_with_keys_believes_signed_terms_and_nothing_else() {
+    use crate::fencing::http::TOKEN_HEADER;
+    use crate::fencing::signed::tests::{claims, group, published, signed, unbelievable};
+    use crate::fencing::signed::{Verified, Verifier};
+
+    let rows = Arc::new(Mutex::new(Vec::new()));
+    let inside = Arc::clone(&rows);
+    let verifier = Verifier::of_keys(published(&[1]), group()).of_cluster("main");
+    let layer = FenceLayer::new(Mark::default(), rules(1000, 0)).signed(verifier);
+    let service = layer.layer(tower::service_fn(move |request: Request_| {
+        let verified = request.extensions().get::<Verified>().unwrap();
+        assert_eq!(
+            request.extensions().get::<Admitted>().map(Admitted::term),
+            Some(verified.term())
+        );
+        inside.lock().unwrap().push(verified.term().get());
+        async { Ok(Response::new(Full::default())) }
+    }));
+    let with = |tokens: &[&str], term: Option<u64>| {
+        let mut asked = Request::new(Full::default());
+        for token in tokens {
+            let value = HeaderValue::from_str(token).unwrap();
+            asked.headers_mut().append(TOKEN_HEADER, value);
+        }
+        if let Some(term) = term {
+            asked.headers_mut().insert(TERM_HEADER, value_of(Term::new(term).unwrap()));
+        }
+        let service = service.clone();
+        async move {
+            let (status, body) = ask(service, asked).await;
+            let problem: Option<Problem> = serde_json::from_slice(&body).ok();
+            (status, problem.map_or("", |problem| problem.code.word()))
+        }
+    };
+    let [seventh, eighth] = [7, 8].map(|term| signed(&claims(term), 1));
+    assert_eq!(with(&[&seventh], None).await, (200, ""));
+    assert_eq!(with(&[&seventh], Some(7)).await, (200, ""));
+    assert_eq!(with(&[&seventh], Some(9)).await, (400, "BAD_REQUEST"));
+    assert_eq!(with(&[&seventh, &seventh], None).await, (400, "BAD_REQUEST"));
+    assert_eq!(with(&[], Some(9)).await, (428, "TERM_MISSING"), "a number is no token");
+    for (token, words) in unbelievable() {
+        assert_eq!(with(&[&token], None).await, (403, "TOKEN_REFUSED"), "{words}");
+    }
+    assert_eq!(with(&[&eighth], None).await, (200, ""));
+    assert_eq!(with(&[&seventh], None).await, (409, "STALE_TERM"));
+    assert_eq!(*rows.lock().unwrap(), [7, 7, 8]);
+}
