@@ -397,6 +397,7 @@ impl Keeper {
         match fresh::session_id() {
             Ok(id) => {
                 self.needs_session = false;
+                self.known.note_session(id);
                 self.inputs.push_back(Input::Session(id));
             }
             Err(error) => {

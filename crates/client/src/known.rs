@@ -1,9 +1,9 @@
-//! What the watch has seen of who leads, and when.
+//! What the handles of a session know without asking: who leads, as the watch has seen it, and the session's secret.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use regent_election::{Group, Moment, Revision};
+use regent_election::{Group, Moment, Revision, SessionId};
 use tokio::sync::mpsc;
 
 use crate::office::Sight;
@@ -12,6 +12,8 @@ use crate::office::Sight;
 #[derive(Debug, Default)]
 pub(crate) struct Known {
     inside: Mutex<Inside>,
+    /// What proves the session to whoever signs its terms.
+    session: Mutex<Option<SessionId>>,
 }
 
 #[derive(Debug, Default)]
@@ -21,6 +23,16 @@ struct Inside {
 }
 
 impl Known {
+    /// Notes the secret of the session that is opened next.
+    pub(crate) fn note_session(&self, session: SessionId) {
+        *self.session.lock().unwrap_or_else(PoisonError::into_inner) = Some(session);
+    }
+
+    /// The secret of the newest session. A term of an earlier one is not its own, and the store says so.
+    pub(crate) fn session(&self) -> Option<SessionId> {
+        *self.session.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Notes a sight that was true no later than `at`. One that is older than what is known says
     /// nothing; the same again says that it still holds.
     pub(crate) fn note(&self, sight: Sight, at: Moment) {

@@ -13,7 +13,7 @@ use async_trait::async_trait;
 use regent_api::{ValidateTokenRequest, WatchEvent};
 use regent_election::participant::{Reply, Request};
 use regent_election::store::{Consistency, LeaderView, Scope, StoreResult};
-use regent_election::{Group, Moment, Resource, Term};
+use regent_election::{Group, Moment, Resource, SessionId, Term};
 
 use super::{Office, Sight, Sights};
 use crate::remote::{Address, AddressError, Remote, Watched};
@@ -93,6 +93,17 @@ impl Office for HttpOffice {
         match self.errands.validate_token(group, &request).await {
             Ok(_) => Ok(()),
             Err(error) => Err(error.into_admission_error(group, resource, term)),
+        }
+    }
+
+    async fn signed_term(
+        &self,
+        group: &Group,
+        session: SessionId,
+    ) -> StoreResult<Option<(Term, String)>> {
+        match self.errands.token(group, Some(session)).await {
+            Ok(answer) => Ok(answer.token.map(|token| (answer.term, token))),
+            Err(error) => Err(error.into_read_error()),
         }
     }
 

@@ -14,7 +14,7 @@ use std::fmt;
 use async_trait::async_trait;
 use regent_election::participant::{Reply, Request};
 use regent_election::store::{Consistency, LeaderView, Scope, StoreError, StoreResult};
-use regent_election::{Group, Metadata, Node, Resource, Revision, Term};
+use regent_election::{Group, Metadata, Node, Resource, Revision, SessionId, Term};
 use tokio::sync::mpsc;
 
 pub use direct::DirectOffice;
@@ -37,6 +37,16 @@ pub trait Office: Send + Sync + fmt::Debug + 'static {
     async fn admit(&self, group: &Group, resource: &Resource, term: Term) -> StoreResult<()> {
         let _ = (group, resource, term);
         Err(StoreError::Unsupported { store: "this office", what: "fences" })
+    }
+
+    /// The term of a group, signed for the session that holds it; none if that is another, or nobody signs here.
+    async fn signed_term(
+        &self,
+        group: &Group,
+        session: SessionId,
+    ) -> StoreResult<Option<(Term, String)>> {
+        let _ = (group, session);
+        Ok(None)
     }
 
     /// Tells who leads in these groups, first as it is and then with every change, for ever: it

@@ -13,10 +13,18 @@
 //!     assert_eq!(stale.to_string(), "term 100 < current 101"); // stop at once
 //! }
 //! ```
+//!
+//! A leader of this library does not have to: [`Permit::stamp`](crate::Permit::stamp) writes the header and
+//! [`Permit::heed`](crate::Permit::heed) reads the answer and gives the office up if that is what it says, with any HTTP client. With the feature
+//! `fence-http` the layer `LeaderLayer` does both around a client that is a `tower` service, and `FenceLayer` stands
+//! before one's own handlers.
 
+#[cfg(feature = "fence-http")]
+mod client;
 pub mod door;
 #[cfg(feature = "fence-http")]
 mod layer;
+mod leader;
 #[cfg(feature = "fence-signed")]
 mod signed;
 
@@ -28,6 +36,8 @@ use regent_api::{Code, Problem};
 use regent_election::fence::doorkeeper::TurnedAway;
 use regent_election::{FenceError, Term};
 
+#[cfg(feature = "fence-http")]
+pub use client::{LeaderLayer, LeaderService};
 #[cfg(feature = "fence-http")]
 pub use layer::{Admitted, FenceLayer, FenceService, KeepMark};
 
