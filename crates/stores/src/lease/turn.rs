@@ -16,6 +16,12 @@ use crate::register::{Record, VALUE_BYTES_MAX};
 /// end of the numbers.
 const REVISION_MAX: u64 = 1 << 52;
 
+/// How large an entry may become by what is new to it: somebody who has not stood there, a fence that was not.
+/// What is left, an eighth, is for those who are inside: an entry in which nobody could resign, be renewed or be
+/// ended any more would keep its office for ever. One of these adds a few hundred bytes at most, and
+/// most of them take something away.
+const NEWCOMER_BYTES_MAX: usize = VALUE_BYTES_MAX - VALUE_BYTES_MAX / 8;
+
 /// What somebody asks for.
 #[derive(Clone, Debug)]
 pub(super) struct Wish {
@@ -67,7 +73,67 @@ pub(super) struct Turned {
 }
 
 /// Turns a group. Everybody who was untold in `before` must have been told.
+///
+/// A wish that finds no room is refused; what is due without it is done all the same.
 pub(super) fn turn(before: &GroupRecord, known: &Known<'_>, wish: Option<Wish>) -> Turned {
+    let bytes_max = match &wish {
+        Some(wish) if is_new(before, known.group, &wish.command) => NEWCOMER_BYTES_MAX,
+        Some(_) | None => VALUE_BYTES_MAX,
+    };
+    let has_wish = wish.is_some();
+    attempt(before, known, wish, bytes_max).unwrap_or_else(|Full| {
+        let max = VALUE_BYTES_MAX as u64;
+        let answer = Err(Refusal::Full { what: "the entry of this group, in bytes,", max });
+        let without = has_wish.then(|| attempt(before, known, None, VALUE_BYTES_MAX));
+        match without {
+            Some(Ok(turned)) => Turned { answer, ..turned },
+            Some(Err(Full)) | None => {
+                Turned { answer, record: before.clone(), write: None, over: Vec::new() }
+            }
+        }
+    })
+}
+
+/// Whether a command brings something into the entry that is not there and stays.
+fn is_new(before: &GroupRecord, group: &Group, command: &Command) -> bool {
+    let state = &before.state;
+    match command {
+        Command::Campaign { session, .. } => state.find_session(*session).is_none(),
+        Command::Admit { resource, .. } => {
+            let page = state.fences_page(group, resource.as_str(), None, 1);
+            page.fences.first().is_none_or(|found| found.resource != *resource)
+        }
+        Command::Open { .. }
+        | Command::ChangeTtl { .. }
+        | Command::Close { .. }
+        | Command::Expire { .. }
+        | Command::Withdraw { .. }
+        | Command::Accept { .. }
+        | Command::Resign { .. }
+        | Command::Offer { .. }
+        | Command::Warm { .. }
+        | Command::Transfer { .. }
+        | Command::StepDown { .. }
+        | Command::PutPolicy { .. }
+        | Command::Delete { .. }
+        | Command::Move { .. }
+        | Command::ForgetFence { .. }
+        | Command::Report { .. }
+        | Command::PutSettings { .. }
+        | Command::Elapsed { .. }
+        | Command::Refill { .. } => false,
+    }
+}
+
+/// What came about does not fit.
+struct Full;
+
+fn attempt(
+    before: &GroupRecord,
+    known: &Known<'_>,
+    wish: Option<Wish>,
+    bytes_max: usize,
+) -> Result<Turned, Full> {
     let mut work = Work { record: before.clone(), events: Vec::new(), known };
     work.record.untold.clear();
     work.state().leap(known.highest);
@@ -93,7 +159,7 @@ pub(super) fn turn(before: &GroupRecord, known: &Known<'_>, wish: Option<Wish>) 
         None => Ok(Answer::Done),
         Some(wish) => work.grant(wish),
     };
-    work.finish(before, &start, answer)
+    work.finish(before, &start, answer, bytes_max)
 }
 
 struct Work<'a> {
@@ -162,7 +228,8 @@ impl Work<'_> {
         before: &GroupRecord,
         start: &State,
         answer: Result<Answer, Refusal>,
-    ) -> Turned {
+        bytes_max: usize,
+    ) -> Result<Turned, Full> {
         let mut start = start.clone();
         start.leap(self.record.state.revision());
         // Forgetting is no change.
@@ -173,7 +240,7 @@ impl Work<'_> {
         let is_refused = answer.is_err() && self.events.is_empty();
         if is_refused || start == end {
             let record = before.clone();
-            return Turned { answer, record, write: None, over: Vec::new() };
+            return Ok(Turned { answer, record, write: None, over: Vec::new() });
         }
         let over = before
             .state
@@ -192,16 +259,14 @@ impl Work<'_> {
         let group = self.known.group;
         let mut record = self.record.sealed(self.known.nonce);
         let mut write = record.record(group);
-        if write.value.len() > VALUE_BYTES_MAX {
+        if write.value.len() > bytes_max {
             record.news.clear();
             record.news_from = record.state.revision();
             write = record.record(group);
         }
-        if write.value.len() > VALUE_BYTES_MAX {
-            let max = VALUE_BYTES_MAX as u64;
-            let answer = Err(Refusal::Full { what: "the entry of this group, in bytes,", max });
-            return Turned { answer, record: before.clone(), write: None, over: Vec::new() };
+        if write.value.len() > bytes_max {
+            return Err(Full);
         }
-        Turned { answer, record, write: Some(write), over }
+        Ok(Turned { answer, record, write: Some(write), over })
     }
 }

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
+mod brim;
 mod directed;
 mod duties;
 mod records;
