@@ -14,12 +14,17 @@ use hyper::header::HeaderValue;
 use hyper_util::rt::TokioIo;
 use regent_clock::now;
 use regent_election::Moment;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
+use self::tls::Tls;
 use crate::body::Upload;
 use crate::limits::{CONNECT_WITHIN, HEAD_BYTES_MAX, IDLE_CONNECTION_FOR, IDLE_CONNECTIONS_MAX};
+
+#[cfg_attr(not(feature = "tls"), path = "upstream/no_tls.rs")]
+mod tls;
 
 /// Why a text names no upstream. The messages are clauses for a person.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -30,9 +35,17 @@ pub enum UpstreamError {
         /// The text.
         given: String,
     },
-    /// TLS, which this build does not speak to an upstream.
-    #[error("https:// is not spoken to an upstream; put the gateway beside it and use http://")]
+    /// TLS, which this build does not speak.
+    #[error(
+        "https:// is not spoken: this build has no TLS; build with the feature \"tls\", or put the gateway beside the upstream and use http://"
+    )]
     NoTls,
+    /// TLS cannot be spoken.
+    #[error("https:// cannot be spoken: {why}")]
+    Tls {
+        /// Why not.
+        why: String,
+    },
 }
 
 /// Where requests go, and the connections there that wait for the next one.
@@ -40,6 +53,7 @@ pub enum UpstreamError {
 pub struct Upstream {
     host: String,
     port: u16,
+    tls: Option<Tls>,
     authority: HeaderValue,
     /// Before every path; without a slash at its end.
     prefix: String,
@@ -61,19 +75,22 @@ impl std::str::FromStr for Upstream {
     fn from_str(text: &str) -> Result<Self, UpstreamError> {
         let malformed = || UpstreamError::Malformed { given: text.chars().take(80).collect() };
         let uri: Uri = text.parse().map_err(|_| malformed())?;
-        match uri.scheme_str() {
-            Some("http") => {}
-            Some("https") => return Err(UpstreamError::NoTls),
+        let is_tls = match uri.scheme_str() {
+            Some("http") => false,
+            Some("https") => true,
             Some(_) | None => return Err(malformed()),
-        }
+        };
         let authority = uri.authority().ok_or_else(malformed)?;
         let has_more = uri.query().is_some() || text.contains(['#', '@']);
         if has_more || authority.host().is_empty() {
             return Err(malformed());
         }
+        let host = authority.host().trim_matches(['[', ']']).to_owned();
+        let tls = if is_tls { Some(Tls::to(&host)?) } else { None };
         Ok(Self {
-            host: authority.host().trim_matches(['[', ']']).to_owned(),
-            port: authority.port_u16().unwrap_or(80),
+            host,
+            port: authority.port_u16().unwrap_or(if is_tls { 443 } else { 80 }),
+            tls,
             authority: HeaderValue::from_str(authority.as_str()).map_err(|_| malformed())?,
             prefix: uri.path().trim_end_matches('/').to_owned(),
             idle: Mutex::new(Vec::new()),
@@ -119,12 +136,23 @@ impl Upstream {
 
     /// A fresh connection.
     pub(crate) async fn fresh(&self) -> io::Result<Connection> {
+        let connecting = async {
+            let stream = TcpStream::connect((self.host.as_str(), self.port)).await?;
+            stream.set_nodelay(true)?;
+            // Below TLS, too: what it has not given to the socket goes with it.
+            stream.set_zero_linger()?;
+            match &self.tls {
+                None => Self::over(stream).await,
+                Some(tls) => Self::over(tls.speak(stream).await?).await,
+            }
+        };
         let late = |_| io::Error::from(io::ErrorKind::TimedOut);
-        let stream = timeout(CONNECT_WITHIN, TcpStream::connect((self.host.as_str(), self.port)))
-            .await
-            .map_err(late)??;
-        stream.set_nodelay(true)?;
-        stream.set_zero_linger()?;
+        timeout(CONNECT_WITHIN, connecting).await.map_err(late)?
+    }
+
+    async fn over(
+        stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    ) -> io::Result<Connection> {
         let (sender, connection) = http1::Builder::new()
             .max_buf_size(HEAD_BYTES_MAX)
             .handshake(TokioIo::new(stream))
@@ -192,6 +220,5 @@ mod tests {
             let error = text.parse::<Upstream>().unwrap_err();
             assert!(matches!(error, UpstreamError::Malformed { .. }), "{text}: {error}");
         }
-        assert_eq!("https://x".parse::<Upstream>().unwrap_err(), UpstreamError::NoTls);
     }
 }

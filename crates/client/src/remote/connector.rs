@@ -44,13 +44,7 @@ pub(crate) fn connector(addresses: &[Address], spoken: Spoken) -> Result<Connect
     let mut plain = plain();
     plain.enforce_http(false);
     let needs_roots = addresses.iter().any(Address::is_tls);
-    let roots = if needs_roots { roots()? } else { rustls::RootCertStore::empty() };
-    let provider = std::sync::Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let config = rustls::ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|error| AddressError::Tls { why: error.to_string() })?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
+    let config = config(if needs_roots { roots()? } else { rustls::RootCertStore::empty() })?;
     let builder =
         hyper_rustls::HttpsConnectorBuilder::new().with_tls_config(config).https_or_http();
     Ok(match spoken {
@@ -58,6 +52,22 @@ pub(crate) fn connector(addresses: &[Address], spoken: Spoken) -> Result<Connect
         #[cfg(feature = "grpc")]
         Spoken::Two => builder.enable_http2().wrap_connector(plain),
     })
+}
+
+#[cfg(feature = "tls")]
+fn config(roots: rustls::RootCertStore) -> Result<rustls::ClientConfig, AddressError> {
+    let provider = std::sync::Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    Ok(rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| AddressError::Tls { why: error.to_string() })?
+        .with_root_certificates(roots)
+        .with_no_client_auth())
+}
+
+/// How TLS is spoken to whoever this system trusts, for those who make their connections themselves.
+#[cfg(feature = "tls")]
+pub fn tls_config() -> Result<rustls::ClientConfig, AddressError> {
+    config(roots()?)
 }
 
 /// The certificates that this system trusts, read once: connections are made again and again, by threads

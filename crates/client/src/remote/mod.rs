@@ -62,6 +62,9 @@ pub use address::{Address, AddressError};
 pub(crate) use backoff::Backoff;
 #[cfg(any(feature = "grpc", feature = "fence-signed"))]
 pub(crate) use connector::connector;
+#[cfg(feature = "tls")]
+#[doc(hidden)]
+pub use connector::tls_config;
 pub(crate) use connector::{Connector, Spoken};
 pub use error::RemoteError;
 pub use regent_election::store::Scope;
