@@ -4,7 +4,7 @@
 //!
 //! ```no_run
 //! # use hyper::HeaderMap;
-//! # async fn send(_: HeaderMap, _: &str) -> Result<(u16, Vec<u8>), std::io::Error> { unimplemented!() }
+//! # async fn send(_: HeaderMap, _: &str) -> Result<(u16, Vec<u8>), std::io::Error> { Ok((200, Vec::new())) }
 //! # async fn example(leadership: regent::Leadership) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
 //! let permit = leadership.check()?;
 //! let mut headers = HeaderMap::new();
