@@ -5,6 +5,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
+mod beliefs;
 mod bench;
 mod campaign;
 mod elector;

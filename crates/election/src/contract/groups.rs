@@ -2,9 +2,10 @@
 
 use super::bench::{Bench, LONG_MS, SHORT_MS, node, refused};
 use super::{Fault, ensure};
-use crate::name::Group;
+use crate::command::Finding;
+use crate::name::{Group, Reason};
 use crate::outcome::{Cause, Refusal};
-use crate::store::{Consistency, OfficeState};
+use crate::store::{Consistency, OfficeState, Scope};
 use crate::term::Term;
 
 pub(super) async fn an_answer_is_seen_by_every_later_read(bench: Bench) -> Result<(), Fault> {
@@ -72,6 +73,39 @@ pub(super) async fn a_groups_history_tells_the_causes(bench: Bench) -> Result<()
     ensure!(told == expected, "the history tells {told:?}");
     let is_ordered = history.is_sorted_by(|left, right| left.revision < right.revision);
     ensure!(is_ordered, "the history is out of order: {history:?}");
+    Ok(())
+}
+
+pub(super) async fn a_finding_is_kept_and_told_once_and_changes_nobodys_office(
+    bench: Bench,
+) -> Result<(), Fault> {
+    let group = bench.group();
+    let is_unknown = |refusal: &Refusal| matches!(refusal, Refusal::GroupUnknown { .. });
+    let reason = || Reason::new("mallory acts under term 9").unwrap_or_default();
+    let store = bench.store();
+    let report = |finding| store.report(&group, finding, reason());
+    refused("a finding about nothing", report(Finding::SplitBrain).await, is_unknown)?;
+    let alice = bench.player("alice", LONG_MS).await?;
+    let mut watch = bench.other().watch(Scope::Group(group.clone()), None).await?;
+    let term = alice.win(&group).await?;
+    for _ in 0..2 {
+        report(Finding::SplitBrain).await?;
+    }
+    report(Finding::NearMiss).await?;
+    for cause in [Cause::Elected, Cause::SplitBrain, Cause::NearMiss] {
+        let event = bench.change(&mut *watch).await?;
+        let is_same = event.term == term && event.leader == Some(node("alice"));
+        ensure!(is_same && event.cause == cause, "expected {cause}, saw {event:?}");
+    }
+    let history = bench.store().history(&group).await?;
+    let told: Vec<_> = history.iter().map(|it| (it.term, it.leader.clone(), it.cause)).collect();
+    let expected = [Cause::Elected, Cause::SplitBrain, Cause::NearMiss]
+        .map(|cause| (term, Some(node("alice")), cause));
+    ensure!(told == expected, "the history tells {told:?}");
+    let kept = history.get(1).and_then(|change| change.reason.as_deref());
+    ensure!(kept == Some(&reason()), "the history does not say what: {history:?}");
+    alice.renew(&group, term).await?;
+    alice.resign(&group, term).await?;
     Ok(())
 }
 

@@ -239,6 +239,7 @@ pub fn cases() -> Vec<Case> {
             an_answer_is_seen_by_every_later_read,
             terms_rise_through_resignation_expiry_and_deletion,
             a_groups_history_tells_the_causes,
+            a_finding_is_kept_and_told_once_and_changes_nobodys_office,
             groups_are_listed_in_pages_by_name,
             a_group_nobody_named_has_no_leader;
         moves:
