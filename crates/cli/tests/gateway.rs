@@ -12,7 +12,7 @@ use std::process::Command;
 use std::thread;
 
 use process::upstream::{Upstream, answered, put, raw};
-use process::{Room, Running, Server, until};
+use process::{Room, Running, Server, json, until};
 
 /// A gateway before a storage.
 struct Gateway {
@@ -85,6 +85,32 @@ fn a_stale_write_is_refused_with_both_numbers_and_passes_nowhere() {
     assert_eq!(upstream.terms(), [100, 101, 101]);
     assert_eq!(gateway.number("fence_rejections_total{reason=\"STALE_TERM\"}"), 1);
     assert_eq!(gateway.number("fence_mark"), 101);
+}
+
+/// A resource reports the terms it acted under; what it refused stands in the group's history.
+#[test]
+fn a_gateway_tells_the_service_what_it_admitted_and_refused() {
+    let (room, upstream) = (Room::new(), Upstream::start());
+    let server = room.server();
+    for node in ["a", "b"] {
+        let flags = ["campaign", "billing", "--node", node, "--session-file", node, "--ttl", "60s"];
+        server.yes(&room, &flags);
+        if node == "a" {
+            let force = ["step-down", "billing", "--reason", "test", "--immediate", "--yes"];
+            server.yes(&room, &force);
+        }
+    }
+    let url = format!("http://{}", server.listen());
+    let gateway = gateway(&room, &upstream, &["--report", "bucket/orders", "--server", &url]);
+    assert_eq!(gateway.put("/a", 2).status, 200);
+    assert_eq!(gateway.put("/b", 1).status, 409);
+    until("the service knows", || {
+        let fences = json(&server.get("/v1/groups/billing/fences"));
+        fences["fences"] == serde_json::json!([{"resource": "bucket/orders", "term": 2}])
+    });
+    until("the history tells", || {
+        server.get("/v1/groups/billing/history").contains("wanted to write under term 1")
+    });
 }
 
 #[test]

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use hyper::body::Incoming;
 use hyper::{Method, Request, Response};
-use regent::fencing::http::door::Door;
+use regent::fencing::http::door::{Door, Pass};
 use regent::fencing::http::{TERM_HEADER, TOKEN_HEADER, problem_of_turn, term_of};
 use regent::fencing::signed::Verifier;
 use regent_api::{Code, Problem};
+use regent_election::Term;
 
 use crate::body::Answer;
 use crate::current::Current;
@@ -16,6 +17,7 @@ use crate::exchange::exchange;
 use crate::headers::{check, towards_upstream};
 use crate::metrics::Metrics;
 use crate::reply;
+use crate::report::Reporter;
 use crate::upstream::Upstream;
 
 /// How long things may take.
@@ -35,6 +37,7 @@ pub(crate) struct App {
     pub(crate) door: Arc<Door>,
     pub(crate) upstream: Upstream,
     pub(crate) current: Option<Arc<Current>>,
+    pub(crate) reporter: Option<Reporter>,
     pub(crate) signed: Option<Verifier>,
     pub(crate) allows_reads: bool,
     pub(crate) keeps_host: bool,
@@ -55,6 +58,13 @@ pub(crate) async fn answer(app: Arc<App>, request: Request<Incoming>) -> Respons
     }
 }
 
+async fn enter(app: &App, term: Term) -> Result<Pass, Problem> {
+    if let Some(current) = &app.current {
+        current.check(term).await?;
+    }
+    app.door.enter(term).await.map_err(problem_of_turn)
+}
+
 async fn walk(app: &Arc<App>, mut request: Request<Incoming>) -> Result<Response<Answer>, Problem> {
     check(&request)?;
     let is_read = matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
@@ -66,10 +76,15 @@ async fn walk(app: &Arc<App>, mut request: Request<Incoming>) -> Result<Response
             Some(signed) => signed.of_headers(request.headers()).await?.term(),
             None => term_of(request.headers())?,
         };
-        if let Some(current) = &app.current {
-            current.check(term).await?;
+        let entered = enter(app, term).await;
+        if let Some(reporter) = &app.reporter {
+            match &entered {
+                Ok(_) => reporter.admitted(term),
+                Err(problem) if problem.code == Code::StaleTerm => reporter.refused(term),
+                Err(_) => {}
+            }
         }
-        Some(app.door.enter(term).await.map_err(problem_of_turn)?)
+        Some(entered?)
     };
     let uri = app.upstream.uri(request.uri()).ok_or_else(|| {
         Problem::new(Code::BadRequest, "the upstream has no such address; it may be too long")

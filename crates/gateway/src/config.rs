@@ -11,6 +11,7 @@ use regent_election::fence::doorkeeper::DoorRules;
 
 use crate::app::Timing;
 use crate::mark::MarkError;
+use crate::report::Report;
 use crate::upstream::Upstream;
 
 /// What a gateway is told.
@@ -24,6 +25,8 @@ pub struct GatewayConfig {
     pub data: PathBuf,
     /// The service that is asked which term is the current one; `None` compares with the mark alone.
     pub strict: Option<Remote>,
+    /// The service that is told which terms passed and which were refused.
+    pub report: Option<Report>,
     /// Terms are taken from tokens that this one believes, and from nowhere else.
     pub signed: Option<Verifier>,
     /// What the doorkeeper assumes and how long it waits.

@@ -26,9 +26,11 @@ pub mod limits;
 pub mod mark;
 mod metrics;
 mod reply;
+mod report;
 mod serve;
 mod upstream;
 
 pub use config::{GatewayConfig, OpenError};
+pub use report::Report;
 pub use serve::Gateway;
 pub use upstream::{Upstream, UpstreamError};

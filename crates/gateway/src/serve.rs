@@ -26,12 +26,14 @@ use crate::limits::{ACCEPT_PAUSE, HEAD_BYTES_MAX, HEADERS_MAX, METRICS_CONNECTIO
 use crate::mark::{LastEnd, MarkFile};
 use crate::metrics::Metrics;
 use crate::reply;
+use crate::report::{self, Telling};
 
 /// A gateway that has its mark and its lock and does not listen yet.
 #[derive(Debug)]
 pub struct Gateway {
     app: Arc<App>,
     keeper: Keeper,
+    telling: Option<Telling>,
     config: Arc<GatewayConfig>,
 }
 
@@ -51,17 +53,25 @@ impl Gateway {
             keeper::open(config.rules, mark, kept, last_end).map_err(OpenError::Thread)?;
         let current = config.strict.take().map(|remote| Current::new(remote, config.group.clone()));
         let upstream = config.upstream.take().ok_or(OpenError::NoUpstream)?;
+        let (reporter, telling) = match config.report.take() {
+            None => (None, None),
+            Some(told) => {
+                let (reporter, telling) = report::open(told, config.group.clone());
+                (Some(reporter), Some(telling))
+            }
+        };
         let app = App {
             door,
             upstream,
             current,
+            reporter,
             signed: config.signed.take(),
             allows_reads: config.allows_reads,
             keeps_host: config.keeps_host,
             timing: config.timing(),
             metrics: Metrics::new(),
         };
-        Ok(Self { app: Arc::new(app), keeper, config: Arc::new(config) })
+        Ok(Self { app: Arc::new(app), keeper, telling, config: Arc::new(config) })
     }
 
     /// The highest term that ever passed.
@@ -79,6 +89,7 @@ impl Gateway {
         shutdown: impl Future<Output = ()>,
     ) -> Result<(), OpenError> {
         let (turn, closing) = watch::channel(false);
+        let telling_service = self.telling.map(|telling| tokio::spawn(telling.run()));
         let places = Arc::new(Semaphore::new(self.config.connections_max));
         let timed = {
             let app = Arc::clone(&self.app);
@@ -121,6 +132,9 @@ impl Gateway {
             tracing::warn!("the grace is over; what is still under way is dropped");
         }
         timed.abort();
+        if let Some(telling) = telling_service {
+            telling.abort();
+        }
         if let Some(telling) = telling {
             telling.abort();
         }

@@ -121,6 +121,7 @@ async fn write(url: &str, is_trusted: bool) {
     let room = tempfile::tempdir().unwrap();
     let soon = Duration::from_secs(60);
     let gateway = Gateway::open(GatewayConfig {
+        report: None,
         group: Group::new("billing").unwrap(),
         upstream: Some(url.parse().unwrap()),
         data: room.path().to_owned(),

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use clap::Args;
 use regent::fencing::signed::{KeysError, Verifier};
-use regent_election::Group;
 use regent_election::fence::doorkeeper::DoorRules;
+use regent_election::{Group, Resource};
 use regent_gateway::limits::WAITING_MAX;
 use regent_gateway::mark::MarkError;
-use regent_gateway::{Gateway, GatewayConfig, OpenError, Upstream};
+use regent_gateway::{Gateway, GatewayConfig, OpenError, Report, Upstream};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 
@@ -51,6 +51,9 @@ pub(crate) struct GatewayArgs {
     /// Admit the term in office only, asking the service for it
     #[arg(long)]
     strict: bool,
+    /// Tell the service under this name which terms passed, and which were refused
+    #[arg(long, value_name = "RESOURCE")]
+    report: Option<Resource>,
     /// Take terms from signed tokens (Regent-Token) only, verified by --keys
     #[arg(long, requires = "keys")]
     require_signed: bool,
@@ -114,6 +117,12 @@ pub(crate) async fn run(args: GatewayArgs) -> Outcome {
         upstream: Some(upstream),
         data: args.data.clone(),
         strict: if args.strict { Some(args.client.remote()?) } else { None },
+        report: match &args.report {
+            None => None,
+            Some(resource) => {
+                Some(Report { remote: args.client.remote()?, resource: resource.clone() })
+            }
+        },
         rules: DoorRules {
             drain_for: args.drain_timeout,
             settle_for: args.settle,
