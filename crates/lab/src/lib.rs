@@ -9,6 +9,7 @@
 
 pub mod checkers;
 pub mod chronicle;
+mod clock;
 pub mod dice;
 mod fnv;
 pub mod history;
@@ -16,8 +17,11 @@ pub mod ledger;
 #[cfg(feature = "mutants")]
 pub mod mutants;
 pub mod plan;
+pub mod protocols;
+mod queue;
 pub mod scenarios;
 pub mod shrink;
+pub mod stage;
 pub mod stats;
 pub mod sweep;
 pub mod trial;

@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 use regent_election::participant::Event;
 use regent_replica::Role;
 
-use super::clock::Clock;
 use super::disk::{Disk, Refused};
 use super::net::Address;
 use super::parcel::Parcel;
 use super::replica::{Birth, Replica, Running, Told};
 use super::{Client, Happening, Timer, World, replica_id};
+use crate::clock::Clock;
 use crate::history::{Proc, Stage, What};
 use crate::plan::Sabotage;
 

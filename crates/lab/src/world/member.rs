@@ -20,11 +20,11 @@ use regent_election::{
 };
 use regent_replica::io::Response;
 
-use super::clock::Clock;
 use super::driven::Machine;
 use super::net::Address;
 use super::parcel::{Ask, Parcel, told};
 use super::{Client, Happening, Timer, World, node_name};
+use crate::clock::Clock;
 use crate::dice::Dice;
 use crate::history::{Proc, Stage, What};
 

@@ -15,7 +15,6 @@
 
 mod acts;
 mod caller;
-mod clock;
 mod directory;
 mod disk;
 mod driven;
@@ -25,7 +24,6 @@ mod member;
 mod net;
 mod operator;
 mod parcel;
-mod queue;
 mod replica;
 mod script;
 mod stages;
@@ -44,14 +42,14 @@ use crate::history::{Event, History, Proc, Setup, Stage, What};
 use crate::plan::{Plan, Sabotage};
 use crate::stats::Stats;
 
+use crate::clock::Clock;
+use crate::queue::Queue;
 use caller::Caller;
-use clock::Clock;
 use disk::Disk;
 use member::Member;
 use net::Net;
 use operator::Operator;
 use parcel::{Ask, Parcel};
-use queue::Queue;
 use replica::{Replica, Told};
 use strike::Strike;
 use watcher::Watcher;

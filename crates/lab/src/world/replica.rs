@@ -12,10 +12,10 @@ use regent_replica::{Core, CoreConfig, ReplicaId, Replicated};
 
 use crate::fnv::print;
 
-use super::clock::Clock;
 use super::disk::{Disk, Refused};
 use super::net::Address;
 use super::parcel::{Ask, Parcel};
+use crate::clock::Clock;
 
 /// A replica and its machine.
 #[derive(Debug)]

@@ -9,7 +9,7 @@ use std::time::Duration;
 use regent_election::Moment;
 use regent_stores::register::{Found, Key, Kind, RegisterError, RegisterResult, Swapped, Version};
 
-use crate::world::clock::Clock;
+use crate::clock::Clock;
 
 /// What a process asks of the engine.
 #[derive(Clone, Debug)]

@@ -25,9 +25,9 @@ use tokio::task::AbortHandle;
 use super::engine::Told as Answer;
 use super::port::{Fresh, Port, SharedPort, Wire, WorldTime, lock};
 use super::serve;
+use crate::clock::Clock;
 use crate::dice::Dice;
 use crate::plan::RegisterPlan;
-use crate::world::clock::Clock;
 use crate::world::net::Address;
 use crate::world::parcel::{Ask, Item, Parcel};
 

@@ -34,10 +34,10 @@ use regent_stores::register::{Key, RegisterError, RegisterResult, Swapped};
 
 use self::engine::{Asker, Engine, Outcome};
 use self::host::{Handed, Host, Running};
-use super::clock::Clock;
 use super::net::Address;
 use super::parcel::Parcel;
 use super::{Happening, World};
+use crate::clock::Clock;
 use crate::history::{Proc, Stage, What};
 use crate::plan::RegisterPlan;
 

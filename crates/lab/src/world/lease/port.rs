@@ -21,8 +21,8 @@ use regent_stores::register::{
 use regent_stores::time::{Pause, Time};
 
 use super::engine::{Question, Told};
+use crate::clock::Clock;
 use crate::dice::Dice;
-use crate::world::clock::Clock;
 use crate::world::net::Address;
 use crate::world::parcel::Parcel;
 

@@ -10,7 +10,7 @@ const PPM: i128 = 1_000_000;
 
 /// One process's clock: a straight line since its last change.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Clock {
+pub(crate) struct Clock {
     since: u64,
     read: u64,
     rate_ppm: i64,
@@ -19,13 +19,13 @@ pub(super) struct Clock {
 impl Clock {
     /// A clock that shows `read` at true time `since` and is `rate_ppm` too fast.
     #[must_use]
-    pub(super) const fn new(since: u64, read: u64, rate_ppm: i64) -> Self {
+    pub(crate) const fn new(since: u64, read: u64, rate_ppm: i64) -> Self {
         Self { since, read, rate_ppm }
     }
 
     /// What it shows at true time `at`.
     #[must_use]
-    pub(super) fn read(&self, at: u64) -> Moment {
+    pub(crate) fn read(&self, at: u64) -> Moment {
         let passed = i128::from(at.saturating_sub(self.since));
         let shown = passed * (PPM + i128::from(self.rate_ppm)) / PPM;
         Moment::from_nanos(self.read.saturating_add(u64::try_from(shown).unwrap_or(0)))
@@ -33,7 +33,7 @@ impl Clock {
 
     /// The first true time at which it shows `moment` or later, if it is not disturbed.
     #[must_use]
-    pub(super) fn when(&self, moment: Moment) -> u64 {
+    pub(crate) fn when(&self, moment: Moment) -> u64 {
         let left = i128::from(moment.as_nanos().saturating_sub(self.read));
         let passed = (left * PPM).div_euclid(PPM + i128::from(self.rate_ppm));
         let mut at = self.since.saturating_add(u64::try_from(passed).unwrap_or(u64::MAX));
@@ -45,12 +45,12 @@ impl Clock {
     }
 
     /// Runs at another rate from `at` on.
-    pub(super) fn set_rate(&mut self, at: u64, rate_ppm: i64) {
+    pub(crate) fn set_rate(&mut self, at: u64, rate_ppm: i64) {
         *self = Self { since: at, read: self.read(at).as_nanos(), rate_ppm };
     }
 
     /// Shows `nanos` more from `at` on.
-    pub(super) fn jump(&mut self, at: u64, nanos: u64) {
+    pub(crate) fn jump(&mut self, at: u64, nanos: u64) {
         let read = self.read(at).as_nanos().saturating_add(nanos);
         *self = Self { since: at, read, rate_ppm: self.rate_ppm };
     }

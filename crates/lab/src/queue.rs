@@ -8,7 +8,7 @@ use std::collections::BinaryHeap;
 
 /// A queue of happenings.
 #[derive(Debug)]
-pub(super) struct Queue<T> {
+pub(crate) struct Queue<T> {
     heap: BinaryHeap<Reverse<Due>>,
     count: u64,
     happenings: Vec<Option<T>>,
@@ -25,12 +25,12 @@ struct Due {
 }
 
 impl<T> Queue<T> {
-    pub(super) const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self { heap: BinaryHeap::new(), count: 0, happenings: Vec::new(), free: Vec::new() }
     }
 
     /// Something happens at `at`.
-    pub(super) fn push(&mut self, at: u64, what: T) {
+    pub(crate) fn push(&mut self, at: u64, what: T) {
         self.count += 1;
         let place = self.free.pop().unwrap_or(self.happenings.len());
         if place == self.happenings.len() {
@@ -42,12 +42,12 @@ impl<T> Queue<T> {
     }
 
     /// When the next thing happens.
-    pub(super) fn next_at(&self) -> Option<u64> {
+    pub(crate) fn next_at(&self) -> Option<u64> {
         self.heap.peek().map(|Reverse(due)| due.at)
     }
 
     /// The next thing that happens.
-    pub(super) fn pop(&mut self) -> Option<(u64, T)> {
+    pub(crate) fn pop(&mut self) -> Option<(u64, T)> {
         let Reverse(Due { at, place, .. }) = self.heap.pop()?;
         self.free.push(place);
         Some((at, self.happenings[place].take()?))
