@@ -76,3 +76,41 @@ fn what_the_lab_cannot_do_is_refused_with_the_way_out() {
     assert_eq!(mutants.code, 77, "{mutants:?}");
     assert!(mutants.stderr.contains("--features mutants"), "{mutants:?}");
 }
+
+#[test]
+fn an_algorithm_is_played_the_same_way_for_people_and_for_programs() {
+    let room = Room::new();
+    let words = ["lab", "run", "bully", "flapping", "--seed", "3", "--nodes", "4"];
+    let people = room.run(&words);
+    assert_eq!(people.code, 0, "{people:?}");
+    assert!(people.stdout.starts_with("bully, flapping: "), "{people:?}");
+    assert!(people.stdout.contains("==> D leads"), "{people:?}");
+    assert_eq!(people.stdout, room.run(&words).stdout);
+    let programs = room.run(&[&words[..], &["--json"]].concat());
+    let lines: Vec<serde_json::Value> = programs.stdout.lines().map(json).collect();
+    let leads = lines.iter().filter(|line| line["ev"] == "leads" && line["again"] == false).count();
+    let figures = &lines.last().unwrap()["figures"];
+    assert_eq!(figures["elections"].as_u64(), Some(leads as u64), "{figures}");
+    assert!(leads > 10, "the highest node flaps: {leads}");
+}
+
+#[test]
+fn a_scenario_of_ones_own_is_checked_and_played() {
+    let room = Room::new();
+    let file = room.path("my.scenario");
+    std::fs::write(&file, "about mine\nnodes 3\nlasts 5s\nat 2s crash leader\n").unwrap();
+    let file = file.to_str().unwrap();
+    let checked = room.run(&["lab", "check", file]);
+    assert_eq!((checked.code, checked.stdout.as_str()), (0, "mine: 3 nodes, 5s, strikes: 1\n"));
+    let played = room.run(&["lab", "run", "ring", file]);
+    assert_eq!(played.code, 0, "{played:?}");
+    assert!(played.stdout.contains("C crashes"), "{played:?}");
+
+    std::fs::write(file, "about mine\nat 2s crsh leader\n").unwrap();
+    let refused = room.run(&["lab", "check", file]);
+    assert_eq!(refused.code, 78, "{refused:?}");
+    assert!(refused.stderr.contains("my.scenario:2:7: \"crsh\""), "{refused:?}");
+    let unknown = room.run(&["lab", "run", "ring", "earthquake"]);
+    assert_eq!(unknown.code, 64, "{unknown:?}");
+    assert!(unknown.stderr.contains("regent lab algorithms"), "{unknown:?}");
+}

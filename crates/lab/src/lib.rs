@@ -6,6 +6,9 @@
 //! deliberately broken variants ([`Sabotage`], and with the feature `mutants` those in the rules
 //! themselves) show that the checkers would notice. [`scenarios`] are the stories that must be told by
 //! name.
+//!
+//! Beside it stands the [`stage`]: the algorithms of the literature ([`protocols`]) under scenarios that
+//! anybody can write, to be watched and measured rather than judged.
 
 pub mod checkers;
 pub mod chronicle;

@@ -5,9 +5,11 @@
 
 mod bar;
 mod mutants;
+mod play;
 mod replay;
 mod scenarios;
 mod sweep;
+mod told;
 
 use std::panic;
 use std::thread;
@@ -31,8 +33,11 @@ Examples:
   regent lab replay --seed 7
   regent lab scenarios
   regent lab scenario 1
+  regent lab algorithms
+  regent lab run bully flapping
 
-The simulator runs the real replica or the real lease, the real rules and the real participant in
+`run` plays the algorithms of the literature under a scenario, to be watched and compared. The
+other verbs test Regent itself: the simulator runs the real replica or the real lease, the real rules and the real participant in
 virtual time, with faulty links, disks, registers, clocks and processes. One seed decides
 everything, so whatever breaks can be replayed. A release build is faster:
 cargo run --release -- lab sweep --seeds 1000";
@@ -51,6 +56,12 @@ pub(crate) enum LabVerb {
     Scenario(scenarios::ScenarioArgs),
     /// Prove that deliberate mistakes are found
     Mutants(mutants::MutantsArgs),
+    /// Play an algorithm of the literature under a scenario and tell what happens
+    Run(play::RunArgs),
+    /// Say whether a scenario of your own can be read
+    Check(play::CheckArgs),
+    /// List the algorithms and the scenarios that `run` plays
+    Algorithms(play::AlgorithmsArgs),
 }
 
 /// For whom a verb of the lab writes.
@@ -79,6 +90,9 @@ impl LabVerb {
             Self::Scenarios(args) => args.show.output(),
             Self::Scenario(args) => args.show.output(),
             Self::Mutants(args) => args.show.output(),
+            Self::Run(args) => args.show.output(),
+            Self::Check(args) => args.show.output(),
+            Self::Algorithms(args) => args.show.output(),
         }
     }
 }
@@ -92,6 +106,9 @@ pub(crate) async fn run(verb: LabVerb) -> Outcome {
         LabVerb::Scenarios(args) => scenarios::list(&args),
         LabVerb::Scenario(args) => scenarios::run(&args),
         LabVerb::Mutants(args) => mutants::run(args).await,
+        LabVerb::Run(args) => play::run(&args),
+        LabVerb::Check(args) => play::check(&args),
+        LabVerb::Algorithms(args) => play::list(&args),
     }
 }
 

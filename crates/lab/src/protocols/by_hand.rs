@@ -57,10 +57,6 @@ impl<P: Protocol> Hand<P> {
         }
     }
 
-    pub(crate) fn setup(&mut self, of: NodeId) -> &mut Setup {
-        &mut self.setups[usize::from(of.0)]
-    }
-
     pub(crate) fn start(&mut self, one: NodeId) {
         let mut out = Out::new();
         let setup = &self.setups[usize::from(one.0)];

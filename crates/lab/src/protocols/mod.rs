@@ -14,6 +14,7 @@ mod belief;
 pub mod bully;
 #[cfg(test)]
 mod by_hand;
+pub mod lease;
 mod out;
 pub mod ring;
 

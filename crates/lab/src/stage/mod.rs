@@ -1,1 +1,29 @@
-//! x
+//! The stage: any algorithm of [`crate::protocols`] under any scenario, in virtual time.
+//!
+//! It is lighter than [`crate::world`], which runs whole replicas with sessions and clients and judges
+//! promises. Here nodes only elect; a leader that may act writes to a simulated storage, and what is asked
+//! is what it cost, how long nobody or more than one acted, and which writes were wrong. One seed decides
+//! everything: links, disks, clocks, starts and every choice of a scenario.
+//!
+//! A leader's work is the common mistake made on purpose: it checks that it may act, works for a while, then
+//! writes. Whoever is paused in between writes late, and only the storage can notice.
+
+mod actor;
+mod library;
+mod links;
+mod measure;
+mod parse;
+mod play;
+mod record;
+mod scenario;
+mod storage;
+mod strike;
+mod text;
+
+pub use library::{Told, library};
+pub use measure::{Figures, Reign, figures, reigns};
+pub use parse::{ParseError, parse};
+pub use play::{Algorithm, Run, RunError, play};
+pub use record::{Entry, Fate, FenceSays, Record, What};
+pub use scenario::{Blow, Links, Scenario, Strike, Who};
+pub use text::{line, seconds};

@@ -5,8 +5,13 @@
 //! has; whoever gets its own name back has won, and ELECTED goes round. n messages at best, of the order
 //! of n² if the names stand in the worst order and all start at once, n log n on average.
 //!
-//! It promises what [the collecting token](super) promises, with smaller messages. The paper's nodes do not
-//! die: the name of one that did would go round for ever, so a token here is dropped after two rounds.
+//! It promises what [the collecting token](super) promises, with smaller messages. The paper's links are
+//! reliable and its nodes do not die, so a token comes once and whoever sent its name is there to take it
+//! back. Here every token has its owner's number and a node passes each once, and in an election only names
+//! above the highest that it has passed: the same on the paper's ring, and on a worse one doubled tokens die
+//! out and the name of a dead node does not go round for ever.
+
+use std::collections::BTreeMap;
 
 use regent_election::Moment;
 
@@ -17,58 +22,72 @@ use crate::protocols::{Belief, NodeId, Out, Protocol, Setup};
 /// What goes round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Single {
-    /// The highest name so far, and how many it has passed.
-    Election(NodeId, u16),
-    /// Who has won, and how many were told.
-    Elected(NodeId, u16),
+    /// The highest name so far, and its owner's number.
+    Election(NodeId, u64),
+    /// Who has won, and its number.
+    Elected(NodeId, u64),
 }
 
 /// One node.
 #[derive(Clone, Debug)]
 pub struct ChangRoberts {
     me: NodeId,
-    nodes: u16,
-    /// Whether it has sent its own name, or a higher one, in this election.
-    takes_part: bool,
+    /// The highest name that it has passed in this election, its own included; none if it has not taken
+    /// part.
+    passed: Option<NodeId>,
+    /// The last number that it has given a token.
+    number: u64,
+    /// By owner: the last token that came by here.
+    seen: BTreeMap<NodeId, u64>,
     courier: Courier<Single>,
     office: Office,
 }
 
 impl ChangRoberts {
     fn take(&mut self, now: Moment, token: Single, out: &mut Out<Self>) {
+        let (Single::Election(name, number) | Single::Elected(name, number)) = token;
+        if name == self.me {
+            if matches!(token, Single::Election(..)) && number == self.number {
+                self.number += 1;
+                self.elect(now, Single::Elected(self.me, self.number), out);
+            }
+            return;
+        }
+        if number <= self.seen.get(&name).copied().unwrap_or(0) {
+            return;
+        }
+        self.seen.insert(name, number);
         match token {
-            Single::Election(name, passed) => {
-                if passed >= 2 * self.nodes {
-                    out.remark(format!("drops the name {name}: it has gone round twice"));
-                } else if name > self.me {
-                    self.join(now, out);
-                    self.courier.pass(now, Single::Election(name, passed + 1), out);
-                } else if name < self.me {
-                    if !self.takes_part {
-                        self.join(now, out);
-                        self.courier.pass(now, Single::Election(self.me, 1), out);
-                    }
-                } else {
-                    self.elect(now, self.me, 0, out);
-                }
-            }
-            Single::Elected(name, told) => {
-                if name != self.me && told < self.nodes {
-                    self.elect(now, name, told, out);
-                }
-            }
+            Single::Election(..) if self.passed.is_some_and(|passed| name <= passed) => {}
+            Single::Election(..) if name < self.me => self.pass_own(now, out),
+            Single::Election(..) => self.pass(now, token, out),
+            Single::Elected(..) => self.elect(now, token, out),
         }
     }
 
-    fn join(&mut self, now: Moment, out: &mut Out<Self>) {
-        self.takes_part = true;
-        self.office.vacate(now, out);
+    fn pass_own(&mut self, now: Moment, out: &mut Out<Self>) {
+        self.number += 1;
+        self.pass(now, Single::Election(self.me, self.number), out);
     }
 
-    fn elect(&mut self, now: Moment, name: NodeId, told: u16, out: &mut Out<Self>) {
-        self.takes_part = false;
-        self.office.fill(now, name, out);
-        self.courier.pass(now, Single::Elected(name, told + 1), out);
+    fn pass(&mut self, now: Moment, token: Single, out: &mut Out<Self>) {
+        self.passed = Some(token.name());
+        self.office.vacate(now, out);
+        self.courier.pass(now, token, out);
+    }
+
+    fn elect(&mut self, now: Moment, token: Single, out: &mut Out<Self>) {
+        self.passed = None;
+        self.office.fill(now, token.name(), out);
+        self.courier.pass(now, token, out);
+    }
+}
+
+impl Single {
+    const fn name(self) -> NodeId {
+        match self {
+            Self::Election(name, _) | Self::Elected(name, _) => name,
+        }
     }
 }
 
@@ -80,7 +99,9 @@ impl Protocol for ChangRoberts {
     fn start(setup: &Setup, _kept: Option<()>, now: Moment, out: &mut Out<Self>) -> Self {
         let (courier, mut office) = (Courier::new(setup), Office::new(setup));
         office.wait(now, out);
-        Self { me: setup.me, nodes: setup.nodes, takes_part: false, courier, office }
+        // Numbers of an earlier run are not used again.
+        let number = u64::from(setup.run) << 32;
+        Self { me: setup.me, passed: None, number, seen: BTreeMap::new(), courier, office }
     }
 
     fn receive(
@@ -99,7 +120,7 @@ impl Protocol for ChangRoberts {
             }
             Ringing::Ack { number } => self.courier.acknowledged(number, out),
             Ringing::Heartbeat => {
-                self.takes_part = false;
+                self.passed = None;
                 self.office.hear(now, from, out);
             }
         }
@@ -110,8 +131,7 @@ impl Protocol for ChangRoberts {
             RingTimer::Show => self.office.show(now, out),
             RingTimer::Missed => {
                 out.remark("misses a leader");
-                self.join(now, out);
-                self.courier.pass(now, Single::Election(self.me, 1), out);
+                self.pass_own(now, out);
             }
             RingTimer::Unacknowledged(number) => self.courier.skip(now, number, out),
         }
@@ -125,7 +145,7 @@ impl Protocol for ChangRoberts {
     fn lie(setup: &Setup, _to: NodeId, message: Ringing<Single>) -> Ringing<Single> {
         match message {
             Ringing::Pass { number, .. } => {
-                Ringing::Pass { number, token: Single::Elected(setup.me, 1) }
+                Ringing::Pass { number, token: Single::Elected(setup.me, u64::MAX) }
             }
             Ringing::Ack { .. } | Ringing::Heartbeat => message,
         }
@@ -141,13 +161,11 @@ impl Token for Single {
     }
 
     fn carries(&self) -> String {
-        match self {
-            Self::Election(name, _) | Self::Elected(name, _) => name.to_string(),
-        }
+        self.name().to_string()
     }
 
     fn bytes(&self) -> usize {
-        4
+        10
     }
 }
 

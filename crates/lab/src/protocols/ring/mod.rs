@@ -7,10 +7,15 @@
 //!
 //! It promises one leader if nobody dies on the way and the ring is not cut; a partition makes two rings,
 //! and there is no term. [`chang_roberts`] is the older variant that carries one name only.
+//!
+//! Every token has its starter's number, and a node passes each once: where acknowledgements are late,
+//! doubled tokens would otherwise double again at every node.
 
 pub mod chang_roberts;
 mod courier;
 mod office;
+
+use std::collections::BTreeMap;
 
 use regent_election::Moment;
 
@@ -24,53 +29,60 @@ pub use courier::{RingTimer, Ringing, Token};
 /// What goes round.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Collected {
-    /// Who is alive? Everybody whom it has passed, in order.
-    Election(Vec<NodeId>),
-    /// Who leads, and everybody who was told.
-    Coordinator(NodeId, Vec<NodeId>),
+    /// Who is alive? Everybody whom it has passed, in order; and its number, for whom it passed first.
+    Election(Vec<NodeId>, u64),
+    /// Who leads, and everybody who was told; and its number, for whom it passed first.
+    Coordinator(NodeId, Vec<NodeId>, u64),
 }
 
 /// One node.
 #[derive(Clone, Debug)]
 pub struct Ring {
     me: NodeId,
+    /// The last number that it has given a token.
+    number: u64,
+    /// By starter: the last election and the last announcement that came by here.
+    seen: BTreeMap<NodeId, (u64, u64)>,
     courier: Courier<Collected>,
     office: Office,
 }
 
 impl Ring {
+    fn ask(&mut self, now: Moment, out: &mut Out<Self>) {
+        self.number += 1;
+        self.take(now, Collected::Election(Vec::new(), self.number), out);
+    }
+
     fn take(&mut self, now: Moment, token: Collected, out: &mut Out<Self>) {
         match token {
-            Collected::Election(mut names) => {
+            Collected::Election(mut names, number) => {
+                let starter = names.first().copied().unwrap_or(self.me);
                 if names.contains(&self.me) {
-                    // It has gone round: by its first sender, or past it if that one has died.
-                    if let Some(highest) = names.iter().max().copied() {
-                        self.announce(now, highest, Vec::new(), out);
+                    // It has gone round: to its starter, or past it if that one has died.
+                    if let Some(highest) = names.iter().max().copied()
+                        && self.office.leader != Some(highest)
+                    {
+                        self.number += 1;
+                        let told = Collected::Coordinator(highest, Vec::new(), self.number);
+                        self.take(now, told, out);
                     }
-                } else {
+                } else if number > self.seen.get(&starter).map_or(0, |seen| seen.0) {
+                    self.seen.entry(starter).or_default().0 = number;
                     names.push(self.me);
                     self.office.vacate(now, out);
-                    self.courier.pass(now, Collected::Election(names), out);
+                    self.courier.pass(now, Collected::Election(names, number), out);
                 }
             }
-            Collected::Coordinator(leader, told) => {
-                if !told.contains(&self.me) {
-                    self.announce(now, leader, told, out);
+            Collected::Coordinator(leader, mut told, number) => {
+                let starter = told.first().copied().unwrap_or(self.me);
+                if number > self.seen.get(&starter).map_or(0, |seen| seen.1) {
+                    self.seen.entry(starter).or_default().1 = number;
+                    told.push(self.me);
+                    self.office.fill(now, leader, out);
+                    self.courier.pass(now, Collected::Coordinator(leader, told, number), out);
                 }
             }
         }
-    }
-
-    fn announce(
-        &mut self,
-        now: Moment,
-        leader: NodeId,
-        mut told: Vec<NodeId>,
-        out: &mut Out<Self>,
-    ) {
-        told.push(self.me);
-        self.office.fill(now, leader, out);
-        self.courier.pass(now, Collected::Coordinator(leader, told), out);
     }
 }
 
@@ -82,7 +94,9 @@ impl Protocol for Ring {
     fn start(setup: &Setup, _kept: Option<()>, now: Moment, out: &mut Out<Self>) -> Self {
         let (courier, mut office) = (Courier::new(setup), Office::new(setup));
         office.wait(now, out);
-        Self { me: setup.me, courier, office }
+        // Numbers of an earlier run are not used again.
+        let number = u64::from(setup.run) << 32;
+        Self { me: setup.me, number, seen: BTreeMap::new(), courier, office }
     }
 
     fn receive(
@@ -109,8 +123,7 @@ impl Protocol for Ring {
             RingTimer::Show => self.office.show(now, out),
             RingTimer::Missed => {
                 out.remark("misses a leader");
-                self.office.vacate(now, out);
-                self.courier.pass(now, Collected::Election(vec![self.me]), out);
+                self.ask(now, out);
             }
             RingTimer::Unacknowledged(number) => self.courier.skip(now, number, out),
         }
@@ -123,9 +136,10 @@ impl Protocol for Ring {
     /// A liar takes all other names off the list, and announces itself.
     fn lie(setup: &Setup, _to: NodeId, message: Ringing<Collected>) -> Ringing<Collected> {
         match message {
-            Ringing::Pass { number, .. } => {
-                Ringing::Pass { number, token: Collected::Coordinator(setup.me, vec![setup.me]) }
-            }
+            Ringing::Pass { number, .. } => Ringing::Pass {
+                number,
+                token: Collected::Coordinator(setup.me, vec![setup.me], u64::MAX),
+            },
             Ringing::Ack { .. } | Ringing::Heartbeat => message,
         }
     }
@@ -134,22 +148,22 @@ impl Protocol for Ring {
 impl Token for Collected {
     fn kind(&self) -> &'static str {
         match self {
-            Self::Election(_) => "ELECTION",
+            Self::Election(..) => "ELECTION",
             Self::Coordinator(..) => "COORDINATOR",
         }
     }
 
     fn carries(&self) -> String {
         match self {
-            Self::Election(names) => list(names),
-            Self::Coordinator(leader, told) => format!("{leader} {}", list(told)),
+            Self::Election(names, _) => list(names),
+            Self::Coordinator(leader, told, _) => format!("{leader} {}", list(told)),
         }
     }
 
     fn bytes(&self) -> usize {
         match self {
-            Self::Election(names) => 2 * names.len(),
-            Self::Coordinator(_, told) => 2 + 2 * told.len(),
+            Self::Election(names, _) => 8 + 2 * names.len(),
+            Self::Coordinator(_, told, _) => 10 + 2 * told.len(),
         }
     }
 }

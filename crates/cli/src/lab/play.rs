@@ -1,0 +1,210 @@
+//! `regent lab run`, `check` and `algorithms`: the algorithms of the literature under a scenario.
+
+use std::fs;
+use std::path::Path;
+
+use clap::Args;
+use regent_lab::stage::{
+    Algorithm, Figures, Run, Scenario, Told, figures, library, line, parse, play, seconds,
+};
+use serde_json::json;
+
+use super::told::{entry_json, figures_json};
+use super::{ShowArgs, alone};
+use crate::exit::Exit;
+use crate::failure::{Failure, Outcome};
+use crate::output::{Output, Screen, Side, facts, table};
+
+/// Texts of scenarios are small; a larger file is something else.
+const SCENARIO_BYTES_MAX: u64 = 1 << 20;
+
+/// Flags of `regent lab run`.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "\
+Examples:
+  regent lab run bully crash
+  regent lab run ring clean-partition --seed 7 --nodes 9
+  regent lab run bully my.scenario --all
+
+`regent lab algorithms` lists algorithms and scenarios. A scenario of your own is named by its
+file; `regent lab check` says whether it can be read. One seed decides everything: the same words
+give the same history.")]
+pub(crate) struct RunArgs {
+    /// The algorithm
+    #[arg(value_parser = algorithm)]
+    algorithm: Algorithm,
+    /// The scenario: a name, or the path of a file
+    scenario: String,
+    /// The seed of links, disks, starts and choices
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// How many candidates, in place of what the scenario says
+    #[arg(long, value_name = "N")]
+    nodes: Option<u16>,
+    /// Tell heartbeats and good writes, too
+    #[arg(long)]
+    all: bool,
+    #[command(flatten)]
+    pub(super) show: ShowArgs,
+}
+
+/// Flags of `regent lab check`.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "\
+Examples:
+  regent lab check my.scenario
+
+Exit code 78 says that it cannot be read, and where.")]
+pub(crate) struct CheckArgs {
+    /// The file
+    file: String,
+    #[command(flatten)]
+    pub(super) show: ShowArgs,
+}
+
+/// Flags of `regent lab algorithms`.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "\
+Examples:
+  regent lab algorithms
+  regent lab algorithms --json")]
+pub(crate) struct AlgorithmsArgs {
+    #[command(flatten)]
+    pub(super) show: ShowArgs,
+}
+
+fn algorithm(name: &str) -> Result<Algorithm, String> {
+    Algorithm::find(name).ok_or_else(|| {
+        let names: Vec<&str> = Algorithm::ALL.iter().map(|one| one.name()).collect();
+        format!("there are {}", names.join(", "))
+    })
+}
+
+/// Plays a scenario and tells what happened.
+pub(crate) fn run(args: &RunArgs) -> Outcome {
+    let mut scenario = find(&args.scenario)?;
+    scenario.nodes = args.nodes.unwrap_or(scenario.nodes);
+    let (algorithm, seed, told) = (args.algorithm, args.seed, scenario.clone());
+    let run = alone(move || play(algorithm, &told, seed))?;
+    let run = run.map_err(|error| Failure::usage(error.to_string()))?;
+    let screen = Screen { output: args.show.output() };
+    match screen.output {
+        Output::Json => {
+            for entry in &run.record.entries {
+                screen.line(&entry_json(&run.record, entry).to_string())?;
+            }
+            let figures = figures(&run.record);
+            screen
+                .line(&json!({"ev": "figures", "figures": figures_json(&figures)}).to_string())?;
+        }
+        Output::Text => screen.line(&history(&run, &scenario, args))?,
+    }
+    Ok(Exit::Done)
+}
+
+/// Says whether a scenario can be read.
+pub(crate) fn check(args: &CheckArgs) -> Outcome {
+    let scenario = read(&args.file)?;
+    let screen = Screen { output: args.show.output() };
+    let (nodes, strikes) = (scenario.nodes, scenario.strikes.len());
+    let lasts_ms = scenario.lasts.as_millis() as u64;
+    let told = json!({
+        "name": scenario.name, "about": scenario.about, "nodes": nodes, "lasts_ms": lasts_ms,
+        "happenings": strikes,
+    });
+    screen.answer(&told, || {
+        let lasts = scenario.lasts;
+        format!("{}: {nodes} nodes, {lasts:?}, strikes: {strikes}", scenario.about)
+    })?;
+    Ok(Exit::Done)
+}
+
+/// Lists algorithms and scenarios.
+pub(crate) fn list(args: &AlgorithmsArgs) -> Outcome {
+    let screen = Screen { output: args.show.output() };
+    let algorithms = Algorithm::ALL.iter().map(|one| ("algorithm", one.name(), one.about().into()));
+    let scenarios = library().iter().map(|told| ("scenario", told.name, told.scenario().about));
+    let all: Vec<(&str, &str, String)> = algorithms.chain(scenarios).collect();
+    match screen.output {
+        Output::Json => {
+            for (kind, name, about) in all {
+                let told = json!({"kind": kind, "name": name, "about": about});
+                screen.line(&told.to_string())?;
+            }
+        }
+        Output::Text => {
+            for kind in ["algorithm", "scenario"] {
+                let of_kind = all.iter().filter(|(of, _, _)| *of == kind);
+                let rows = of_kind.map(|(_, name, about)| vec![(*name).to_owned(), about.clone()]);
+                let head = [(kind, Side::Left), ("about", Side::Left)];
+                screen.line(&format!("{}\n", table(&head, rows.collect())))?;
+            }
+        }
+    }
+    Ok(Exit::Done)
+}
+
+fn find(name: &str) -> Result<Scenario, Failure> {
+    match Told::find(name) {
+        Some(told) => Ok(told.scenario()),
+        None if name.contains(['/', '.']) => read(name),
+        None => Err(Failure::usage(format!(
+            "there is no scenario {name}; `regent lab algorithms` lists them, and a file is named by its path"
+        ))),
+    }
+}
+
+fn read(file: &str) -> Result<Scenario, Failure> {
+    let path = Path::new(file);
+    let failed = |error: &std::io::Error| Failure::file(path, error);
+    let length = fs::metadata(path).map_err(|error| failed(&error))?.len();
+    if length > SCENARIO_BYTES_MAX {
+        let message =
+            format!("{file}: {length} bytes are no scenario: at most {SCENARIO_BYTES_MAX}");
+        return Err(Failure::new(Exit::Config, message));
+    }
+    let text = fs::read_to_string(path).map_err(|error| failed(&error))?;
+    let name =
+        path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
+    parse(&name, &text).map_err(|error| Failure::new(Exit::Config, format!("{file}:{error}")))
+}
+
+fn history(run: &Run, scenario: &Scenario, args: &RunArgs) -> String {
+    let Run { record, is_cut_short } = run;
+    let (name, about) = (&scenario.name, &scenario.about);
+    let algorithm = args.algorithm.name();
+    let nodes = scenario.nodes;
+    let mut text = format!("{algorithm}, {name}: {about}\n{nodes} nodes, seed {}\n\n", args.seed);
+    for told in record.entries.iter().filter_map(|entry| line(record, entry, args.all)) {
+        text.push_str(&told);
+        text.push('\n');
+    }
+    if *is_cut_short {
+        text.push_str("\nToo much happened: the run was stopped here.\n");
+    }
+    text.push('\n');
+    text.push_str(&summary(&figures(record)));
+    text
+}
+
+fn summary(figures: &Figures) -> String {
+    let time = |nanos: u64| format!("{} s", seconds(nanos));
+    let or_none = |nanos: Option<u64>| nanos.map_or_else(|| "-".to_owned(), time);
+    let per = figures.messages_per_election();
+    let kinds: Vec<String> =
+        figures.kinds.iter().map(|(kind, (count, _))| format!("{count} {kind}")).collect();
+    facts(vec![
+        ("elections", figures.elections.to_string()),
+        ("messages per election", per.map_or_else(|| "-".to_owned(), |per| format!("{per:.1}"))),
+        ("messages", format!("{} ({} bytes)", figures.messages, figures.bytes)),
+        ("upkeep", format!("{} ({} bytes)", figures.upkeep_messages, figures.upkeep_bytes)),
+        ("by kind", kinds.join(", ")),
+        ("time to elect, median", or_none(figures.vacancy_at(50))),
+        ("time to elect, longest", or_none(figures.vacancy_at(100))),
+        ("without a leader", time(figures.leaderless_ns)),
+        ("with two leaders", time(figures.two_leaders_ns)),
+        ("writes", figures.writes.to_string()),
+        ("wrong writes, unfenced", figures.wrong_writes.to_string()),
+        ("wrong writes, fenced", figures.wrong_writes_fenced.to_string()),
+    ])
+}
