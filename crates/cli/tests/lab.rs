@@ -114,3 +114,23 @@ fn a_scenario_of_ones_own_is_checked_and_played() {
     assert_eq!(unknown.code, 64, "{unknown:?}");
     assert!(unknown.stderr.contains("regent lab algorithms"), "{unknown:?}");
 }
+
+#[test]
+fn what_happened_is_drawn_as_text_and_as_a_picture() {
+    let room = Room::new();
+    let words = ["lab", "run", "raft", "clean-partition", "--seed", "2"];
+    let draw = |more: &[&str]| {
+        let ended = room.run(&[&words[..], more].concat());
+        assert_eq!(ended.code, 0, "{ended:?}");
+        ended.stdout
+    };
+    let timeline = draw(&["--timeline"]);
+    let two = timeline.lines().find(|row| row.starts_with("two")).unwrap();
+    assert!(!two.contains('!'), "Raft never has two that may act: {timeline}");
+    assert!(timeline.contains('#') && timeline.contains('-'), "{timeline}");
+    assert!(draw(&["--timeline", "svg"]).starts_with("<svg "));
+    let diagram = draw(&["--diagram", "mermaid", "--from", "5s", "--to", "6s"]);
+    assert!(diagram.starts_with("sequenceDiagram\n"), "{diagram}");
+    assert!(diagram.contains("network split"), "{diagram}");
+    assert!(draw(&["--diagram", "svg"]).ends_with("</svg>\n"));
+}

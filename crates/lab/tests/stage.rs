@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on must stop")]
 
+use regent_lab::stage::draw::{Window, mermaid, sequence_svg, timeline_svg, timeline_text};
 use regent_lab::stage::{
     Algorithm, Figures, Record, Scenario, Told, What, figures, library, line, parse, play, reigns,
 };
@@ -27,16 +28,25 @@ const SECOND: u64 = 1_000_000_000;
 /// Whether the algorithm has terms.
 fn has_terms(algorithm: Algorithm) -> bool {
     match algorithm {
-        Algorithm::Bully | Algorithm::Ring | Algorithm::ChangRoberts => false,
-        Algorithm::Lease => true,
+        Algorithm::Bully
+        | Algorithm::Ring
+        | Algorithm::ChangRoberts
+        | Algorithm::Hierarchy
+        | Algorithm::Gossip => false,
+        Algorithm::Lease | Algorithm::Raft | Algorithm::Paxos | Algorithm::Byzantine => true,
     }
 }
 
 /// Whether the algorithm promises that two never act at once, as long as clocks keep within their bound.
 fn promises_one(algorithm: Algorithm) -> bool {
     match algorithm {
-        Algorithm::Bully | Algorithm::Ring | Algorithm::ChangRoberts => false,
-        Algorithm::Lease => true,
+        Algorithm::Bully
+        | Algorithm::Ring
+        | Algorithm::ChangRoberts
+        | Algorithm::Paxos
+        | Algorithm::Hierarchy
+        | Algorithm::Gossip => false,
+        Algorithm::Lease | Algorithm::Raft | Algorithm::Byzantine => true,
     }
 }
 
@@ -186,4 +196,47 @@ fn a_scenario_that_names_nobody_there_is_refused() {
     scenario.nodes = 3;
     let error = play(Algorithm::Bully, &scenario, 1).unwrap_err().to_string();
     assert_eq!(error, "the scenario names E, and 3 nodes are A to C");
+}
+
+#[test]
+fn liars_up_to_a_third_change_nothing_for_whoever_wants_signatures() {
+    for seed in 1..=20 {
+        let record = record(Algorithm::Byzantine, &scenario("byzantine-voter"), seed);
+        let is_forged = |what: &What| match what {
+            What::Sends { kind: "NEW-VIEW", carries, .. } => carries.ends_with("B B B B B B B"),
+            _ => false,
+        };
+        let forged = record.entries.iter().filter(|entry| is_forged(&entry.what)).count();
+        assert!(forged > 0, "seed {seed}: B lies, and signs for everybody with its own pen");
+        let figures = figures(&record);
+        assert_eq!((figures.two_leaders_ns, figures.wrong_writes_fenced), (0, 0), "seed {seed}");
+        assert!(figures.leaderless_ns < 12 * SECOND, "seed {seed}: {figures:?}");
+        let believed = record.entries.iter().any(|entry| {
+            let lies_from = 6 * SECOND;
+            entry.at > lies_from && matches!(entry.what, What::Leads { node, .. } if node.0 == 1)
+        });
+        assert!(!believed, "seed {seed}: the liar leads");
+    }
+}
+
+#[test]
+fn drawings_tell_what_the_record_tells() {
+    let record = record(Algorithm::Bully, &scenario("clean-partition"), 3);
+    let window = Window { from: 0, until: 6 * SECOND, with_upkeep: false };
+    let text = mermaid(&record, window);
+    assert!(text.starts_with("sequenceDiagram\n    participant A\n"), "{text}");
+    let elections = text.lines().filter(|line| line.ends_with(": ELECTION")).count();
+    let counted = |entry: &&regent_lab::stage::Entry| {
+        entry.at < window.until && matches!(entry.what, What::Sends { kind: "ELECTION", .. })
+    };
+    assert_eq!(elections, record.entries.iter().filter(counted).count());
+    let svg = sequence_svg(&record, window);
+    assert_eq!(
+        svg.matches("marker-end").count(),
+        text.matches("->>").count() + text.matches("-x").count()
+    );
+    let rows = timeline_text(&record);
+    let two = rows.lines().find(|row| row.starts_with("two")).unwrap().matches('!').count();
+    assert!((45..=55).contains(&two), "fifteen of thirty seconds in a hundred columns: {two}");
+    assert_eq!(timeline_svg(&record), timeline_svg(&record.clone()));
 }

@@ -2,8 +2,10 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
+use regent_lab::stage::draw::{Window, mermaid, sequence_svg, timeline_svg, timeline_text};
 use regent_lab::stage::{
     Algorithm, Figures, Run, Scenario, Told, figures, library, line, parse, play, seconds,
 };
@@ -11,6 +13,7 @@ use serde_json::json;
 
 use super::told::{entry_json, figures_json};
 use super::{ShowArgs, alone};
+use crate::duration;
 use crate::exit::Exit;
 use crate::failure::{Failure, Outcome};
 use crate::output::{Output, Screen, Side, facts, table};
@@ -25,6 +28,8 @@ Examples:
   regent lab run bully crash
   regent lab run ring clean-partition --seed 7 --nodes 9
   regent lab run bully my.scenario --all
+  regent lab run raft clean-partition --timeline
+  regent lab run paxos split-vote --diagram svg --from 5s --to 6s > duel.svg
 
 `regent lab algorithms` lists algorithms and scenarios. A scenario of your own is named by its
 file; `regent lab check` says whether it can be read. One seed decides everything: the same words
@@ -44,8 +49,38 @@ pub(crate) struct RunArgs {
     /// Tell heartbeats and good writes, too
     #[arg(long)]
     all: bool,
+    /// Draw who says what to whom, for Mermaid or as SVG, instead of telling it
+    #[arg(long, value_name = "FORM", conflicts_with = "timeline")]
+    diagram: Option<Diagram>,
+    /// Draw who led when and where two led at once, instead of telling it
+    #[arg(long, value_name = "FORM", num_args = 0..=1, default_missing_value = "text")]
+    timeline: Option<Timeline>,
+    /// What a diagram begins with
+    #[arg(long, value_name = "TIME", value_parser = duration::parse, requires = "diagram")]
+    from: Option<Duration>,
+    /// What a diagram ends with
+    #[arg(long, value_name = "TIME", value_parser = duration::parse, requires = "diagram")]
+    to: Option<Duration>,
     #[command(flatten)]
     pub(super) show: ShowArgs,
+}
+
+/// How a sequence is drawn.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Diagram {
+    /// Text that Mermaid draws.
+    Mermaid,
+    /// A picture.
+    Svg,
+}
+
+/// How a timeline is drawn.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Timeline {
+    /// Letters.
+    Text,
+    /// A picture.
+    Svg,
 }
 
 /// Flags of `regent lab check`.
@@ -88,6 +123,10 @@ pub(crate) fn run(args: &RunArgs) -> Outcome {
     let run = alone(move || play(algorithm, &told, seed))?;
     let run = run.map_err(|error| Failure::usage(error.to_string()))?;
     let screen = Screen { output: args.show.output() };
+    if let Some(drawing) = draw(&run, args) {
+        screen.line(&drawing)?;
+        return Ok(Exit::Done);
+    }
     match screen.output {
         Output::Json => {
             for entry in &run.record.entries {
@@ -100,6 +139,26 @@ pub(crate) fn run(args: &RunArgs) -> Outcome {
         Output::Text => screen.line(&history(&run, &scenario, args))?,
     }
     Ok(Exit::Done)
+}
+
+/// The drawing that was asked for.
+fn draw(run: &Run, args: &RunArgs) -> Option<String> {
+    let record = &run.record;
+    let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+    let window = Window {
+        from: args.from.map_or(0, nanos),
+        until: args.to.map_or(record.ended_at, nanos),
+        with_upkeep: args.all,
+    };
+    let timeline = args.timeline.map(|form| match form {
+        Timeline::Text => timeline_text(record),
+        Timeline::Svg => timeline_svg(record),
+    });
+    let diagram = args.diagram.map(|form| match form {
+        Diagram::Mermaid => mermaid(record, window),
+        Diagram::Svg => sequence_svg(record, window),
+    });
+    timeline.or(diagram)
 }
 
 /// Says whether a scenario can be read.

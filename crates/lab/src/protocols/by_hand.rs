@@ -17,6 +17,9 @@ pub(crate) const PACE: Pace = Pace {
     ttl: Duration::from_secs(2),
 };
 
+/// Nobody answers longer than this without time passing.
+const DELIVERIES_MAX: usize = 100_000;
+
 /// A node by its number.
 pub(crate) const fn node(number: u16) -> NodeId {
     NodeId(number)
@@ -43,7 +46,7 @@ impl<P: Protocol> Hand<P> {
             pace: PACE,
             seed: u64::from(number),
             run: 1,
-            is_witness: false,
+            witnesses: Vec::new(),
             is_liar: false,
         };
         Self {
@@ -55,6 +58,15 @@ impl<P: Protocol> Hand<P> {
             said: Vec::new(),
             counts: BTreeMap::new(),
         }
+    }
+
+    pub(crate) fn setup(&self, of: NodeId) -> &Setup {
+        &self.setups[usize::from(of.0)]
+    }
+
+    /// Somebody says what its machine would not.
+    pub(crate) fn inject(&mut self, from: NodeId, to: NodeId, message: P::Message) {
+        self.post.push_back((from, to, message));
     }
 
     pub(crate) fn start(&mut self, one: NodeId) {
@@ -133,9 +145,11 @@ impl<P: Protocol> Hand<P> {
     /// Delivers everything, and everything that is said in answer, in order, until nothing is left.
     pub(crate) fn deliver_all(&mut self) {
         self.said.clear();
-        while let Some((from, to, message)) = self.post.pop_front() {
+        for _ in 0..DELIVERIES_MAX {
+            let Some((from, to, message)) = self.post.pop_front() else { return };
             self.hand_over(from, to, message);
         }
+        panic!("they go on answering each other for ever: {:?}", self.on_its_way());
     }
 
     fn hand_over(&mut self, from: NodeId, to: NodeId, message: P::Message) {
@@ -149,6 +163,14 @@ impl<P: Protocol> Hand<P> {
     /// Everything that is on its way is lost.
     pub(crate) fn lose_all(&mut self) {
         self.post.clear();
+    }
+
+    /// What is on its way, in words.
+    pub(crate) fn on_its_way(&self) -> Vec<String> {
+        let told = |(from, to, message): &(NodeId, NodeId, P::Message)| {
+            format!("{from} -> {to} {}", message.kind())
+        };
+        self.post.iter().map(told).collect()
     }
 
     /// What was said in the last step.

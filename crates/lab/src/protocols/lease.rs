@@ -8,7 +8,7 @@
 //!
 //! It promises one leader at a time as long as clocks keep within their bound, and with a fence no wrong
 //! write whatever clocks and pauses do. It has no leader while its one store is dead: the road to a store
-//! that survives is Raft's, and both together are what Regent does.
+//! that survives is [Raft](super::raft), and both together are what Regent does.
 
 use std::time::Duration;
 
@@ -267,7 +267,7 @@ impl Protocol for Lease {
         let setup = setup.clone();
         let mut candidate =
             Candidate { setup, dice, asked: None, attempts: 0, lease: None, told: None };
-        if !candidate.setup.is_witness {
+        if !candidate.setup.is_witness() {
             candidate.bid_after(now, Duration::ZERO, out);
         }
         Self::Candidate(candidate)

@@ -14,8 +14,13 @@ mod belief;
 pub mod bully;
 #[cfg(test)]
 mod by_hand;
+pub mod byzantine;
+pub mod gossip;
+pub mod hierarchy;
 pub mod lease;
 mod out;
+pub mod paxos;
+pub mod raft;
 pub mod ring;
 
 use std::fmt;
@@ -84,8 +89,8 @@ pub struct Setup {
     pub seed: u64,
     /// Which run of it: 1 for the first.
     pub run: u32,
-    /// Whether it votes and never leads, where the algorithm knows such a thing.
-    pub is_witness: bool,
+    /// Who votes and never leads, where the algorithm knows such a thing.
+    pub witnesses: Vec<NodeId>,
     /// Whether it lies.
     pub is_liar: bool,
 }
@@ -95,6 +100,12 @@ impl Setup {
     pub fn others(&self) -> impl Iterator<Item = NodeId> + use<> {
         let me = self.me;
         (0..self.nodes).map(NodeId).filter(move |node| *node != me)
+    }
+
+    /// Whether this node votes and never leads.
+    #[must_use]
+    pub fn is_witness(&self) -> bool {
+        self.witnesses.contains(&self.me)
     }
 
     /// More than half of the candidates.

@@ -9,6 +9,7 @@
 //! writes. Whoever is paused in between writes late, and only the storage can notice.
 
 mod actor;
+pub mod draw;
 mod library;
 mod links;
 mod measure;

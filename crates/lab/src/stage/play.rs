@@ -13,7 +13,12 @@ use super::storage::{Storage, Write};
 use crate::clock::Clock;
 use crate::dice::Dice;
 use crate::protocols::bully::Bully;
+use crate::protocols::byzantine::Byzantine;
+use crate::protocols::gossip::Gossip;
+use crate::protocols::hierarchy::Hierarchy;
 use crate::protocols::lease::Lease;
+use crate::protocols::paxos::Paxos;
+use crate::protocols::raft::{self, Raft};
 use crate::protocols::ring::Ring;
 use crate::protocols::ring::chang_roberts::ChangRoberts;
 use crate::protocols::{Message, NODES_MAX, NodeId, Out, Protocol, Setup};
@@ -38,11 +43,31 @@ pub enum Algorithm {
     ChangRoberts,
     /// One store, and a term.
     Lease,
+    /// The real replica's.
+    Raft,
+    /// One decree an epoch.
+    Paxos,
+    /// Groups elect, and their leaders elect.
+    Hierarchy,
+    /// Whoever is not suspected.
+    Gossip,
+    /// Signed votes.
+    Byzantine,
 }
 
 impl Algorithm {
     /// All of them.
-    pub const ALL: &[Self] = &[Self::Bully, Self::Ring, Self::ChangRoberts, Self::Lease];
+    pub const ALL: &[Self] = &[
+        Self::Bully,
+        Self::Ring,
+        Self::ChangRoberts,
+        Self::Lease,
+        Self::Raft,
+        Self::Paxos,
+        Self::Hierarchy,
+        Self::Gossip,
+        Self::Byzantine,
+    ];
 
     /// Its name on a command line.
     #[must_use]
@@ -52,6 +77,11 @@ impl Algorithm {
             Self::Ring => "ring",
             Self::ChangRoberts => "chang-roberts",
             Self::Lease => "lease",
+            Self::Raft => "raft",
+            Self::Paxos => "paxos",
+            Self::Hierarchy => "hierarchy",
+            Self::Gossip => "gossip",
+            Self::Byzantine => "byzantine",
         }
     }
 
@@ -63,6 +93,11 @@ impl Algorithm {
             Self::Ring => "a token collects names and the highest wins; O(n) messages, no terms",
             Self::ChangRoberts => "a token of one name, replaced by higher ones; no terms",
             Self::Lease => "one store grants the office for a time; terms to fence by",
+            Self::Raft => "a majority votes, by the real replica; one leader per term, and terms",
+            Self::Hierarchy => "groups elect, and their leaders elect among themselves; no terms",
+            Self::Gossip => "the highest name that nobody suspects leads, by phi accrual; no terms",
+            Self::Byzantine => "signed votes of 2f + 1 among 3f + 1, of whom f may lie; terms",
+            Self::Paxos => "a majority agrees on the leader of each epoch; epochs are terms",
         }
     }
 
@@ -94,6 +129,8 @@ pub enum RunError {
     },
     /// Too few or too many nodes.
     Nodes(u16),
+    /// The algorithm refuses the scenario's time-outs, and says why.
+    Pace(String),
 }
 
 impl fmt::Display for RunError {
@@ -103,6 +140,7 @@ impl fmt::Display for RunError {
                 let last = NodeId(nodes.saturating_sub(1));
                 write!(f, "the scenario names {node}, and {nodes} nodes are A to {last}")
             }
+            Self::Pace(why) => write!(f, "{why}"),
             Self::Nodes(nodes) => write!(f, "{nodes} nodes are refused: 2 to {NODES_MAX}"),
         }
     }
@@ -121,6 +159,14 @@ pub fn play(algorithm: Algorithm, scenario: &Scenario, seed: u64) -> Result<Run,
         Algorithm::Ring => Stage::<Ring>::new(scenario, seed).run(),
         Algorithm::ChangRoberts => Stage::<ChangRoberts>::new(scenario, seed).run(),
         Algorithm::Lease => Stage::<Lease>::new(scenario, seed).run(),
+        Algorithm::Raft => {
+            raft::timing(&scenario.pace).map_err(|error| RunError::Pace(error.to_string()))?;
+            Stage::<Raft>::new(scenario, seed).run()
+        }
+        Algorithm::Paxos => Stage::<Paxos>::new(scenario, seed).run(),
+        Algorithm::Hierarchy => Stage::<Hierarchy>::new(scenario, seed).run(),
+        Algorithm::Gossip => Stage::<Gossip>::new(scenario, seed).run(),
+        Algorithm::Byzantine => Stage::<Byzantine>::new(scenario, seed).run(),
     })
 }
 
@@ -173,7 +219,7 @@ impl<'a, P: Protocol> Stage<'a, P> {
                 pace: scenario.pace,
                 seed: own.roll(),
                 run: 0,
-                is_witness: false,
+                witnesses: Vec::new(),
                 is_liar: false,
             };
             Actor {

@@ -137,7 +137,9 @@ impl<P: Protocol> Stage<'_, P> {
             }
             Blow::Witness(who) => {
                 for node in self.resolve(*who) {
-                    self.actor(node).setup.is_witness = true;
+                    for actor in &mut self.actors {
+                        actor.setup.witnesses.push(node);
+                    }
                     self.tell(node, "is a witness");
                 }
             }
