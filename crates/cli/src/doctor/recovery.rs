@@ -59,8 +59,8 @@ struct Walk<'a> {
     number: u32,
 }
 
-/// Walks all five steps.
-pub(crate) async fn walk(args: &SplitBrainArgs, servers: &Servers) -> Outcome {
+/// Walks all five steps; `before` is who acted when it began.
+pub(crate) async fn walk(args: &SplitBrainArgs, servers: &Servers, before: Vec<Seen>) -> Outcome {
     let Some(group) = &args.group else {
         return Err(Failure::usage("--recover needs --group: one group at a time"));
     };
@@ -69,7 +69,7 @@ pub(crate) async fn walk(args: &SplitBrainArgs, servers: &Servers) -> Outcome {
     });
     let mut walk = Walk { args, servers, group, screen: args.client.screen(), number: 0 };
     let saved = walk.stop(&path).await?;
-    let sight = walk.compare().await?;
+    let sight = walk.compare(before).await?;
     walk.reconcile(&sight).await?;
     walk.elect(&saved).await?;
     let outcome = walk.resume().await?;
@@ -185,10 +185,10 @@ impl Walk<'_> {
     }
 
     /// What was done, as far as anybody told.
-    async fn compare(&mut self) -> Result<Sight, Failure> {
+    async fn compare(&mut self, before: Vec<Seen>) -> Result<Sight, Failure> {
         self.begin("compare", "what the terms did, as far as is known")?;
-        let acting = self.look().await?;
-        let sight = self.servers.sight(self.group.clone(), acting).await;
+        // Who stopped is not heard any more; what it told about its state is what counts here.
+        let sight = self.servers.sight(self.group.clone(), before).await;
         let mut told = sight.told();
         if !sight.believers.is_empty() {
             told = format!("{}\n{told}", believers(&[&sight]));

@@ -209,7 +209,8 @@ pub(crate) async fn run(args: SplitBrainArgs) -> Outcome {
             let why = "whoever is heard only by a server that cannot be asked would be missed";
             return Err(Failure::new(Exit::Unavailable, why));
         }
-        return recovery::walk(&args, &servers).await;
+        let before = found.into_values().flatten().collect();
+        return recovery::walk(&args, &servers, before).await;
     }
     let mut groups = Vec::new();
     for (group, believers) in found {
