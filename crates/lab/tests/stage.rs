@@ -5,7 +5,8 @@
 
 use regent_lab::stage::draw::{Window, mermaid, sequence_svg, timeline_svg, timeline_text};
 use regent_lab::stage::{
-    Algorithm, Figures, Record, Scenario, Told, What, figures, library, line, parse, play, reigns,
+    Algorithm, Figures, Record, Reign, Scenario, Told, What, figures, library, line, parse, play,
+    reigns,
 };
 
 fn scenario(name: &str) -> Scenario {
@@ -127,6 +128,30 @@ fn without_terms_a_partition_has_two_leaders_and_no_fence_helps() {
             assert!(figures.two_leaders_ns > 10 * SECOND, "{algorithm:?}, {seed}: {figures:?}");
             assert!(figures.wrong_writes > 10, "{algorithm:?}, {seed}: {figures:?}");
             assert_eq!(figures.wrong_writes, figures.wrong_writes_fenced);
+        }
+    }
+}
+
+/// Its last wrong write was begun while another one led, 100 ms of work and a few of travel before it landed.
+#[test]
+fn without_terms_a_leader_that_is_alone_again_is_right_again() {
+    for algorithm in Algorithm::ALL.iter().filter(|one| !has_terms(**one)) {
+        for seed in 1..=10 {
+            let record = record(*algorithm, &scenario("clean-partition"), seed);
+            let reigns = reigns(&record);
+            let others = |reign: &Reign| {
+                let (from, until, node) = (reign.from, reign.until, reign.node);
+                reigns
+                    .iter()
+                    .filter(move |it| it.node != node && it.from < until && from < it.until)
+                    .map(move |it| it.until.min(until))
+            };
+            let shared_until = reigns.iter().flat_map(others).max().unwrap();
+            let is_wrong = |what: &What| matches!(what, What::Writes { is_wrong: true, .. });
+            let wrong = record.entries.iter().filter(|entry| is_wrong(&entry.what));
+            let last = wrong.map(|entry| entry.at).max().unwrap();
+            let tag = format!("{algorithm:?}, seed {seed}: {last} after {shared_until}");
+            assert!(last <= shared_until + SECOND / 5, "{tag}");
         }
     }
 }

@@ -541,11 +541,28 @@ impl<'a, P: Protocol> Stage<'a, P> {
     /// A leader that has just checked that it may act begins a piece of work.
     fn begin_work(&mut self, node: NodeId) {
         let at = self.now + nanos(self.scenario.work);
+        self.return_to_office(node);
         let actor = self.actor(node);
         let Some((tenure, term)) = actor.tenure.filter(|_| actor.is_acting) else { return };
         if !std::mem::replace(&mut actor.is_working, true) {
             let run = actor.setup.run;
             self.queue.push(at, Happening::Work { run, write: Write { node, tenure, term } });
+        }
+    }
+
+    /// Where there are no terms, a leader that somebody had replaced and that is alone again has the office
+    /// back: what it does from here on is right, though it never knew.
+    fn return_to_office(&mut self, node: NodeId) {
+        let acting = self.actors.iter().filter(|actor| actor.is_acting).count();
+        let last = self.tenures;
+        let actor = self.actor(node);
+        let Some((tenure, None)) = actor.tenure.filter(|_| actor.is_acting) else { return };
+        if tenure < last && acting == 1 {
+            self.tenures += 1;
+            self.actor(node).tenure = Some((self.tenures, None));
+            self.note(What::Ceases { node, tenure });
+            let (tenure, term) = (self.tenures, None);
+            self.note(What::Leads { node, tenure, term, is_again: false });
         }
     }
 
