@@ -37,9 +37,10 @@ Examples:
   regent lab run bully flapping
 
 `run` plays the algorithms of the literature under a scenario, to be watched and compared. The
-other verbs test Regent itself: the simulator runs the real replica or the real lease, the real rules and the real participant in
-virtual time, with faulty links, disks, registers, clocks and processes. One seed decides
-everything, so whatever breaks can be replayed. A release build is faster:
+other verbs test Regent itself: the simulator runs the real replica or the real lease, the real
+rules and the real participant in virtual time, with faulty links, disks, registers, clocks and
+processes. One seed decides everything, so whatever breaks can be replayed. A release build is
+faster:
 cargo run --release -- lab sweep --seeds 1000";
 
 /// Verbs of `regent lab`.
