@@ -5,7 +5,7 @@
 //! says so (SUSPECT), and when 2f + 1 do, signs a vote for the next view (VIEW-CHANGE) and sends it to all;
 //! whoever sees votes of f + 1 others for a higher view joins, for one of them is honest. The leader of a view shows 2f + 1 signed votes for it
 //! (NEW-VIEW): two views that were both voted in share an honest node, and a certificate cannot be made up
-//! because nobody can sign for another ([`seal`]).
+//! because nobody can sign for another (`seal`).
 //!
 //! A leader may act while 2f + 1 signed confirmations of one of its heartbeats are younger than the shortest
 //! patience, counted from when the heartbeat left: each honest one of them votes for no other view before its

@@ -1,7 +1,7 @@
 //! Leadership by gossip: everybody tells everybody who is alive, and the highest name alive leads.
 //!
 //! Every node counts a heartbeat of its own and now and then sends all counts it knows to a few others by lot
-//! (van Renesse and others, 1998). Whose count does not rise becomes suspect, by the [φ accrual](phi)
+//! (van Renesse and others, 1998). Whose count does not rise becomes suspect, by the φ accrual (`phi`)
 //! detector. Nobody is elected: each takes the highest name that it does not suspect, so a change of leader
 //! costs no message at all.
 //!

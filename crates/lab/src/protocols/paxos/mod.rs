@@ -1,9 +1,9 @@
 //! Election by single-decree Paxos (Lamport, 1998): for every epoch the nodes agree on one value, the name of
 //! its leader.
 //!
-//! Three roles, each a file: a [`proposer`] gets promises of a majority for its ballot (PREPARE, PROMISE) and
-//! asks it to accept a name (ACCEPT), its own unless a promise tells of another; [`acceptor`]s keep what they
-//! promise and accept before they say it; a [`learner`] takes a name for chosen when a majority has accepted
+//! Three roles, each a file: a `proposer` gets promises of a majority for its ballot (PREPARE, PROMISE) and
+//! asks it to accept a name (ACCEPT), its own unless a promise tells of another; `acceptor`s keep what they
+//! promise and accept before they say it; a `learner` takes a name for chosen when a majority has accepted
 //! it in one ballot. Every node has all three. A leader that is missed is not voted out: the next epoch is
 //! decided.
 //!
