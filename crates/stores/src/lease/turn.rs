@@ -82,7 +82,7 @@ pub(super) fn turn(before: &GroupRecord, known: &Known<'_>, wish: Option<Wish>) 
     };
     let has_wish = wish.is_some();
     attempt(before, known, wish, bytes_max).unwrap_or_else(|Full| {
-        let max = VALUE_BYTES_MAX as u64;
+        let max = bytes_max as u64;
         let answer = Err(Refusal::Full { what: "the entry of this group, in bytes,", max });
         let without = has_wish.then(|| attempt(before, known, None, VALUE_BYTES_MAX));
         match without {
