@@ -57,7 +57,7 @@ pub(crate) struct GatewayArgs {
     /// Take terms from signed tokens (Regent-Token) only, verified by --keys
     #[arg(long, requires = "keys")]
     require_signed: bool,
-    /// Public keys that sign terms: a file as `regent fence keys publish` prints it, or the address of a service
+    /// Public keys that sign terms: a file (`regent fence keys publish`), or the URL of a service
     #[arg(long, value_name = "FILE|URL", requires = "require_signed")]
     keys: Option<String>,
     /// The cluster that must have signed, if several share keys
