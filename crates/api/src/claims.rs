@@ -154,6 +154,10 @@ pub struct BelieverBody {
     #[serde(with = "wire::millis")]
     #[schemars(with = "schema::Millis")]
     pub left_ms: u64,
+    /// The ttl it counts by.
+    #[serde(with = "wire::millis")]
+    #[schemars(with = "schema::Millis")]
+    pub ttl_ms: u64,
     /// How long ago it was heard.
     #[serde(with = "wire::millis")]
     #[schemars(with = "schema::Millis")]
@@ -187,6 +191,7 @@ impl BelieverBody {
             node_id: believer.node,
             term: believer.term,
             left_ms: believer.left_ms,
+            ttl_ms: believer.ttl_ms,
             heard_ms_ago: u64::try_from(ago).unwrap_or(u64::MAX),
             standing: believer.standing.word().to_owned(),
             fault: believer.standing.fault().map(|fault| fault.word().to_owned()),

@@ -65,8 +65,8 @@ pub const SESSIONS_MAX: usize = 4_000_000;
 
 /// Changes remembered per group in the state itself.
 pub const HISTORY_PER_GROUP: usize = 8;
-/// Of these, most that tell of findings and not of elections.
-pub const FINDINGS_PER_GROUP_MAX: usize = 3;
+/// Of these, most that tell of somebody who acted and must not.
+pub const SPLIT_BRAINS_PER_GROUP_MAX: usize = 2;
 /// Request ids remembered per session.
 pub const REQUESTS_PER_SESSION: usize = 64;
 /// Request ids remembered that belong to no session.
@@ -110,6 +110,8 @@ pub const CLAIMS_PER_HEARTBEAT_MAX: usize = 64;
 pub const REFUSALS_PER_HEARTBEAT_MAX: usize = 16;
 /// Claims that one server remembers.
 pub const BELIEVERS_MAX: usize = 200_000;
+/// Of these, claims by sessions that the store does not know.
+pub const STRANGERS_MAX: usize = 4096;
 /// Bytes in a digest of an application's state.
 pub const DIGEST_BYTES_MAX: usize = 128;
 /// Abandoned sessions that a participant still tries to close; older ones expire by themselves.

@@ -5,11 +5,10 @@ use std::time::Duration;
 
 use hyper::body::Incoming;
 use hyper::{Method, Request, Response};
-use regent::fencing::http::door::{Door, Pass};
+use regent::fencing::http::door::Door;
 use regent::fencing::http::{TERM_HEADER, TOKEN_HEADER, problem_of_turn, term_of};
 use regent::fencing::signed::Verifier;
 use regent_api::{Code, Problem};
-use regent_election::Term;
 
 use crate::body::Answer;
 use crate::current::Current;
@@ -58,13 +57,6 @@ pub(crate) async fn answer(app: Arc<App>, request: Request<Incoming>) -> Respons
     }
 }
 
-async fn enter(app: &App, term: Term) -> Result<Pass, Problem> {
-    if let Some(current) = &app.current {
-        current.check(term).await?;
-    }
-    app.door.enter(term).await.map_err(problem_of_turn)
-}
-
 async fn walk(app: &Arc<App>, mut request: Request<Incoming>) -> Result<Response<Answer>, Problem> {
     check(&request)?;
     let is_read = matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
@@ -76,7 +68,10 @@ async fn walk(app: &Arc<App>, mut request: Request<Incoming>) -> Result<Response
             Some(signed) => signed.of_headers(request.headers()).await?.term(),
             None => term_of(request.headers())?,
         };
-        let entered = enter(app, term).await;
+        if let Some(current) = &app.current {
+            current.check(term).await?;
+        }
+        let entered = app.door.enter(term).await.map_err(problem_of_turn);
         if let Some(reporter) = &app.reporter {
             match &entered {
                 Ok(_) => reporter.admitted(term),

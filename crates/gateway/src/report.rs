@@ -56,12 +56,15 @@ pub(crate) fn open(report: Report, group: Group) -> (Reporter, Telling) {
 impl Reporter {
     /// A request of this term passed.
     pub(crate) fn admitted(&self, term: Term) {
-        if self.highest.fetch_max(term.get(), Ordering::Relaxed) < term.get() {
-            let _ = self.terms.try_send(term);
+        let is_news = self.highest.fetch_max(term.get(), Ordering::Relaxed) < term.get();
+        if is_news && self.terms.try_send(term).is_err() {
+            // The next request of this term tells it.
+            self.highest.fetch_min(term.get().saturating_sub(1), Ordering::Relaxed);
         }
     }
 
-    /// A request of this term was refused, because a higher one had passed.
+    /// A request of this term was refused, because a higher one had passed: the service knows of that one, and
+    /// refuses this one too. What strict mode refuses is the service's own word, and not told back to it.
     pub(crate) fn refused(&self, term: Term) {
         let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
         if refused.len() >= REFUSED_MAX {
@@ -74,7 +77,7 @@ impl Reporter {
 }
 
 impl Telling {
-    /// Tells until nobody can ask any more. The service judges a refused term as this gateway did.
+    /// Tells until nobody can ask any more.
     pub(crate) async fn run(mut self) {
         while let Some(term) = self.terms.recv().await {
             let resource = Some(self.report.resource.clone());

@@ -7,11 +7,14 @@
 //! asked for again with the next heartbeat.
 
 use std::collections::HashSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use regent_api::{ClaimedBody, ClaimsQuery, ClaimsResponse, Problem};
-use regent_election::belief::{Accusation, Answered, Beliefs, ClaimedGroup, Detector, Fault};
+use regent_election::belief::{
+    Accusation, Answered, Asked, Beliefs, ClaimedGroup, Detector, Fault,
+};
 use regent_election::limits::{REASON_BYTES_MAX, REFUSALS_PER_HEARTBEAT_MAX};
 use regent_election::store::{Consistency, StoreError};
 use regent_election::{Event, Finding, Group, Reason, SessionId, Term};
@@ -61,30 +64,40 @@ impl PartialEq for Alarm {
 
 impl Eq for Alarm {}
 
-/// What is to be done about a belief, after its heartbeat was answered.
-#[derive(Debug, PartialEq, Eq, Hash, Clone)]
-enum Job {
-    Read(Group),
-    Report(Group, Finding, String),
+/// A finding to be written into a history.
+#[derive(Clone, Debug)]
+struct Line {
+    group: Group,
+    finding: Finding,
+    reason: String,
+    key: Key,
 }
+
+/// What makes a finding the same as another: how little was left differs every time.
+type Key = (Group, Finding, String);
 
 /// What this server has heard.
 #[derive(Debug)]
 pub(crate) struct Ear {
     detector: Mutex<Detector>,
-    reported: Mutex<HashSet<Job>>,
-    jobs: mpsc::Sender<Job>,
+    reported: Mutex<HashSet<Key>>,
+    reads: mpsc::Sender<(Group, Asked)>,
+    lines: mpsc::Sender<Line>,
 }
 
-/// The other end of the queue.
+/// The other end of the queues. Writing may take long when a store is in trouble; reading must not wait for it.
 #[derive(Debug)]
-pub(crate) struct Jobs(mpsc::Receiver<Job>);
+pub(crate) struct Jobs {
+    reads: mpsc::Receiver<(Group, Asked)>,
+    lines: mpsc::Receiver<Line>,
+}
 
 impl Ear {
     pub(crate) fn new() -> (Self, Jobs) {
-        let (jobs, receiver) = mpsc::channel(QUEUE);
-        let ear = Self { detector: Mutex::default(), reported: Mutex::default(), jobs };
-        (ear, Jobs(receiver))
+        let (reads, to_read) = mpsc::channel(QUEUE);
+        let (lines, to_write) = mpsc::channel(QUEUE);
+        let (detector, reported) = (Mutex::default(), Mutex::default());
+        (Self { detector, reported, reads, lines }, Jobs { reads: to_read, lines: to_write })
     }
 
     fn detector(&self) -> MutexGuard<'_, Detector> {
@@ -109,30 +122,36 @@ impl Ear {
     }
 
     /// Asks for a finding to be written into a group's history, once.
-    pub(crate) fn report(&self, group: &Group, finding: Finding, reason: String) {
-        let job = Job::Report(group.clone(), finding, reason);
+    fn report(&self, group: &Group, finding: Finding, of: String, reason: String) {
+        let key = (group.clone(), finding, of);
         let mut reported = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
         if reported.len() >= REPORTED_MAX {
             reported.clear();
         }
-        if reported.insert(job.clone()) && self.jobs.try_send(job.clone()).is_err() {
-            reported.remove(&job);
+        let line = Line { group: group.clone(), finding, reason, key: key.clone() };
+        if reported.insert(key.clone()) && self.lines.try_send(line).is_err() {
+            reported.remove(&key);
         }
     }
 
-    fn forget_report(&self, job: &Job) {
-        self.reported.lock().unwrap_or_else(PoisonError::into_inner).remove(job);
+    fn forget_report(&self, key: &Key) {
+        self.reported.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
+    }
+
+    /// A session was closed by its owner.
+    pub(crate) fn closed(&self, session: SessionId) {
+        self.detector().closed(session);
     }
 }
 
 impl App {
     /// A heartbeat said what its node holds itself for.
-    pub(crate) fn hear(&self, session: SessionId, beliefs: &Beliefs) {
-        let answered = self.ear.detector().hear(regent_clock::now(), session, beliefs);
-        if let Answered::Ask(groups) = answered {
-            for group in groups {
-                if self.ear.jobs.try_send(Job::Read(group.clone())).is_err() {
-                    self.ear.detector().failed(&group);
+    pub(crate) fn hear(&self, session: SessionId, is_known: bool, beliefs: &Beliefs) {
+        let answered = self.ear.detector().hear(regent_clock::now(), session, is_known, beliefs);
+        if let Answered::Ask(asks) = answered {
+            for (group, asked) in asks {
+                if self.ear.reads.try_send((group.clone(), asked)).is_err() {
+                    self.ear.detector().failed(&group, asked);
                 }
             }
         }
@@ -156,7 +175,7 @@ impl App {
             let reason = format!(
                 "{node} renewed term {term} with {margin_ms} ms left before it would have had to stop (ttl {ttl_ms} ms)"
             );
-            self.ear.report(&claim.group, Finding::NearMiss, reason);
+            self.ear.report(&claim.group, Finding::NearMiss, term.to_string(), reason);
         }
     }
 
@@ -167,7 +186,7 @@ impl App {
             self.metrics.refused_elsewhere();
         }
         let reason = format!("{who} wanted to write under term {term}; a fence refused it");
-        self.ear.report(group, Finding::StaleAttempt, reason);
+        self.ear.report(group, Finding::StaleAttempt, term.to_string(), reason);
     }
 
     fn accuse(&self, accusation: &Accusation) {
@@ -185,9 +204,12 @@ impl App {
             "SPLIT BRAIN: somebody acts who must not; `regent doctor split-brain` walks the way out"
         );
         self.metrics.split_brain(group);
-        self.ear.report(group, Finding::SplitBrain, told(accusation));
-        if let Some(Alarm(call)) = &self.config.on_split_brain {
-            call(accusation);
+        let told = told(accusation);
+        self.ear.report(group, Finding::SplitBrain, told.clone(), told);
+        if let Some(Alarm(call)) = &self.config.on_split_brain
+            && catch_unwind(AssertUnwindSafe(|| call(accusation))).is_err()
+        {
+            tracing::error!("the alarm panicked");
         }
     }
 }
@@ -221,48 +243,50 @@ fn told(accusation: &Accusation) -> String {
 
 /// Reads what must be read and writes what must be written, until the server closes.
 pub(crate) async fn attend(app: Arc<App>, mut jobs: Jobs) {
-    let work = async {
-        while let Some(job) = jobs.0.recv().await {
-            match &job {
-                Job::Read(group) => read(&app, group).await,
-                Job::Report(group, finding, reason) => {
-                    if !write(&app, group, *finding, reason).await {
-                        app.ear.forget_report(&job);
-                    }
-                }
+    let reading = async {
+        while let Some((group, asked)) = jobs.reads.recv().await {
+            read(&app, &group, asked).await;
+        }
+    };
+    let writing = async {
+        while let Some(line) = jobs.lines.recv().await {
+            if !write(&app, &line).await {
+                app.ear.forget_report(&line.key);
             }
         }
     };
     tokio::select! {
         () = app.reached(Phase::Closing) => {}
-        () = work => {}
+        ((), ()) = async { tokio::join!(reading, writing) } => {}
     }
 }
 
 /// The quorum check: a linearizable read that began after the claim was heard.
-async fn read(app: &App, group: &Group) {
-    let asked = app.store.leader(group, Consistency::Linearizable);
-    match timeout(app.config.request_timeout, asked).await {
+async fn read(app: &App, group: &Group, asked: Asked) {
+    let office = app.store.leader(group, Consistency::Linearizable);
+    match timeout(app.config.request_timeout, office).await {
         Ok(Ok(view)) => {
             let now = regent_clock::now();
-            let found = app.ear.detector().confirm(now, group, view.term, view.leader.as_ref());
+            let leader = view.leader.as_ref();
+            let found = app.ear.detector().confirm(now, (group, asked), view.term, leader);
             for accusation in &found {
                 app.accuse(accusation);
             }
         }
-        Ok(Err(_)) | Err(_) => app.ear.detector().failed(group),
+        Ok(Err(_)) | Err(_) => app.ear.detector().failed(group, asked),
     }
 }
 
 /// Writes a finding into a group's history; false if that may be tried again some time.
-async fn write(app: &App, group: &Group, finding: Finding, reason: &str) -> bool {
+async fn write(app: &App, line: &Line) -> bool {
+    let Line { group, finding, reason, .. } = line;
     let mut end = reason.len().min(REASON_BYTES_MAX);
     while !reason.is_char_boundary(end) {
         end -= 1;
     }
     let Ok(kept) = Reason::new(&reason[..end]) else { return true };
     for attempt in 1..=TRIES {
-        let written = app.store.report(group, finding, kept.clone());
+        let written = app.store.report(group, *finding, kept.clone());
         match timeout(app.config.request_timeout, written).await {
             Ok(Ok(())) => return true,
             // The group is gone or lives elsewhere: there is no history to write into.
@@ -317,6 +341,7 @@ mod tests {
                 term: term(5),
                 left_ms: 0,
                 digest: None,
+                ttl_ms: 1000,
                 heard_at: regent_election::Moment::ZERO,
                 standing: Standing::Accused(Fault::Over),
             },
@@ -342,12 +367,13 @@ mod tests {
         let (ear, mut jobs) = Ear::new();
         let group = Group::new("g").unwrap();
         for _ in 0..3 {
-            ear.report(&group, Finding::SplitBrain, "a acts".to_owned());
+            ear.report(&group, Finding::NearMiss, "5".to_owned(), "80 ms".to_owned());
+            ear.report(&group, Finding::NearMiss, "5".to_owned(), "79 ms".to_owned());
         }
-        let job = jobs.0.recv().await.unwrap();
-        assert!(jobs.0.try_recv().is_err());
-        ear.forget_report(&job);
-        ear.report(&group, Finding::SplitBrain, "a acts".to_owned());
-        assert!(jobs.0.try_recv().is_ok(), "it could not be written, so it is asked for again");
+        let line = jobs.lines.recv().await.unwrap();
+        assert!(jobs.lines.try_recv().is_err());
+        ear.forget_report(&line.key);
+        ear.report(&group, Finding::NearMiss, "5".to_owned(), "78 ms".to_owned());
+        assert!(jobs.lines.try_recv().is_ok(), "it could not be written, so it is asked for again");
     }
 }

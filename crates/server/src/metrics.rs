@@ -303,7 +303,8 @@ impl Metrics {
         self.connections.set(signed(app.crowd.count().now() as u64));
         self.asking.set(signed(app.admission.asking().now() as u64));
         self.waiting.set(signed(app.admission.waiting().now() as u64));
-        self.believers.set(signed(app.ear.count().0));
+        let (believers, others) = app.ear.count();
+        self.believers.set(signed(believers));
         self.store_up.set(i64::from(census.is_some()));
         let can_decide =
             cluster.as_ref().map_or(census.is_some(), |(cluster, _)| cluster.leader.is_some());
@@ -320,7 +321,6 @@ impl Metrics {
             // One series at a time: the number expected is a label, as its readers want it.
             self.active_leaders.clear();
             let expected = ByExpected { expected: census.contended };
-            let others = app.ear.count().1;
             self.active_leaders.get_or_create(&expected).set(signed(census.led + others));
         }
         let changed_at = Duration::from_millis(self.changed_at_ms.load(Ordering::Relaxed));

@@ -1,7 +1,7 @@
 //! `POST /v1/sessions/open`, `…/renew`, `…/show`, `…/close`.
 
 use regent_api::{
-    CloseSessionRequest, Done, Heard, OpenSessionRequest, Problem, RenewSessionRequest,
+    CloseSessionRequest, Code, Done, Heard, OpenSessionRequest, Problem, RenewSessionRequest,
     SessionResponse, ShowSessionRequest,
 };
 
@@ -32,11 +32,15 @@ pub(crate) async fn renew(call: Call) -> Reply {
 
 pub(crate) async fn act_renew(ask: &Ask, request: RenewSessionRequest) -> Result<Heard, Problem> {
     let mut heartbeat = Heartbeat::from(request);
-    // Heard even if the session is not known: who acts without one is whom this is about.
-    if let Some(beliefs) = heartbeat.beliefs.take() {
-        ask.app.hear(heartbeat.session, &beliefs);
+    let (session, beliefs) = (heartbeat.session, heartbeat.beliefs.take());
+    let heard = ask.change(ask.store().heartbeat(heartbeat)).await;
+    // The renewal comes first; then what its node holds itself for, even if its session is not known: who acts without
+    // one is whom this is about. Only what is older than the last heartbeat says nothing.
+    let is_old = |problem: &Problem| problem.code == Code::HeartbeatNotNewer;
+    if let Some(beliefs) = beliefs.filter(|_| !heard.as_ref().is_err_and(is_old)) {
+        ask.app.hear(session, heard.is_ok(), &beliefs);
     }
-    let heard = ask.change(ask.store().heartbeat(heartbeat)).await?;
+    let heard = heard?;
     Ok(Heard::from(heard))
 }
 
@@ -62,5 +66,6 @@ pub(crate) async fn close(call: Call) -> Reply {
 pub(crate) async fn act_close(ask: &Ask, request: CloseSessionRequest) -> Result<Done, Problem> {
     let CloseSessionRequest { session_id } = request;
     ask.change(ask.store().close(session_id)).await?;
+    ask.app.ear.closed(session_id);
     Ok(Done::YES)
 }

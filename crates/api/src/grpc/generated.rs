@@ -961,6 +961,9 @@ pub struct Believer {
     /// What its state looks like, if it tells.
     #[prost(string, optional, tag = "7")]
     pub digest: ::core::option::Option<::prost::alloc::string::String>,
+    /// The ttl it counts by.
+    #[prost(uint64, tag = "8")]
+    pub ttl_ms: u64,
 }
 /// A term that its holder has declared lost.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

@@ -210,6 +210,7 @@ impl From<ClaimsResponse> for pb::ClaimsResponse {
             node_id: believer.node_id.to_string(),
             term: believer.term.get(),
             left_ms: believer.left_ms,
+            ttl_ms: believer.ttl_ms,
             heard_ms_ago: believer.heard_ms_ago,
             standing: believer.standing,
             fault: believer.fault,

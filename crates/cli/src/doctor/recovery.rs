@@ -57,6 +57,8 @@ struct Walk<'a> {
     group: &'a Group,
     screen: Screen,
     number: u32,
+    /// Whether nobody may lead, as far as this walk knows.
+    is_stopped: bool,
 }
 
 /// Walks all five steps; `before` is who acted when it began.
@@ -67,21 +69,58 @@ pub(crate) async fn walk(args: &SplitBrainArgs, servers: &Servers, before: Vec<S
     let path = args.save.clone().unwrap_or_else(|| {
         PathBuf::from(format!("regent-recovery-{}.json", group.as_str().replace('/', "_")))
     });
-    let mut walk = Walk { args, servers, group, screen: args.client.screen(), number: 0 };
-    let saved = walk.stop(&path).await?;
-    let sight = walk.compare(before).await?;
-    walk.reconcile(&sight).await?;
-    walk.elect(&saved).await?;
-    let outcome = walk.resume().await?;
-    match fs::remove_file(&path) {
-        Ok(()) => {}
-        Err(error) if error.kind() == ErrorKind::NotFound => {}
-        Err(error) => return Err(Failure::file(&path, &error)),
-    }
-    Ok(outcome)
+    let screen = args.client.screen();
+    let mut walk = Walk { args, servers, group, screen, number: 0, is_stopped: false };
+    let walked = walk.steps(&path, before).await;
+    walked.map_err(|failure| walk.unfinished(failure))
 }
 
 impl Walk<'_> {
+    async fn steps(&mut self, path: &Path, before: Vec<Seen>) -> Outcome {
+        let saved = self.stop(path).await?;
+        let sight = self.compare(before).await?;
+        self.reconcile(&sight).await?;
+        self.elect(&saved).await?;
+        // From here on the file would bring an old policy back.
+        match fs::remove_file(path) {
+            Ok(()) => {}
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Err(Failure::file(path, &error)),
+        }
+        self.resume().await
+    }
+
+    /// Whoever stops halfway must know what that means.
+    fn unfinished(&self, failure: Failure) -> Failure {
+        if !self.is_stopped {
+            return failure;
+        }
+        let group = self.group;
+        let why = failure.message.as_deref().unwrap_or("it was not finished");
+        let why = format!(
+            "{why}. Nobody may lead {group} until this is finished: run it again, or set the group's policy by hand"
+        );
+        Failure { message: Some(why), ..failure }
+    }
+
+    /// Asks back; whoever says no stops here, whatever was done before.
+    fn agree(&self, warning: &str) -> Result<(), Failure> {
+        confirm(self.args.yes, warning).map_err(|failure| match failure.exit {
+            Exit::No => Failure::new(Exit::No, "no further step was taken"),
+            _ => failure,
+        })
+    }
+
+    /// Whether nobody may lead the group still: another operator may have finished, or changed the policy.
+    async fn must_be_stopped(&mut self) -> Result<(), Failure> {
+        if is_frozen(&self.servers.any.show_group(self.group).await?.policy) {
+            return Ok(());
+        }
+        self.is_stopped = false;
+        let why = "somebody else has changed the group's policy meanwhile; nothing more was done";
+        Err(Failure::new(Exit::Refused, why))
+    }
+
     fn tell(&mut self, step: &'static str, told: &str) -> Result<(), Failure> {
         match self.screen.output {
             Output::Json => {
@@ -120,7 +159,7 @@ impl Walk<'_> {
     async fn stop(&mut self, path: &Path) -> Result<Saved, Failure> {
         let group = self.servers.any.show_group(self.group).await?;
         let saved = match read(path, self.group)? {
-            Some(saved) => {
+            Some(saved) if is_frozen(&group.policy) => {
                 let told = format!("it goes on; what held before is in {}", path.display());
                 self.begin("stop", &told)?;
                 saved
@@ -133,10 +172,11 @@ impl Walk<'_> {
                 );
                 return Err(Failure::new(Exit::Files, why));
             }
-            None => {
+            // What an earlier walk has left behind is not what holds now.
+            Some(_) | None => {
                 let told = "nobody may lead until this is healed; whoever leads is told to stop";
                 self.begin("stop", told)?;
-                confirm(self.args.yes, &format!("{} will have no leader", self.group))?;
+                self.agree(&format!("{} will have no leader", self.group))?;
                 let policy = group.own_policy.then(|| group.policy.clone());
                 let saved = Saved { group: self.group.to_string(), policy };
                 write(path, &saved)?;
@@ -146,13 +186,15 @@ impl Walk<'_> {
         if !is_frozen(&group.policy) {
             let nobody = NodePattern::new(NOBODY)
                 .map_err(|error| Failure::new(Exit::Refused, error.to_string()))?;
+            self.is_stopped = true;
             self.put(Some(PolicyBody { allow: vec![nobody], ..group.policy })).await?;
         }
+        self.is_stopped = true;
         let until = regent_clock::now() + self.args.wait;
         loop {
             let office = self.servers.any.show_group(self.group).await?.office;
             let acting = self.look().await?;
-            if office.leader.is_none() && acting.is_empty() {
+            if office.leader.is_none() && !acting.iter().any(Seen::is_fresh) {
                 break;
             }
             if regent_clock::now() >= until {
@@ -167,6 +209,7 @@ impl Walk<'_> {
     fn still_acting(&self, leader: Option<String>, acting: &[Seen]) -> Failure {
         let mut told: Vec<String> = acting
             .iter()
+            .filter(|seen| seen.is_fresh())
             .map(|seen| format!("{} under term {}", seen.believer.node_id, seen.believer.term))
             .collect();
         told.sort();
@@ -213,14 +256,12 @@ impl Walk<'_> {
     /// What was done twice or differently is put in order: by a command, or by people.
     async fn reconcile(&mut self, sight: &Sight) -> Result<(), Failure> {
         self.begin("reconcile", "what was done twice, or differently, is put in order")?;
+        self.must_be_stopped().await?;
         let Some(line) = &self.args.reconcile else {
-            confirm(
-                self.args.yes,
-                &format!(
-                    "has everything that the leaders of {} wrote been put in order?",
-                    self.group
-                ),
-            )?;
+            self.agree(&format!(
+                "has everything that the leaders of {} wrote been put in order?",
+                self.group
+            ))?;
             return self.tell("reconcile", "taken as done");
         };
         let findings: Vec<String> =
@@ -242,8 +283,10 @@ impl Walk<'_> {
     /// The policy that held before holds again.
     async fn elect(&mut self, saved: &Saved) -> Result<(), Failure> {
         self.begin("elect", "the policy that held before holds again")?;
-        confirm(self.args.yes, &format!("candidates of {} will be elected again", self.group))?;
+        self.must_be_stopped().await?;
+        self.agree(&format!("candidates of {} will be elected again", self.group))?;
         self.put(saved.policy.clone()).await?;
+        self.is_stopped = false;
         self.tell("elect", "candidates may lead again")
     }
 
@@ -254,7 +297,8 @@ impl Walk<'_> {
         loop {
             let office = self.servers.any.show_group(self.group).await?.office;
             let acting = self.look().await?;
-            let wrong = acting.iter().find(|seen| seen.believer.fault.is_some());
+            let is_wrong = |seen: &&Seen| seen.is_fresh() && seen.believer.fault.is_some();
+            let wrong = acting.iter().find(is_wrong);
             if let (Some(leader), None) = (&office.leader, wrong) {
                 let told =
                     format!("{leader} leads under term {}, and nobody else acts", office.term);
@@ -299,8 +343,12 @@ fn read(path: &Path, group: &Group) -> Result<Option<Saved>, Failure> {
 /// Keeps what held before, on the disk, before anything is changed.
 fn write(path: &Path, saved: &Saved) -> Result<(), Failure> {
     let failed = |error| Failure::file(path, &error);
-    let mut file =
-        fs::OpenOptions::new().write(true).create_new(true).open(path).map_err(failed)?;
+    let mut file = fs::OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .open(path)
+        .map_err(failed)?;
     file.write_all(json(saved).as_bytes()).map_err(failed)?;
     file.sync_all().map_err(failed)
 }

@@ -91,6 +91,11 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
+    /// Whether it was heard within its ttl: a process that was killed says nothing more.
+    pub(crate) fn is_fresh(&self) -> bool {
+        self.believer.heard_ms_ago < self.believer.ttl_ms
+    }
+
     pub(crate) fn is_accused(&self) -> bool {
         self.believer.standing == "accused"
     }
@@ -99,7 +104,15 @@ impl Seen {
 impl Sight {
     /// Whether two that act have told different states.
     pub(crate) fn has_diverged(&self) -> bool {
-        let mut digests = self.believers.iter().filter_map(|seen| seen.believer.digest.as_ref());
+        // Several servers may have heard one node at different times: its last word counts.
+        let mut last = BTreeMap::new();
+        for Seen { believer, .. } in &self.believers {
+            let known = last.entry((&believer.node_id, believer.term)).or_insert(believer);
+            if believer.heard_ms_ago < known.heard_ms_ago {
+                *known = believer;
+            }
+        }
+        let mut digests = last.values().filter_map(|believer| believer.digest.as_ref());
         let first = digests.next();
         digests.any(|digest| Some(digest) != first)
     }

@@ -17,20 +17,28 @@
 //! time, so a message under way could look newer than what ended it); and accusing by what two claims say of each
 //! other alone (the office knows which of them is wrong, and a lone claimant may be wrong too).
 //!
-//! Memory is bounded by [`BELIEVERS_MAX`]; who is not heard for three ttls is forgotten.
+//! Memory is bounded by [`BELIEVERS_MAX`]; who is not heard for three ttls, or a ttl and a minute, is forgotten.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::time::Duration;
 
 use super::Beliefs;
-use crate::limits::{BELIEVERS_MAX, CLAIMS_PER_HEARTBEAT_MAX, TTL_MS_CEILING, TTL_MS_FLOOR};
+use crate::limits::{
+    BELIEVERS_MAX, CLAIMS_PER_HEARTBEAT_MAX, STRANGERS_MAX, TTL_MS_CEILING, TTL_MS_FLOOR,
+};
 use crate::moment::Moment;
 use crate::name::{Digest, Group, Node, SessionId};
 use crate::term::Term;
 
 /// How long at most a claim must stand against the office: nothing is under way for longer.
 const PATIENCE_MAX: Duration = Duration::from_secs(60);
+
+/// How often those that are gone are forgotten at most: a table that is full must not be searched at every heartbeat.
+const FORGET_EVERY: Duration = Duration::from_secs(1);
+
+/// How often one office is read at most.
+const READ_EVERY: Duration = Duration::from_secs(1);
 
 /// What is wrong with a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,6 +115,8 @@ pub struct Believer {
     pub left_ms: u64,
     /// What its state looks like.
     pub digest: Option<Digest>,
+    /// The ttl it counts by.
+    pub ttl_ms: u64,
     /// When it was heard.
     pub heard_at: Moment,
     /// How it stands.
@@ -149,13 +159,17 @@ impl Accusation {
     }
 }
 
+/// Which wish to read an office an answer belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Asked(u64);
+
 /// What hearing a heartbeat asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answered {
     /// Nothing.
     Nothing,
-    /// Read linearizably who leads these groups, and tell it to [`Detector::confirm`].
-    Ask(Vec<Group>),
+    /// Read linearizably who leads these groups, and tell it with its number to [`Detector::confirm`].
+    Ask(Vec<(Group, Asked)>),
 }
 
 /// Everybody's claims, and what is known of the offices they are about.
@@ -163,19 +177,31 @@ pub enum Answered {
 pub struct Detector {
     groups: BTreeMap<Group, Watched>,
     /// Which groups a session claims.
-    sessions: BTreeMap<SessionId, BTreeSet<Group>>,
+    sessions: BTreeMap<SessionId, Claiming>,
     /// How many claims there are.
     believers: usize,
+    /// How many of them by sessions that the store does not know.
+    strangers: usize,
+    /// When those that are gone were last forgotten.
+    forgot_at: Option<Moment>,
     /// How many heartbeats were heard.
     heard: u64,
+}
+
+#[derive(Debug)]
+struct Claiming {
+    is_known: bool,
+    groups: BTreeSet<Group>,
 }
 
 #[derive(Debug, Default)]
 struct Watched {
     /// Who leads under which term, as far as it was told.
     office: Option<(Term, Option<Node>)>,
-    /// How many heartbeats had been heard when somebody was sent to read it.
-    asking: Option<u64>,
+    /// Somebody was sent to read it: how many heartbeats had been heard by then.
+    asking: Option<Asked>,
+    /// When it was last read.
+    read_at: Option<Moment>,
     claims: BTreeMap<SessionId, Entry>,
 }
 
@@ -186,10 +212,12 @@ impl Watched {
     }
 
     fn shown(&self, now: Moment, group: &Group, disputed: bool) -> Option<ClaimedGroup> {
-        let believers: Vec<Believer> = self.alive(now).cloned().collect();
-        let is_meant = believers.iter().any(|it| !disputed || it.standing.is_disputed());
-        let (group, office) = (group.clone(), self.office.clone());
-        is_meant.then_some(ClaimedGroup { group, office, believers })
+        let is_meant = self.alive(now).any(|it| !disputed || it.standing.is_disputed());
+        is_meant.then(|| ClaimedGroup {
+            group: group.clone(),
+            office: self.office.clone(),
+            believers: self.alive(now).cloned().collect(),
+        })
     }
 
     /// Takes what is told of the office, unless something later is known: under one term there is a leader first
@@ -216,7 +244,7 @@ struct Entry {
 
 impl Entry {
     fn is_gone(&self, now: Moment) -> bool {
-        self.believer.heard_at + self.ttl * 3 <= now
+        self.believer.heard_at + (self.ttl * 3).min(self.ttl + PATIENCE_MAX) <= now
     }
 }
 
@@ -234,14 +262,21 @@ fn fault(believer: &Believer, term: Term, leader: Option<&Node>) -> Option<Fault
 }
 
 impl Detector {
-    /// A heartbeat came, whether or not its session is known.
-    pub fn hear(&mut self, now: Moment, session: SessionId, beliefs: &Beliefs) -> Answered {
+    /// A heartbeat came. Who acts without a session that the store knows is heard too: it may be whom all this is
+    /// about. But there is less room for such.
+    pub fn hear(
+        &mut self,
+        now: Moment,
+        session: SessionId,
+        is_known: bool,
+        beliefs: &Beliefs,
+    ) -> Answered {
         self.heard += 1;
-        self.drop_unclaimed(session, beliefs);
+        self.drop_unclaimed(session, is_known, beliefs);
         let ttl = Duration::from_millis(beliefs.ttl_ms.clamp(TTL_MS_FLOOR, TTL_MS_CEILING));
         let mut asks = Vec::new();
         for claim in beliefs.claims.iter().take(CLAIMS_PER_HEARTBEAT_MAX) {
-            if !self.has_room(now, session, &claim.group) {
+            if !self.has_room(now, session, is_known, &claim.group) {
                 continue;
             }
             let watched = self.groups.entry(claim.group.clone()).or_default();
@@ -254,6 +289,7 @@ impl Detector {
                     term: claim.term,
                     left_ms: claim.left_ms,
                     digest: claim.digest.clone(),
+                    ttl_ms: beliefs.ttl_ms,
                     heard_at: now,
                     standing: Standing::Unchecked,
                 },
@@ -266,50 +302,73 @@ impl Detector {
                 Some((term, leader)) => weigh(&mut entry, now, *term, leader.as_ref()),
             };
             watched.claims.insert(session, entry);
-            if must_ask && watched.asking.is_none() {
-                watched.asking = Some(self.heard);
-                asks.push(claim.group.clone());
+            // A claim that no read settles must not make everybody read for ever.
+            let is_soon = watched.read_at.is_some_and(|at| now < at + READ_EVERY);
+            if must_ask && !is_soon && watched.asking.is_none() {
+                let asked = Asked(self.heard);
+                watched.asking = Some(asked);
+                asks.push((claim.group.clone(), asked));
             }
         }
         if asks.is_empty() { Answered::Nothing } else { Answered::Ask(asks) }
     }
 
     /// A heartbeat with room left tells everything its node acts under: what it does not tell is over.
-    fn drop_unclaimed(&mut self, session: SessionId, beliefs: &Beliefs) {
-        if beliefs.claims.len() >= CLAIMS_PER_HEARTBEAT_MAX {
-            return;
+    fn drop_unclaimed(&mut self, session: SessionId, is_known: bool, beliefs: &Beliefs) {
+        let Some(claiming) = self.sessions.get_mut(&session) else { return };
+        if claiming.is_known != is_known {
+            claiming.is_known = is_known;
+            let count = claiming.groups.len();
+            self.strangers = if is_known { self.strangers - count } else { self.strangers + count };
         }
-        let Some(claimed) = self.sessions.get_mut(&session) else { return };
-        let is_over = |group: &Group| beliefs.claims.iter().all(|claim| claim.group != *group);
-        for group in claimed.extract_if(.., |group| is_over(group)) {
-            if let Some(watched) = self.groups.get_mut(&group)
-                && watched.claims.remove(&session).is_some()
-            {
-                self.believers -= 1;
+        if beliefs.claims.len() < CLAIMS_PER_HEARTBEAT_MAX {
+            let is_told = |group: &Group| beliefs.claims.iter().any(|claim| claim.group == *group);
+            self.drop_claims(session, is_told);
+        }
+    }
+
+    /// A session was closed by its owner: nobody acts for it.
+    pub fn closed(&mut self, session: SessionId) {
+        self.drop_claims(session, |_| false);
+    }
+
+    fn drop_claims(&mut self, session: SessionId, stays: impl Fn(&Group) -> bool) {
+        let Some(claiming) = self.sessions.get_mut(&session) else { return };
+        for group in claiming.groups.extract_if(.., |group| !stays(group)) {
+            self.believers -= 1;
+            self.strangers -= usize::from(!claiming.is_known);
+            if let Some(watched) = self.groups.get_mut(&group) {
+                watched.claims.remove(&session);
                 if watched.claims.is_empty() {
                     self.groups.remove(&group);
                 }
             }
         }
-        if claimed.is_empty() {
+        if claiming.groups.is_empty() {
             self.sessions.remove(&session);
         }
     }
 
     /// Whether a claim can be remembered; if so, it is counted.
-    fn has_room(&mut self, now: Moment, session: SessionId, group: &Group) -> bool {
-        if self.sessions.get(&session).is_some_and(|groups| groups.contains(group)) {
+    fn has_room(&mut self, now: Moment, session: SessionId, is_known: bool, group: &Group) -> bool {
+        if self.sessions.get(&session).is_some_and(|claiming| claiming.groups.contains(group)) {
             return true;
         }
-        if self.believers >= BELIEVERS_MAX {
+        if !self.is_below(is_known) && self.forgot_at.is_none_or(|at| at + FORGET_EVERY <= now) {
             self.forget(now);
         }
-        let has_room = self.believers < BELIEVERS_MAX;
+        let has_room = self.is_below(is_known);
         if has_room {
             self.believers += 1;
-            self.sessions.entry(session).or_default().insert(group.clone());
+            self.strangers += usize::from(!is_known);
+            let fresh = || Claiming { is_known, groups: BTreeSet::new() };
+            self.sessions.entry(session).or_insert_with(fresh).groups.insert(group.clone());
         }
         has_room
+    }
+
+    const fn is_below(&self, is_known: bool) -> bool {
+        self.believers < BELIEVERS_MAX && (is_known || self.strangers < STRANGERS_MAX)
     }
 
     /// A watch told who leads. Groups that nobody claims are not remembered.
@@ -330,13 +389,20 @@ impl Detector {
     pub fn confirm(
         &mut self,
         now: Moment,
-        group: &Group,
+        (group, asked): (&Group, Asked),
         term: Term,
         leader: Option<&Node>,
     ) -> Vec<Accusation> {
         let Some(watched) = self.groups.get_mut(group) else { return Vec::new() };
-        // A claim that was first made after the read began may know more than it.
-        let Some(asked) = watched.asking.take() else { return Vec::new() };
+        // The answer to an earlier question knows less than the claims that this one is about.
+        if watched.asking != Some(asked) {
+            return Vec::new();
+        }
+        (watched.asking, watched.read_at) = (None, Some(now));
+        if term == Term::NONE {
+            // Nobody knows this group: it was deleted, or never was. Its past terms are not known either.
+            return Vec::new();
+        }
         watched.learn(term, leader);
         let leader_digest = watched
             .claims
@@ -345,7 +411,8 @@ impl Detector {
             .find(|other| other.term == term && Some(&other.node) == leader)
             .and_then(|other| other.digest.clone());
         let mut accusations = Vec::new();
-        for entry in watched.claims.values_mut().filter(|entry| entry.number <= asked) {
+        // A claim that was first made after the read began may know more than it.
+        for entry in watched.claims.values_mut().filter(|entry| entry.number <= asked.0) {
             if !weigh(entry, now, term, leader) || entry.is_gone(now) {
                 continue;
             }
@@ -365,8 +432,8 @@ impl Detector {
     }
 
     /// The read that was asked for failed; it is asked for again with the next heartbeat.
-    pub fn failed(&mut self, group: &Group) {
-        if let Some(watched) = self.groups.get_mut(group) {
+    pub fn failed(&mut self, group: &Group, asked: Asked) {
+        if let Some(watched) = self.groups.get_mut(group).filter(|it| it.asking == Some(asked)) {
             watched.asking = None;
         }
     }
@@ -422,22 +489,26 @@ impl Detector {
 
     /// Forgets whoever was not heard for long.
     pub fn forget(&mut self, now: Moment) {
+        self.forgot_at = Some(now);
         let sessions = &mut self.sessions;
-        let mut left = 0;
         self.groups.retain(|group, watched| {
             watched.claims.retain(|session, entry| {
                 if entry.is_gone(now)
-                    && let Some(groups) = sessions.get_mut(session)
+                    && let Some(claiming) = sessions.get_mut(session)
                 {
-                    groups.remove(group);
+                    claiming.groups.remove(group);
                 }
                 !entry.is_gone(now)
             });
-            left += watched.claims.len();
             !watched.claims.is_empty()
         });
-        self.sessions.retain(|_, groups| !groups.is_empty());
-        self.believers = left;
+        self.sessions.retain(|_, claiming| !claiming.groups.is_empty());
+        let count = |is_meant: fn(&Claiming) -> bool| {
+            let meant = self.sessions.values().filter(|claiming| is_meant(claiming));
+            meant.map(|claiming| claiming.groups.len()).sum()
+        };
+        self.believers = count(|_| true);
+        self.strangers = count(|claiming| !claiming.is_known);
     }
 }
 

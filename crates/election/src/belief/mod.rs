@@ -9,7 +9,9 @@
 
 mod detector;
 
-pub use detector::{Accusation, Answered, Believer, ClaimedGroup, Detector, Fault, Standing};
+pub use detector::{
+    Accusation, Answered, Asked, Believer, ClaimedGroup, Detector, Fault, Standing,
+};
 
 use crate::name::{Digest, Group, Node};
 use crate::term::Term;

@@ -43,18 +43,55 @@ fn beliefs(who: &str, claims: &[(&str, u64, u64)]) -> Beliefs {
     }
 }
 
-fn asks(answered: &Answered) -> bool {
-    *answered != Answered::Nothing
+/// A detector, and what it has asked for.
+#[derive(Default)]
+struct Bench {
+    detector: Detector,
+    asked: Option<Asked>,
+}
+
+impl Bench {
+    /// Whether a heartbeat makes it ask.
+    fn hear(&mut self, ms: u64, from: u128, beliefs: &Beliefs) -> bool {
+        match self.detector.hear(at(ms), session(from), true, beliefs) {
+            Answered::Nothing => false,
+            Answered::Ask(asks) => {
+                self.asked = asks.last().map(|(_, asked)| *asked);
+                true
+            }
+        }
+    }
+
+    /// The answer to what was asked last.
+    fn confirm(&mut self, ms: u64, number: u64, leader: Option<&str>) -> Vec<Accusation> {
+        let Some(asked) = self.asked.take() else { return Vec::new() };
+        let leader = leader.map(node);
+        self.detector.confirm(at(ms), (&group("g"), asked), term(number), leader.as_ref())
+    }
+}
+
+impl std::ops::Deref for Bench {
+    type Target = Detector;
+
+    fn deref(&self) -> &Detector {
+        &self.detector
+    }
+}
+
+impl std::ops::DerefMut for Bench {
+    fn deref_mut(&mut self) -> &mut Detector {
+        &mut self.detector
+    }
 }
 
 #[test]
 fn a_leader_is_asked_about_once_and_then_left_alone() {
-    let mut detector = Detector::default();
+    let mut detector = Bench::default();
     let own = beliefs("a", &[("g", 5, 9_000)]);
-    assert!(asks(&detector.hear(at(0), session(1), &own)));
-    assert_eq!(detector.confirm(at(1), &group("g"), term(5), Some(&node("a"))), []);
+    assert!(detector.hear(0, 1, &own));
+    assert_eq!(detector.confirm(1, 5, Some("a")), []);
     for round in 1..20 {
-        assert!(!asks(&detector.hear(at(round * 3_000), session(1), &own)));
+        assert!(!detector.hear(round * 3_000, 1, &own));
     }
     assert_eq!(detector.count(at(60_000)), (1, 0));
 }
@@ -62,13 +99,13 @@ fn a_leader_is_asked_about_once_and_then_left_alone() {
 /// It was sent before its sender stopped, and read after somebody else began.
 #[test]
 fn a_claim_that_was_under_way_accuses_nobody() {
-    let mut detector = Detector::default();
+    let mut detector = Bench::default();
     let old = beliefs("a", &[("g", 5, 9_000)]);
-    detector.hear(at(0), session(1), &old);
-    detector.confirm(at(1), &group("g"), term(5), Some(&node("a")));
+    detector.hear(0, 1, &old);
+    detector.confirm(1, 5, Some("a"));
     detector.watched(&group("g"), term(6), Some(&node("b")));
     for late in [12_000, 12_001, 15_000] {
-        assert!(!asks(&detector.hear(at(late), session(1), &old)), "{late}");
+        assert!(!detector.hear(late, 1, &old), "{late}");
     }
     let believers = detector.believers(at(15_000), &group("g"));
     assert_eq!(believers[0].standing, Standing::Contradicted(Fault::Over));
@@ -77,54 +114,55 @@ fn a_claim_that_was_under_way_accuses_nobody() {
 
 #[test]
 fn who_claims_for_a_whole_ttl_what_another_holds_is_accused_once() {
-    let mut detector = Detector::default();
+    let mut detector = Bench::default();
     let old = beliefs("a", &[("g", 5, 9_000)]);
-    detector.hear(at(0), session(1), &old);
-    detector.confirm(at(1), &group("g"), term(6), Some(&node("b")));
-    assert!(!asks(&detector.hear(at(9_000), session(1), &old)));
-    assert!(asks(&detector.hear(at(12_000), session(1), &old)), "a ttl and more");
-    assert!(!asks(&detector.hear(at(12_001), session(1), &old)), "one reader is enough");
-    let accused = detector.confirm(at(12_002), &group("g"), term(6), Some(&node("b")));
+    detector.hear(0, 1, &old);
+    detector.confirm(1, 6, Some("b"));
+    assert!(!detector.hear(9_000, 1, &old));
+    assert!(detector.hear(12_000, 1, &old), "a ttl and more");
+    assert!(!detector.hear(12_001, 1, &old), "one reader is enough");
+    let accused = detector.confirm(12_002, 6, Some("b"));
     assert_eq!(accused.len(), 1, "{accused:?}");
     assert_eq!((accused[0].fault, accused[0].believer.term), (Fault::Over, term(5)));
     assert_eq!((accused[0].term, accused[0].leader.clone()), (term(6), Some(node("b"))));
-    assert!(!asks(&detector.hear(at(15_000), session(1), &old)), "once");
+    assert!(!detector.hear(15_000, 1, &old), "once");
     assert_eq!(detector.count(at(15_000)), (1, 1));
-    detector.hear(at(18_000), session(1), &beliefs("a", &[]));
+    detector.hear(18_000, 1, &beliefs("a", &[]));
     assert_eq!(detector.count(at(18_000)), (0, 0), "it acts no more");
 }
 
 /// Its work did not stop in time, and it says so.
 #[test]
 fn who_says_itself_that_its_time_is_over_is_not_waited_for() {
-    let mut detector = Detector::default();
-    detector.hear(at(0), session(2), &beliefs("b", &[("g", 6, 9_000)]));
-    detector.confirm(at(1), &group("g"), term(6), Some(&node("b")));
-    assert!(asks(&detector.hear(at(2), session(1), &beliefs("a", &[("g", 5, 0)]))));
-    let accused = detector.confirm(at(3), &group("g"), term(6), Some(&node("b")));
+    let mut detector = Bench::default();
+    detector.hear(0, 2, &beliefs("b", &[("g", 6, 9_000)]));
+    detector.confirm(1, 6, Some("b"));
+    assert!(!detector.hear(2, 1, &beliefs("a", &[("g", 5, 0)])), "it was read just now");
+    assert!(detector.hear(1_002, 1, &beliefs("a", &[("g", 5, 0)])));
+    let accused = detector.confirm(1_003, 6, Some("b"));
     assert_eq!(accused.len(), 1, "{accused:?}");
     assert_eq!(accused[0].believer.node, node("a"));
 }
 
 #[test]
 fn one_term_with_two_holders_is_found() {
-    let mut detector = Detector::default();
+    let mut detector = Bench::default();
     let twin = beliefs("c", &[("g", 5, 9_000)]);
-    detector.hear(at(0), session(1), &beliefs("a", &[("g", 5, 9_000)]));
-    detector.hear(at(0), session(3), &twin);
-    assert_eq!(detector.confirm(at(1), &group("g"), term(5), Some(&node("a"))), []);
-    assert!(!asks(&detector.hear(at(2), session(3), &twin)));
-    assert!(asks(&detector.hear(at(11_000), session(3), &twin)));
-    let accused = detector.confirm(at(11_001), &group("g"), term(5), Some(&node("a")));
+    detector.hear(0, 1, &beliefs("a", &[("g", 5, 9_000)]));
+    detector.hear(0, 3, &twin);
+    assert_eq!(detector.confirm(1, 5, Some("a")), []);
+    assert!(!detector.hear(2, 3, &twin));
+    assert!(detector.hear(11_000, 3, &twin));
+    let accused = detector.confirm(11_001, 5, Some("a"));
     assert_eq!(accused.len(), 1);
     assert_eq!((accused[0].fault, accused[0].believer.node.clone()), (Fault::Another, node("c")));
 }
 
 #[test]
 fn a_term_that_was_never_granted_is_found_by_the_first_read() {
-    let mut detector = Detector::default();
-    assert!(asks(&detector.hear(at(0), session(1), &beliefs("a", &[("g", 9, 9_000)]))));
-    let accused = detector.confirm(at(1), &group("g"), term(5), Some(&node("b")));
+    let mut detector = Bench::default();
+    assert!(detector.hear(0, 1, &beliefs("a", &[("g", 9, 9_000)])));
+    let accused = detector.confirm(1, 5, Some("b"));
     assert_eq!(accused.len(), 1);
     assert_eq!(accused[0].fault, Fault::NeverGranted);
 }
@@ -132,44 +170,44 @@ fn a_term_that_was_never_granted_is_found_by_the_first_read() {
 /// The read began before the term was granted, and the claim came before the read's answer.
 #[test]
 fn a_read_says_nothing_about_who_was_heard_after_it_began() {
-    let mut detector = Detector::default();
-    assert!(asks(&detector.hear(at(0), session(1), &beliefs("a", &[("g", 5, 9_000)]))));
-    assert!(!asks(&detector.hear(at(1), session(2), &beliefs("b", &[("g", 6, 9_000)]))));
-    assert_eq!(detector.confirm(at(2), &group("g"), term(5), Some(&node("a"))), []);
-    assert!(asks(&detector.hear(at(3), session(2), &beliefs("b", &[("g", 6, 9_000)]))));
-    assert_eq!(detector.confirm(at(4), &group("g"), term(6), Some(&node("b"))), []);
+    let mut detector = Bench::default();
+    assert!(detector.hear(0, 1, &beliefs("a", &[("g", 5, 9_000)])));
+    assert!(!detector.hear(1, 2, &beliefs("b", &[("g", 6, 9_000)])));
+    assert_eq!(detector.confirm(2, 5, Some("a")), []);
+    assert!(detector.hear(1_003, 2, &beliefs("b", &[("g", 6, 9_000)])));
+    assert_eq!(detector.confirm(1_004, 6, Some("b")), []);
 }
 
 #[test]
 fn what_was_vacated_is_not_filled_again_by_an_older_answer() {
-    let mut detector = Detector::default();
+    let mut detector = Bench::default();
     let own = beliefs("a", &[("g", 5, 9_000)]);
-    detector.hear(at(0), session(1), &own);
+    detector.hear(0, 1, &own);
     detector.watched(&group("g"), term(5), None);
-    assert_eq!(detector.confirm(at(1), &group("g"), term(5), Some(&node("a"))), []);
-    detector.hear(at(2), session(1), &own);
+    assert_eq!(detector.confirm(1, 5, Some("a")), []);
+    detector.hear(2, 1, &own);
     let believers = detector.believers(at(2), &group("g"));
     assert_eq!(believers[0].standing, Standing::Contradicted(Fault::Over));
 }
 
 #[test]
 fn states_that_differ_are_told() {
-    let mut detector = Detector::default();
+    let mut detector = Bench::default();
     let mut leader = beliefs("b", &[("g", 6, 9_000)]);
     leader.claims[0].digest = Some(Digest::new("sha256:bb").unwrap());
     let mut other = beliefs("a", &[("g", 5, 0)]);
     other.claims[0].digest = Some(Digest::new("sha256:aa").unwrap());
-    detector.hear(at(0), session(2), &leader);
-    detector.confirm(at(1), &group("g"), term(6), Some(&node("b")));
-    detector.hear(at(2), session(1), &other);
-    let accused = detector.confirm(at(3), &group("g"), term(6), Some(&node("b")));
+    detector.hear(0, 2, &leader);
+    detector.confirm(1, 6, Some("b"));
+    detector.hear(2_000, 1, &other);
+    let accused = detector.confirm(2_001, 6, Some("b"));
     assert!(accused[0].has_diverged(), "{accused:?}");
     assert_eq!(accused[0].leader_digest, Some(Digest::new("sha256:bb").unwrap()));
 }
 
 #[test]
 fn nobody_fills_the_memory() {
-    let mut detector = Detector::default();
+    let mut detector = Bench::default();
     let mut number = 0;
     let per_session = CLAIMS_PER_HEARTBEAT_MAX;
     while detector.believers < BELIEVERS_MAX {
@@ -183,14 +221,55 @@ fn nobody_fills_the_memory() {
                 digest: None,
             })
             .collect();
-        detector.hear(at(0), session(number), &many);
+        detector.hear(0, number, &many);
     }
     let one = beliefs("z", &[("late", 1, 1)]);
-    assert!(!asks(&detector.hear(at(1), session(number + 1), &one)), "no room");
+    assert!(!detector.hear(1, number + 1, &one), "no room");
     assert_eq!(detector.believers, BELIEVERS_MAX);
-    assert!(asks(&detector.hear(at(3 * TTL_MS + 1), session(number + 1), &one)), "room again");
+    assert!(detector.hear(3 * TTL_MS + 1, number + 1, &one), "room again");
     assert_eq!(detector.believers, 1);
     assert_eq!(detector.sessions.len(), 1);
+}
+
+/// A read of a group that nobody knows says nothing about its past.
+#[test]
+fn a_group_that_is_gone_accuses_nobody() {
+    let mut detector = Bench::default();
+    assert!(detector.hear(0, 1, &beliefs("a", &[("g", 5, 0)])));
+    let asked = detector.asked.take().unwrap();
+    assert_eq!(detector.detector.confirm(at(1), (&group("g"), asked), Term::NONE, None), []);
+    assert!(!detector.hear(2, 1, &beliefs("a", &[("g", 5, 0)])), "nor is it read all the time");
+}
+
+/// The first reader is slow; meanwhile the group is forgotten, and claimed anew under a later term.
+#[test]
+fn an_answer_is_for_the_question_that_it_was_asked_by() {
+    let mut detector = Bench::default();
+    assert!(detector.hear(0, 1, &beliefs("a", &[("g", 5, 9_000)])));
+    let slow = detector.asked.take().unwrap();
+    detector.hear(1, 1, &beliefs("a", &[]));
+    assert!(detector.hear(2, 2, &beliefs("b", &[("g", 6, 9_000)])));
+    let late = detector.detector.confirm(at(3), (&group("g"), slow), term(5), Some(&node("a")));
+    assert_eq!(late, []);
+    assert_eq!(detector.confirm(4, 6, Some("b")), []);
+}
+
+#[test]
+fn strangers_have_little_room_and_do_not_take_that_of_others() {
+    let mut detector = Detector::default();
+    for number in 1..=STRANGERS_MAX as u128 + 10 {
+        detector.hear(at(0), session(number), false, &beliefs("s", &[("g", 1, 9_000)]));
+    }
+    assert_eq!((detector.believers, detector.strangers), (STRANGERS_MAX, STRANGERS_MAX));
+    detector.hear(at(1), session(1), true, &beliefs("s", &[("g", 1, 9_000)]));
+    assert_eq!(detector.strangers, STRANGERS_MAX - 1, "its session is known by now");
+    detector.hear(at(2), session(u128::MAX), true, &beliefs("a", &[("h", 1, 9_000)]));
+    assert_eq!(detector.believers, STRANGERS_MAX + 1);
+    detector.closed(session(1));
+    detector.closed(session(2));
+    assert_eq!((detector.believers, detector.strangers), (STRANGERS_MAX - 1, STRANGERS_MAX - 2));
+    detector.forget(at(4 * TTL_MS));
+    assert_eq!((detector.believers, detector.strangers, detector.sessions.len()), (0, 0, 0));
 }
 
 /// One thing that happens in a world of honest nodes.
@@ -202,6 +281,8 @@ enum Step {
     Vacate,
     /// The leader sends a heartbeat.
     Beat,
+    /// Who led last says that it acts no more.
+    Quiet,
     /// The oldest message arrives.
     Deliver,
     /// The oldest news of the watch arrives.
@@ -220,6 +301,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         2 => Just(Step::Elect),
         1 => Just(Step::Vacate),
         6 => Just(Step::Beat),
+        2 => Just(Step::Quiet),
         5 => Just(Step::Deliver),
         4 => Just(Step::Watch),
         1 => Just(Step::Gap),
@@ -234,13 +316,13 @@ proptest! {
     /// Whatever is late, by less than a ttl, and whatever the watch misses: nobody honest is accused.
     #[test]
     fn through_any_history_nobody_honest_is_accused(history in steps()) {
-        let mut detector = Detector::default();
+        let mut detector = Bench::default();
         let place = group("g");
         let (mut now, mut current, mut leading) = (0, 0, false);
         let name = |number: u64| node(&format!("n{}", number % 3));
-        let mut mail: Vec<(u64, SessionId, Beliefs)> = Vec::new();
+        let mut mail: Vec<(u64, u128, Beliefs)> = Vec::new();
         let mut news: Vec<(u64, bool)> = Vec::new();
-        let (mut asked, mut read) = (false, None);
+        let mut read = None;
         for step in history {
             match step {
                 Step::Elect => {
@@ -254,11 +336,15 @@ proptest! {
                 }
                 Step::Beat if leading => {
                     let claim = beliefs(name(current).as_str(), &[("g", current, 9_000)]);
-                    mail.push((now, session(u128::from(current)), claim));
+                    mail.push((now, u128::from(current), claim));
+                }
+                Step::Quiet if current > 0 && !leading => {
+                    let nothing = beliefs(name(current).as_str(), &[]);
+                    mail.push((now, u128::from(current), nothing));
                 }
                 Step::Deliver if !mail.is_empty() => {
                     let (_, from, claim) = mail.remove(0);
-                    asked |= asks(&detector.hear(at(now), from, &claim));
+                    detector.hear(now, from, &claim);
                 }
                 Step::Watch if !news.is_empty() => {
                     let (number, has_leader) = news.remove(0);
@@ -269,12 +355,20 @@ proptest! {
                     news.clear();
                     detector.blind();
                 }
-                Step::Read if asked && read.is_none() => read = Some((current, leading)),
+                Step::Read if read.is_none() => {
+                    // What is asked for later is not answered by what was read before.
+                    read = detector.asked.take().map(|asked| (asked, current, leading));
+                }
                 Step::Answer => {
-                    if let Some((number, has_leader)) = read.take() {
-                        asked = false;
+                    if let Some((asked, number, has_leader)) = read.take() {
                         let who = has_leader.then(|| name(number));
-                        let found = detector.confirm(at(now), &place, term(number), who.as_ref());
+                        let answered = (&place, asked);
+                        let found = detector.detector.confirm(
+                            at(now),
+                            answered,
+                            Term::new(number).unwrap(),
+                            who.as_ref(),
+                        );
                         prop_assert_eq!(found, vec![]);
                     }
                 }
@@ -283,7 +377,12 @@ proptest! {
                     // Messages later than a ttl are not in this world.
                     mail.retain(|(sent_at, ..)| now < sent_at + TTL_MS);
                 }
-                Step::Vacate | Step::Beat | Step::Deliver | Step::Watch | Step::Read => {}
+                Step::Vacate
+                | Step::Beat
+                | Step::Quiet
+                | Step::Deliver
+                | Step::Watch
+                | Step::Read => {}
             }
         }
     }
@@ -294,18 +393,18 @@ proptest! {
         gaps in prop::collection::vec(1_000..3_300u64, 30..60),
         told in any::<bool>(),
     ) {
-        let mut detector = Detector::default();
+        let mut detector = Bench::default();
         let old = beliefs("a", &[("g", 5, 9_000)]);
         if told {
-            detector.hear(at(0), session(1), &old);
-            detector.confirm(at(0), &group("g"), term(5), Some(&node("a")));
+            detector.hear(0, 1, &old);
+            detector.confirm(0, 5, Some("a"));
             detector.watched(&group("g"), term(6), Some(&node("b")));
         }
         let (mut now, mut found) = (0, 0);
         for gap in gaps {
             now += gap;
-            if asks(&detector.hear(at(now), session(1), &old)) {
-                found += detector.confirm(at(now), &group("g"), term(6), Some(&node("b"))).len();
+            if detector.hear(now, 1, &old) {
+                found += detector.confirm(now, 6, Some("b")).len();
             }
         }
         prop_assert_eq!(found, 1);

@@ -32,7 +32,8 @@ impl Participant {
         let telling = &mut self.telling;
         let was_claiming = std::mem::replace(&mut telling.claimed, !claims.is_empty());
         let margin = telling.margin.take();
-        let refused = std::mem::take(&mut telling.refused);
+        // Told again until a heartbeat was acknowledged.
+        let refused = telling.refused.clone();
         if claims.is_empty() && !was_claiming && margin.is_none() && refused.is_empty() {
             return None;
         }
@@ -41,15 +42,24 @@ impl Participant {
     }
 
     fn claims(&mut self) -> Vec<Claim> {
+        let mut claims = Vec::new();
+        // `leading` is part of `working`; what is not in it was told to stop, and is what others must hear of.
+        if self.working.len() > self.leading.len() {
+            let overdue = self.working.difference(&self.leading);
+            let overdue = overdue.filter_map(|group| self.claim_of(group));
+            claims.extend(overdue.take(CLAIMS_PER_HEARTBEAT_MAX));
+        }
+        let room = CLAIMS_PER_HEARTBEAT_MAX - claims.len();
         let after = self.telling.after.take();
         let start = after.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
-        let later = self.working.range::<Group, _>((start, Bound::Unbounded));
-        let earlier = after.iter().flat_map(|after| self.working.range::<Group, _>(..=after));
-        let groups: Vec<&Group> = later.chain(earlier).take(CLAIMS_PER_HEARTBEAT_MAX).collect();
-        if self.working.len() > CLAIMS_PER_HEARTBEAT_MAX {
+        let later = self.leading.range::<Group, _>((start, Bound::Unbounded));
+        let earlier = after.iter().flat_map(|after| self.leading.range::<Group, _>(..=after));
+        let groups: Vec<&Group> = later.chain(earlier).take(room).collect();
+        if self.leading.len() > room {
             self.telling.after = groups.last().copied().cloned();
         }
-        groups.into_iter().filter_map(|group| self.claim_of(group)).collect()
+        claims.extend(groups.into_iter().filter_map(|group| self.claim_of(group)));
+        claims
     }
 
     fn claim_of(&self, group: &Group) -> Option<Claim> {
@@ -75,6 +85,11 @@ impl Participant {
             let margin = &mut self.telling.margin;
             *margin = Some(margin.map_or(left, |smallest| smallest.min(left)));
         }
+    }
+
+    /// A heartbeat that told these was acknowledged.
+    pub(super) fn refusals_told(&mut self, told: &[(Group, Term)]) {
+        self.telling.refused.retain(|refused| !told.contains(refused));
     }
 
     /// A fence refused a term, whether or not it was known to be over.

@@ -21,6 +21,8 @@ pub(super) struct Beat {
     sequence: u64,
     /// What it disowns: once acknowledged, the store knows.
     disowned: Vec<(Group, Term)>,
+    /// Which refusals it tells of.
+    refused: Vec<(Group, Term)>,
 }
 
 /// Validity in hand.
@@ -162,7 +164,8 @@ impl Participant {
         let (session, sequence) = (open.id, open.sequence);
         let disowned: Vec<(Group, Term)> =
             open.disowned.iter().take(DISOWNED_PER_HEARTBEAT_MAX).cloned().collect();
-        let beat = Beat { sent_at: now, sequence, disowned: disowned.clone() };
+        let refused = beliefs.as_ref().map(|it| it.refused.clone()).unwrap_or_default();
+        let beat = Beat { sent_at: now, sequence, disowned: disowned.clone(), refused };
         let heartbeat = Heartbeat { session, sequence: Some(sequence), disowned, beliefs };
         let attempt = self.send(Pending::Beat(beat), Request::Heartbeat(heartbeat));
         let timeout = self.budget.request_timeout();
@@ -233,6 +236,7 @@ impl Participant {
     /// A heartbeat was acknowledged.
     fn heard(&mut self, beat: Beat, heard: &Heard) {
         self.saw(heard.revision);
+        self.refusals_told(&beat.refused);
         for (group, term) in &beat.disowned {
             self.settled(group, *term);
         }

@@ -3,12 +3,13 @@
 //! A finding changes nothing about who leads. It is told to watchers and kept in the history, so that whoever is
 //! called at night finds it on every server, restarts included.
 //!
-//! Who reports may be wrong, or a nuisance: the same finding is noted once a term, and findings never push more
-//! than [`FINDINGS_PER_GROUP_MAX`] lines of elections out of the history.
+//! Who reports may be wrong, or a nuisance: the same finding is noted once a term, and each kind has a few lines of
+//! the history ([`lines_of`]). When they are taken, more are not noted until elections have pushed them out: what is
+//! in the history is never taken out of its midst, because watchers are told from it what they missed.
 
 use super::{State, Turn, Verdict, done};
 use crate::command::Finding;
-use crate::limits::FINDINGS_PER_GROUP_MAX;
+use crate::limits::SPLIT_BRAINS_PER_GROUP_MAX;
 use crate::name::{Group, Reason};
 use crate::outcome::{Cause, Change, Refusal};
 
@@ -34,14 +35,20 @@ impl State {
         if state.history.iter().any(is_known) {
             return done();
         }
-        let mut findings = state.history.iter().filter(|line| line.cause.is_finding());
-        if findings.nth(FINDINGS_PER_GROUP_MAX - 1).is_some()
-            && let Some(oldest) = state.history.iter().position(|line| line.cause.is_finding())
-        {
-            state.history.remove(oldest);
+        let alike = state.history.iter().filter(|line| line.cause == cause).count();
+        if alike >= lines_of(finding) {
+            return done();
         }
         self.announce(turn, group, cause, Some(Box::new(reason)));
         done()
+    }
+}
+
+/// How many lines of a history tell of this at most: together fewer than half of them.
+const fn lines_of(finding: Finding) -> usize {
+    match finding {
+        Finding::SplitBrain => SPLIT_BRAINS_PER_GROUP_MAX,
+        Finding::StaleAttempt | Finding::NearMiss => 1,
     }
 }
 
@@ -108,14 +115,20 @@ mod tests {
     fn findings_leave_room_for_elections() {
         let (mut state, group) = led();
         for number in 0..100 {
-            told(&mut state, &group, Finding::StaleAttempt, &format!("number {number}"));
+            for finding in [Finding::StaleAttempt, Finding::NearMiss, Finding::SplitBrain] {
+                told(&mut state, &group, finding, &format!("number {number}"));
+            }
         }
-        let history = state.history(&group);
-        assert_eq!(history.len(), FINDINGS_PER_GROUP_MAX + 1);
-        assert_eq!(history[0].cause, Cause::Elected);
-        assert_eq!(history.last().unwrap().reason.as_deref(), Some(&reason("number 99")));
-        assert!(history.is_sorted_by(|left, right| left.revision < right.revision));
-        const { assert!(FINDINGS_PER_GROUP_MAX < HISTORY_PER_GROUP / 2) };
+        let causes: Vec<_> = state.history(&group).iter().map(|line| line.cause).collect();
+        let kept = [
+            Cause::Elected,
+            Cause::StaleAttempt,
+            Cause::NearMiss,
+            Cause::SplitBrain,
+            Cause::SplitBrain,
+        ];
+        assert_eq!(causes, kept, "a nuisance does not push a split brain out");
+        const { assert!(SPLIT_BRAINS_PER_GROUP_MAX + 2 <= HISTORY_PER_GROUP / 2) };
     }
 
     #[test]

@@ -76,13 +76,18 @@ fn work_that_did_not_stop_in_time_is_told_as_such() {
     bench.tell(Event::FenceRefused { group: group("a"), term: term(1) });
     assert_eq!(bench.phase("a"), Some(Phase::Lost));
     bench.run_to(4333);
-    let (_, told) = bench.told();
+    let (lost, told) = bench.told();
+    assert_eq!(told.expect("it leads").refused, [(group("a"), term(1))]);
+    bench.answer(lost, Err(uncertain()));
+    bench.run_to(4333 + 416);
+    let (beat, told) = bench.told();
     let told = told.expect("it leads");
-    assert_eq!(told.refused, [(group("a"), term(1))]);
+    assert_eq!(told.refused, [(group("a"), term(1))], "until it is known to be heard");
     let left: Vec<_> = told.claims.iter().map(|claim| (&claim.group, claim.left_ms > 0)).collect();
     assert_eq!(left, [(&group("a"), false), (&group("b"), true)], "its grace was a second");
+    bench.acknowledge(beat);
     bench.tell(Event::Stopped { group: group("a") });
-    bench.run_to(bench.now_ms + 2000);
+    bench.tell(Event::Renew);
     let told = bench.told().1.expect("it leads");
     assert_eq!(told.claims.len(), 1, "{told:?}");
     assert_eq!(told.refused, [], "once");
@@ -121,5 +126,21 @@ fn everybody_has_a_turn() {
     }
     for (index, name) in told.iter().enumerate() {
         assert_eq!(name, &group(names[index % 150]), "{index}");
+    }
+}
+
+/// Among very many groups, the one whose work does not stop is told every time.
+#[test]
+fn who_did_not_stop_is_told_first() {
+    let names: Vec<String> = (0..150).map(|number| format!("g{number:03}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let mut bench = Bench::leading(&names);
+    bench.tell(Event::FenceRefused { group: group("g149"), term: term(150) });
+    for _ in 0..3 {
+        bench.tell(Event::Renew);
+        let (beat, beliefs) = bench.told();
+        let claims = beliefs.expect("it leads").claims;
+        assert_eq!((claims.len(), &claims[0].group), (CLAIMS_PER_HEARTBEAT_MAX, &group("g149")));
+        bench.acknowledge(beat);
     }
 }

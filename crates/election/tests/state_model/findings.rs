@@ -1,6 +1,6 @@
 //! The model's findings: of all lines ever told, those that are kept.
 
-use regent_election::limits::FINDINGS_PER_GROUP_MAX;
+use regent_election::limits::SPLIT_BRAINS_PER_GROUP_MAX;
 use regent_election::{Answer, Cause, Finding, Group, Reason, Refusal};
 
 use super::model::Model;
@@ -28,12 +28,12 @@ impl Model {
         if is_known {
             return Ok(Answer::Done);
         }
-        let found =
-            |cause| matches!(cause, Cause::SplitBrain | Cause::StaleAttempt | Cause::NearMiss);
-        let history = &mut self.group_mut(name).history;
-        if history.iter().filter(|line| found(line.cause)).count() == FINDINGS_PER_GROUP_MAX {
-            let oldest = history.iter().position(|line| found(line.cause)).expect("there are some");
-            history.remove(oldest);
+        let room = match finding {
+            Finding::SplitBrain => SPLIT_BRAINS_PER_GROUP_MAX,
+            Finding::StaleAttempt | Finding::NearMiss => 1,
+        };
+        if group.history.iter().filter(|line| line.cause == cause).count() >= room {
+            return Ok(Answer::Done);
         }
         self.announce(name, cause, Some(reason.clone()));
         Ok(Answer::Done)
