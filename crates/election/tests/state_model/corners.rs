@@ -4,9 +4,9 @@
 use regent_election::limits::TERM_MAX;
 use regent_election::store::OfficeState;
 use regent_election::{
-    Answer, Applied, Cause, Command, Entry, Event, IfLost, Metadata, Node, NodePattern, Opening,
-    Policy, Priority, Reason, Refusal, RequestId, Revision, SessionNo, Settings, State, Term,
-    WaitKind,
+    Answer, Applied, Cause, Command, Entry, Event, Finding, IfLost, Metadata, Node, NodePattern,
+    Opening, Policy, Priority, Reason, Refusal, RequestId, Revision, SessionNo, Settings, State,
+    Term, WaitKind,
 };
 
 use super::world::{group, secret};
@@ -106,6 +106,27 @@ fn resign(slot: u8, term: u64) -> Command {
 
 fn preferring() -> Policy {
     Policy { prefer_priority: true, minimum_tenure_ms: 5000, ..Policy::default() }
+}
+
+/// A finding changes nothing about who leads, and makes no offer either: who reports may be a nuisance.
+#[test]
+fn a_finding_offers_the_office_to_nobody() {
+    let mut bench = Bench::new();
+    bench.put(preferring());
+    bench.stand(1, 0);
+    bench.stand(2, 1);
+    let wait = bench.0.waits().find(|wait| wait.kind == WaitKind::MinimumTenure).unwrap();
+    let served = Command::Elapsed { group: wait.group, kind: wait.kind, since: wait.since };
+    let silent = vec![bench.number(2)];
+    bench.apply(Entry { silent, ..Entry::bare(served) });
+    assert_eq!(bench.offered(1), None, "the better one was silent when the season opened");
+    let reason = Reason::new("seen").unwrap();
+    let told =
+        bench.done(Command::Report { group: group(0), finding: Finding::SplitBrain, reason });
+    assert_eq!((told.len(), bench.offered(1)), (1, None));
+    assert_eq!(bench.0.waits().count(), 0);
+    bench.stand(2, 1);
+    assert_eq!(bench.offered(1).as_deref(), Some("n2"), "it says again that it stands");
 }
 
 /// Semantics 7: a holder whose answer was lost relies on the old ttl, and a driver that starts after

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use regent_election::{Answer, Command, Entry, Group, Refusal, RequestId, SessionNo};
 
-use super::model::{Candidacy, Memory, Model, Told, Turn, Window};
+use super::model::{Candidacy, Election, Memory, Model, Told, Turn, Window};
 use super::verbs::Verdict;
 
 /// What the model expects of the state machine.
@@ -43,8 +43,12 @@ impl Model {
         let of = |model: &Self| -> Vec<Candidacy> {
             model.candidacies.iter().filter(|one| one.group == *name).cloned().collect()
         };
+        // A line more in the history changes nothing about who should lead: a finding is one.
+        let beside_history = |model: &Self| -> Option<Election> {
+            model.group(name).map(|group| Election { history: Vec::new(), ..group.clone() })
+        };
         self.policy(name) != before.policy(name)
-            || self.group(name) != before.group(name)
+            || beside_history(self) != beside_history(before)
             || of(self) != of(before)
     }
 
