@@ -8,6 +8,7 @@
 
 mod dynamodb;
 mod file;
+mod http;
 mod object;
 mod postgres;
 mod redis;
@@ -34,8 +35,18 @@ fn unique(name: &str) -> String {
 
 /// S3, on one storage: no stale write behind the fence, and stale writes without it.
 async fn keeps_stale_leaders_out(name: &str, server: &str, target: Arc<dyn Target>) -> Report {
+    keeps_stale_leaders_out_by(name, server, target, false).await
+}
+
+/// The same on a storage that may have one mark for all of its resources.
+async fn keeps_stale_leaders_out_by(
+    name: &str,
+    server: &str,
+    target: Arc<dyn Target>,
+    has_one_mark: bool,
+) -> Report {
     let seed = regent::fresh::number().unwrap();
-    let fenced = Options::new(TRIALS, seed, unique("fenced"));
+    let fenced = Options { has_one_mark, ..Options::new(TRIALS, seed, unique("fenced")) };
     let report = run(Arc::clone(&target), fenced.clone(), &mut |_| {}).await;
     assert_eq!(report.faults, [], "{name}, seed {seed}: {report:?}");
     assert!(!report.is_void(), "{name}, seed {seed}: {report:?}");
