@@ -43,12 +43,14 @@ impl Model {
         let of = |model: &Self| -> Vec<Candidacy> {
             model.candidacies.iter().filter(|one| one.group == *name).cloned().collect()
         };
-        // A line more in the history changes nothing about who should lead: a finding is one.
-        let beside_history = |model: &Self| -> Option<Election> {
-            model.group(name).map(|group| Election { history: Vec::new(), ..group.clone() })
+        // Neither a line more in the history nor a fence changes who should lead: a finding is the one, and
+        // a resource that admits a term the other.
+        let office = |model: &Self| -> Option<Election> {
+            let group = model.group(name)?.clone();
+            Some(Election { history: Vec::new(), deeds: Vec::new(), ..group })
         };
         self.policy(name) != before.policy(name)
-            || beside_history(self) != beside_history(before)
+            || office(self) != office(before)
             || of(self) != of(before)
     }
 
