@@ -114,7 +114,7 @@ pub(crate) struct PeerArgs {
     /// Everybody, this process included; the same in every process
     #[arg(long, value_name = "NAME=IP:PORT,…", value_delimiter = ',', required = true)]
     peers: Vec<Peer>,
-    /// A command that is run whenever somebody else leads, or nobody
+    /// A command that is run whenever it changes who leads
     #[arg(long, value_name = "COMMAND")]
     on_change: Option<String>,
     /// Let peers be elsewhere than on loopback, though nothing is authenticated
@@ -123,7 +123,7 @@ pub(crate) struct PeerArgs {
     /// How often a leader shows itself [default: 100ms]
     #[arg(long, value_name = "DURATION", value_parser = parse, help_heading = "Paces")]
     heartbeat: Option<Duration>,
-    /// How long a silent leader is borne with, by lot [default: what fits, 400ms..800ms or more]
+    /// How long a silent leader is borne with, by lot [default: what fits, like 400ms..800ms]
     #[arg(long, value_name = "MIN..MAX", help_heading = "Paces")]
     patience: Option<Patience>,
     /// How long an answer is waited for: a whole round trip [default: 100ms]

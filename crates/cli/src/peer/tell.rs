@@ -70,7 +70,7 @@ pub(crate) fn weakness(algorithm: Algorithm) -> [String; 3] {
 /// Where it listens and how patient it is.
 pub(crate) fn greeting(algorithm: Algorithm, roster: &Roster, pace: &Pace) -> String {
     format!(
-        "{} of {} peers by {} on {}; a silent leader is missed after {} to {}",
+        "{} is one of {} peers by {}, on {}; a silent leader is missed after {} to {}",
         roster.own_name(),
         roster.count(),
         algorithm.name(),
