@@ -23,6 +23,7 @@ mod logs;
 mod memory;
 mod migrate;
 mod output;
+mod peer;
 mod policy;
 mod renew;
 mod replica;
@@ -93,6 +94,8 @@ enum Verb {
     /// Run a program while leading, and not a moment longer
     #[cfg(target_os = "linux")]
     Run(Box<run::RunArgs>),
+    /// Elect among peers without a store, where a wrong leader is harmless
+    Peer(Box<peer::PeerArgs>),
     /// Keep a leadership alive and prove it
     Renew(renew::RenewArgs),
     /// Give a leadership up
@@ -204,6 +207,7 @@ impl Verb {
             Self::Campaign(args) => campaign::run(args).await,
             #[cfg(target_os = "linux")]
             Self::Run(args) => run::run(*args).await,
+            Self::Peer(args) => peer::run(*args).await,
             Self::Renew(args) => renew::run(args).await,
             Self::Resign(args) => resign::run(args).await,
             Self::Transfer(args) => transfer::run(args).await,
@@ -237,6 +241,7 @@ impl Verb {
             Self::Campaign(args) => args.client.output,
             #[cfg(target_os = "linux")]
             Self::Run(args) => args.client.output,
+            Self::Peer(args) => args.output,
             Self::Renew(args) => args.client.output,
             Self::Resign(args) => args.client.output,
             Self::Transfer(args) => args.client.output,

@@ -92,6 +92,7 @@ fn nothing_that_asks_a_server_hides_how_to_reach_it() {
         let is_local = [
             "serve",
             "dev",
+            "peer",
             "lab",
             "config",
             "completions",

@@ -1,7 +1,8 @@
 //! A print of bytes: stable for ever, fast enough, and no secret depends on it.
 
 /// FNV-1a.
-pub(crate) fn print(bytes: impl IntoIterator<Item = u8>) -> u64 {
+#[must_use]
+pub fn print(bytes: impl IntoIterator<Item = u8>) -> u64 {
     bytes.into_iter().fold(START, step)
 }
 

@@ -14,7 +14,7 @@ pub mod checkers;
 pub mod chronicle;
 mod clock;
 pub mod dice;
-mod fnv;
+pub mod fnv;
 pub mod history;
 pub mod ledger;
 #[cfg(feature = "mutants")]

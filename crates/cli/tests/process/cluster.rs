@@ -34,7 +34,7 @@ pub(crate) struct Cluster {
 
 /// An address that no other test has. All of 127/8 is this machine on Linux, so a port that was free
 /// a moment ago is not given to somebody's connection meanwhile.
-fn own_host() -> String {
+pub(crate) fn own_host() -> String {
     static COUNT: AtomicU32 = AtomicU32::new(1);
     if !cfg!(target_os = "linux") {
         return "127.0.0.1".to_owned();

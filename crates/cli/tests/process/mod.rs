@@ -227,6 +227,11 @@ impl Running {
         }
     }
 
+    /// The lines that have come and were not read.
+    pub(crate) fn so_far(&self) -> Vec<String> {
+        self.lines.try_iter().collect()
+    }
+
     /// All lines until it ends.
     pub(crate) fn rest(&self) -> Vec<String> {
         let mut lines = Vec::new();

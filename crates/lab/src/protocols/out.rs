@@ -7,10 +7,14 @@ use super::{NodeId, Protocol};
 /// Collects what a step says. Sends leave in order, when everything kept before is durable.
 #[derive(Debug)]
 pub struct Out<P: Protocol> {
-    pub(crate) sends: Vec<(NodeId, P::Message)>,
-    pub(crate) kept: Option<P::Kept>,
-    pub(crate) timers: Vec<(P::Timer, Option<Moment>)>,
-    pub(crate) remarks: Vec<String>,
+    /// What is to be sent, in order.
+    pub sends: Vec<(NodeId, P::Message)>,
+    /// What is to be durable before any of it is sent.
+    pub kept: Option<P::Kept>,
+    /// Timers that are set, or stopped, in order.
+    pub timers: Vec<(P::Timer, Option<Moment>)>,
+    /// Why, for whoever reads the history. Nodes are named by letter.
+    pub remarks: Vec<String>,
 }
 
 impl<P: Protocol> Out<P> {
