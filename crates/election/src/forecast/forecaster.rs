@@ -33,7 +33,7 @@ use crate::name::{Group, Node, SessionId};
 use crate::term::Term;
 
 /// By how much of its ttl, in thousandths, the worst of a standby's last renewals must be better than the leader's last.
-const BETTER_BY: i64 = 150;
+const BETTER_BY: i64 = 100;
 /// How many renewals of a standby must be so.
 const COMPARED: usize = 4;
 /// How many margins of a leader are told to people.
@@ -259,10 +259,12 @@ impl Forecaster {
     /// Decides about one office of a suspect.
     pub fn judge(&mut self, now: Moment, sight: Sight<'_>) -> Verdict {
         self.forget(now);
-        let Some(suspect) = self.sessions.get(&sight.session) else {
+        let suspect = self.sessions.get(&sight.session);
+        let weighed = suspect.map(|suspect| (suspect, self.weigh(now, sight, suspect)));
+        // Whoever claims what it does not hold changes nothing about the group.
+        let Some((suspect, outcome)) = weighed.filter(|(_, it)| *it != Outcome::Overtaken) else {
             return Verdict { outcome: Outcome::Overtaken, reason: String::new(), is_news: false };
         };
-        let outcome = self.weigh(now, sight, suspect);
         let reason = self.told(suspect, &outcome);
         let (node, again_at) = (suspect.node.clone(), now + suspect.ttl() / LOOKS_PER_TTL);
         let (word, is_decided) = (outcome.word(), matches!(outcome, Outcome::HandOver { .. }));
