@@ -99,10 +99,6 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// Every word, for metrics.
-    pub const WORDS: [&'static str; 5] =
-        ["hand_over", "nobody_better", "everybody_slow", "too_soon", "overtaken"];
-
     /// The word for wires and people.
     #[must_use]
     pub const fn word(&self) -> &'static str {
@@ -368,7 +364,7 @@ impl Forecaster {
         let _ = match outlook {
             Outlook::Steady => Ok(()),
             Outlook::Falling { too_late_in } => {
-                write!(told, " and would come too late in {too_late_in} more")
+                write!(told, " and would come too late within {too_late_in} more")
             }
             Outlook::Close { count } => write!(told, ", {count} times close to too late"),
         };

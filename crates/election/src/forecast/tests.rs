@@ -59,14 +59,17 @@ impl Bench {
     fn judge(&mut self, from: u128, (place, number): (&str, u64), standbys: &[&str]) -> Verdict {
         let standbys: Vec<Node> = standbys.iter().map(|name| node(name)).collect();
         let now = self.now();
-        self.forecaster.judge(now, Sight {
-            session: session(from),
-            group: &group(place),
-            term: term(number),
-            leads_on: true,
-            standbys: &standbys,
-            minimum_tenure: Duration::from_secs(30),
-        })
+        self.forecaster.judge(
+            now,
+            Sight {
+                session: session(from),
+                group: &group(place),
+                term: term(number),
+                leads_on: true,
+                standbys: &standbys,
+                minimum_tenure: Duration::from_secs(30),
+            },
+        )
     }
 
     /// One renewal of a leader and of its standby; what is decided, if anything is.
@@ -111,7 +114,7 @@ fn a_failing_leader_is_replaced_once_by_a_standby_that_does_better() {
     assert_eq!(decided[0].outcome, Outcome::HandOver { to: node("b") });
     let told = &decided[0].reason;
     assert!(told.starts_with("predicted: a's renewals came with "), "{told}");
-    assert!(told.contains(" of 10.0s left and would come too late in "), "{told}");
+    assert!(told.contains(" of 10.0s left and would come too late within "), "{told}");
     assert!(told.ends_with("; b has 5.4s"), "{told}");
     assert!(decided[0].is_news);
 }

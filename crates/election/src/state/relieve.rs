@@ -60,11 +60,11 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::SessionId;
     use crate::command::{Command, Entry, IfLost, Opening};
     use crate::name::{Metadata, SessionNo};
     use crate::outcome::Applied;
     use crate::policy::Settings;
-    use crate::SessionId;
 
     fn group() -> Group {
         Group::new("g").unwrap()

@@ -124,12 +124,9 @@ mod tests {
     fn findings_leave_room_for_elections() {
         let (mut state, group) = led();
         for number in 0..100 {
-            for finding in [
-                Finding::StaleAttempt,
-                Finding::NearMiss,
-                Finding::Failing,
-                Finding::SplitBrain,
-            ] {
+            for finding in
+                [Finding::StaleAttempt, Finding::NearMiss, Finding::Failing, Finding::SplitBrain]
+            {
                 told(&mut state, &group, finding, &format!("number {number}"));
             }
         }

@@ -367,12 +367,7 @@ fn ordered() -> impl Strategy<Value = Op> {
 }
 
 fn finding() -> impl Strategy<Value = Finding> {
-    select(vec![
-        Finding::SplitBrain,
-        Finding::StaleAttempt,
-        Finding::NearMiss,
-        Finding::Failing,
-    ])
+    select(vec![Finding::SplitBrain, Finding::StaleAttempt, Finding::NearMiss, Finding::Failing])
 }
 
 /// What the driver proposes, and what goes wrong on the way.
