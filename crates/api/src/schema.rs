@@ -146,7 +146,7 @@ schema!(
     CauseWord,
     json_schema!({
         "type": "string", "enum": Cause::ALL.map(Cause::word),
-        "description": "Why the leader changed, or what was found: split_brain, stale_attempt and near_miss change nobody's office.",
+        "description": "Why the leader changed, or what was found: split_brain, stale_attempt, near_miss and failing change nobody's office.",
     })
 );
 schema!(

@@ -87,6 +87,9 @@ pub(crate) struct SettingsArgs {
     /// A command to run when somebody acts as leader who must not
     #[arg(long, value_name = "COMMAND", help_heading = "Service")]
     on_split_brain: Option<String>,
+    /// About leaders that will soon fail: report, hand-over or off
+    #[arg(long, value_name = "WHAT", help_heading = "Service")]
+    replace_failing: Option<String>,
     /// How often a silent watch shows that it lives
     #[arg(long, value_name = "DURATION", help_heading = "Service")]
     watch_bookmark_every: Option<String>,
@@ -166,6 +169,7 @@ impl SettingsArgs {
             Key::HostsAllowed => &self.hosts_allowed,
             Key::SigningKeys => &self.signing_keys,
             Key::OnSplitBrain => &self.on_split_brain,
+            Key::ReplaceFailing => &self.replace_failing,
             Key::LogLevel => &log.log_level,
             Key::LogFormat => &log.log_format,
             Key::ConnectionsMax => &self.connections_max,

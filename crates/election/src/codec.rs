@@ -435,12 +435,12 @@ wire_struct!(Opening { node, ttl_ms, passing });
 wire_struct!(Entry { command, request, silent, wall_ms });
 wire_struct!(Change { revision, wall_ms, term, leader, cause, reason });
 wire_enum!(IfLost "a loser's wish" { 1 = Stand, 2 = Leave });
-wire_enum!(Finding "a finding" { 1 = SplitBrain, 2 = StaleAttempt, 3 = NearMiss });
+wire_enum!(Finding "a finding" { 1 = SplitBrain, 2 = StaleAttempt, 3 = NearMiss, 4 = Failing });
 wire_enum!(WaitKind "a kind of wait" { 1 = LockDelay, 2 = Ending, 3 = Acceptance, 4 = MinimumTenure });
 wire_enum!(Cause "a cause" {
     1 = Elected, 2 = Resigned, 3 = Transferred, 4 = Expired, 5 = SteppedDown,
     6 = Forced, 7 = Withdrawn, 8 = Policy, 9 = Deleted, 10 = PassedOver, 11 = Moved,
-    12 = SplitBrain, 13 = StaleAttempt, 14 = NearMiss,
+    12 = SplitBrain, 13 = StaleAttempt, 14 = NearMiss, 15 = Failing,
 });
 wire_enum!(Step "a step of a move" {
     1 = Expect { from }, 2 = Depart { to }, 3 = Arrive { since, above, heir },
@@ -468,6 +468,7 @@ wire_enum!(Command "a command" {
     19 = Admit { group, resource, term },
     20 = ForgetFence { group, resource },
     21 = Report { group, finding, reason },
+    22 = Relieve { group, term, to, reason },
 });
 
 #[cfg(test)]

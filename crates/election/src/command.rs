@@ -75,6 +75,8 @@ pub enum Finding {
     StaleAttempt,
     /// The leader's renewal came when little of its term was left.
     NearMiss,
+    /// The leader's renewals come later and later: they are about to come too late.
+    Failing,
 }
 
 /// Everything that can change the state.
@@ -233,6 +235,18 @@ pub enum Command {
         /// Who did what, for the history.
         reason: Reason,
     },
+    /// Asks the holder of a term to hand over to a standby; it leads on until it does. Without effect if its office
+    /// is on offer already.
+    Relieve {
+        /// Which group.
+        group: Group,
+        /// The term that is meant: a later leader is left alone.
+        term: Term,
+        /// The standby that shall follow.
+        to: Node,
+        /// Why, for the history.
+        reason: Reason,
+    },
     /// Changes what holds for the whole store.
     PutSettings {
         /// The new settings.
@@ -278,6 +292,7 @@ impl Command {
             | Self::Admit { .. }
             | Self::ForgetFence { .. }
             | Self::Report { .. }
+            | Self::Relieve { .. }
             | Self::PutSettings { .. }
             | Self::Elapsed { .. }
             | Self::Refill { .. } => None,

@@ -11,7 +11,7 @@
 //! - The holder's side: [`participant`] decides when to bid, renew, warn and stop; [`driver`] who in a
 //!   process works under which term; [`timing`] derives every timer from one ttl; [`fence`] refuses
 //!   what is stale.
-//! - The witness's side: [`belief`] compares who acts with who may.
+//! - The witness's side: [`belief`] compares who acts with who may; [`forecast`] sees who will soon not lead any more.
 
 pub mod belief;
 pub mod codec;
@@ -21,6 +21,7 @@ pub mod deadlines;
 pub mod door;
 pub mod driver;
 pub mod fence;
+pub mod forecast;
 pub mod limits;
 pub mod moment;
 pub mod mutant;

@@ -112,6 +112,16 @@ pub const REFUSALS_PER_HEARTBEAT_MAX: usize = 16;
 pub const BELIEVERS_MAX: usize = 200_000;
 /// Of these, claims by sessions that the store does not know.
 pub const STRANGERS_MAX: usize = 4096;
+/// Margins that are remembered of one session: a few minutes of it, long enough to tell a fall from noise.
+pub const MARGINS_MAX: usize = 16;
+/// Sessions whose margins one server remembers, and groups of which it remembers since when they are led, or what was
+/// decided last.
+pub const FORECASTS_MAX: usize = 100_000;
+/// Most groups of one heartbeat that are looked at because its leader is failing; the others have their turn with the
+/// next ones.
+pub const SUSPECTS_PER_HEARTBEAT_MAX: usize = 8;
+/// Most leaders that one server finds failing and would replace within a minute: if there are more, it is not them.
+pub const RELIEVED_PER_MINUTE_MAX: usize = 4;
 /// Bytes in a digest of an application's state.
 pub const DIGEST_BYTES_MAX: usize = 128;
 /// Abandoned sessions that a participant still tries to close; older ones expire by themselves.

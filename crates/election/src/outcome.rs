@@ -376,11 +376,13 @@ pub enum Cause {
     StaleAttempt,
     /// A finding: the leader's renewal came when little of its term was left.
     NearMiss,
+    /// A finding: the leader's renewals are about to come too late.
+    Failing,
 }
 
 impl Cause {
     /// All causes, for tables and metrics.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Elected,
         Self::Resigned,
         Self::Transferred,
@@ -395,13 +397,14 @@ impl Cause {
         Self::SplitBrain,
         Self::StaleAttempt,
         Self::NearMiss,
+        Self::Failing,
     ];
 
     /// Whether this tells of something that was seen; who leads did not change.
     #[must_use]
     pub const fn is_finding(self) -> bool {
         match self {
-            Self::SplitBrain | Self::StaleAttempt | Self::NearMiss => true,
+            Self::SplitBrain | Self::StaleAttempt | Self::NearMiss | Self::Failing => true,
             Self::Elected
             | Self::Resigned
             | Self::Transferred
@@ -434,6 +437,7 @@ impl Cause {
             Self::SplitBrain => "split_brain",
             Self::StaleAttempt => "stale_attempt",
             Self::NearMiss => "near_miss",
+            Self::Failing => "failing",
         }
     }
 }

@@ -567,6 +567,16 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// term; who leads does not change.
     async fn report(&self, group: &Group, finding: Finding, reason: Reason) -> StoreResult<()>;
 
+    /// Asks the holder of a term to hand over to a standby, for a reason that watchers and the history are told. It
+    /// leads on until the standby is warm and its own work has stopped. Nothing happens if its office is on offer already.
+    async fn relieve(
+        &self,
+        group: &Group,
+        term: Term,
+        to: &Node,
+        reason: Reason,
+    ) -> StoreResult<()>;
+
     /// The fences of a group whose names open with `prefix`, after `after`, at most `count` of them.
     async fn fences(
         &self,

@@ -300,6 +300,7 @@ fn end_of(record: &Record, tenure: &Tenure, holder: Option<SessionId>) -> End {
         | Command::Admit { .. }
         | Command::ForgetFence { .. }
         | Command::Report { .. }
+        | Command::Relieve { .. }
         | Command::Move { .. }
         | Command::Delete { .. }
         | Command::PutSettings { .. }

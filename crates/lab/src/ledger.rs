@@ -268,6 +268,7 @@ impl GivenUp {
             | Command::Admit { .. }
             | Command::ForgetFence { .. }
             | Command::Report { .. }
+            | Command::Relieve { .. }
             | Command::Move { .. }
             | Command::PutSettings { .. }
             | Command::Elapsed { .. }

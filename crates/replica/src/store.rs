@@ -408,6 +408,17 @@ impl Store for ReplicaStore {
         self.submit(command, None, None).await.map(drop)
     }
 
+    async fn relieve(
+        &self,
+        group: &Group,
+        term: Term,
+        to: &Label,
+        reason: Reason,
+    ) -> StoreResult<()> {
+        let command = Command::Relieve { group: group.clone(), term, to: to.clone(), reason };
+        self.submit(command, None, None).await.map(drop)
+    }
+
     async fn fences(
         &self,
         group: &Group,

@@ -19,6 +19,7 @@ use crate::cluster::Cluster;
 use crate::config::ServerConfig;
 use crate::count::Entered;
 use crate::crowd::Crowd;
+use crate::forecast::Foresight;
 use crate::metrics::Metrics;
 use crate::signing::Signing;
 use crate::socket::Talk;
@@ -46,6 +47,8 @@ pub(crate) struct App {
     pub(crate) metrics: Metrics,
     /// What heartbeats say of their nodes.
     pub(crate) ear: Ear,
+    /// What they say of their future.
+    pub(crate) foresight: Foresight,
     pub(crate) signing: Option<Signing>,
     pub(crate) phase: watch::Receiver<Phase>,
 }
@@ -206,6 +209,7 @@ mod tests {
             crowd: Crowd::new(1, 1),
             metrics: Metrics::new(&config),
             ear: Ear::new().0,
+            foresight: Foresight::new().0,
             signing: None,
             phase: watch::channel(Phase::Serving).1,
             config,

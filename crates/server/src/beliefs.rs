@@ -15,13 +15,14 @@ use regent_api::{ClaimedBody, ClaimsQuery, ClaimsResponse, Problem};
 use regent_election::belief::{
     Accusation, Answered, Asked, Beliefs, ClaimedGroup, Detector, Fault,
 };
-use regent_election::limits::{REASON_BYTES_MAX, REFUSALS_PER_HEARTBEAT_MAX};
+use regent_election::limits::REFUSALS_PER_HEARTBEAT_MAX;
 use regent_election::store::{Consistency, StoreError};
-use regent_election::{Event, Finding, Group, Reason, SessionId, Term};
+use regent_election::{Event, Finding, Group, SessionId, Term};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use crate::app::{App, Ask, Call, Phase};
+use crate::forecast::short;
 use crate::reply::{self, Reply};
 
 /// Reads and reports that wait at most.
@@ -122,7 +123,7 @@ impl Ear {
     }
 
     /// Asks for a finding to be written into a group's history, once.
-    fn report(&self, group: &Group, finding: Finding, of: String, reason: String) {
+    pub(crate) fn report(&self, group: &Group, finding: Finding, of: String, reason: String) {
         let key = (group.clone(), finding, of);
         let mut reported = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
         if reported.len() >= REPORTED_MAX {
@@ -147,7 +148,15 @@ impl Ear {
 impl App {
     /// A heartbeat said what its node holds itself for.
     pub(crate) fn hear(&self, session: SessionId, is_known: bool, beliefs: &Beliefs) {
-        let answered = self.ear.detector().hear(regent_clock::now(), session, is_known, beliefs);
+        let (answered, leads) = {
+            let mut detector = self.ear.detector();
+            // Who has just stopped tells a margin of its time in office; who only stands by, one that is nobody's miss.
+            let leads = !beliefs.claims.is_empty() || detector.is_claiming(session);
+            (detector.hear(regent_clock::now(), session, is_known, beliefs), leads)
+        };
+        if is_known {
+            self.foresee(session, beliefs);
+        }
         if let Answered::Ask(asks) = answered {
             for (group, asked) in asks {
                 if self.ear.reads.try_send((group.clone(), asked)).is_err() {
@@ -155,7 +164,7 @@ impl App {
                 }
             }
         }
-        if let Some(margin_ms) = beliefs.margin_ms {
+        if let Some(margin_ms) = beliefs.margin_ms.filter(|_| leads) {
             self.metrics.renewed_with(margin_ms);
             if margin_ms.saturating_mul(NEAR) < beliefs.ttl_ms {
                 self.near_miss(beliefs, margin_ms);
@@ -280,11 +289,7 @@ async fn read(app: &App, group: &Group, asked: Asked) {
 /// Writes a finding into a group's history; false if that may be tried again some time.
 async fn write(app: &App, line: &Line) -> bool {
     let Line { group, finding, reason, .. } = line;
-    let mut end = reason.len().min(REASON_BYTES_MAX);
-    while !reason.is_char_boundary(end) {
-        end -= 1;
-    }
-    let Ok(kept) = Reason::new(&reason[..end]) else { return true };
+    let kept = short(reason);
     for attempt in 1..=TRIES {
         let written = app.store.report(group, *finding, kept.clone());
         match timeout(app.config.request_timeout, written).await {

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::beliefs::Alarm;
+use crate::forecast::ReplaceFailing;
 
 /// Settings of the service. [`ServerConfig::default`] serves; change what you must.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,6 +18,8 @@ pub struct ServerConfig {
     pub signing_keys: Option<PathBuf>,
     /// Who is called when somebody acts under a term that is not the one in office.
     pub on_split_brain: Option<Alarm>,
+    /// What is done about a leader whose renewals say that it is about to fail.
+    pub replace_failing: ReplaceFailing,
     /// Most connections at once. Lowered to what the open-files limit allows.
     pub connections_max: usize,
     /// Most connections from one address; behind a proxy all clients share one.
@@ -57,6 +60,7 @@ impl Default for ServerConfig {
             hosts_allowed: Vec::new(),
             signing_keys: None,
             on_split_brain: None,
+            replace_failing: ReplaceFailing::default(),
             connections_max: 20_000,
             connections_per_address_max: 4_000,
             requests_max: 4_096,

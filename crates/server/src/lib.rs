@@ -31,6 +31,7 @@ mod crowd;
 mod dashboard;
 mod direct;
 mod faces;
+mod forecast;
 mod groups;
 #[cfg(feature = "grpc")]
 mod grpc;
@@ -62,5 +63,6 @@ mod withdraw;
 pub use beliefs::Alarm;
 pub use cluster::{Cluster, Durations, Measured};
 pub use config::{ConfigError, ServerConfig};
+pub use forecast::ReplaceFailing;
 pub use serve::{ServeError, serve, serve_cluster};
 pub use signing::{Held, Signing};

@@ -26,6 +26,7 @@ use crate::app::App;
 use crate::cluster::Measured;
 use crate::config::ServerConfig;
 use crate::crowd::NoRoom;
+use crate::forecast::Became;
 use crate::replica_metrics::Replicas;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -46,6 +47,11 @@ struct ByResult {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ByReason {
     reason: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByOutcome {
+    outcome: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -96,6 +102,8 @@ pub(crate) struct Metrics {
     near_misses: Counter,
     margins_ms: Histogram,
     believers: Gauge,
+    leaders_failing: Gauge,
+    predictions: Family<ByOutcome, Counter>,
     request_seconds: Histograms<ByRoute>,
     shed: Family<ByClass, Counter>,
     turned_away: Family<ByReason, Counter>,
@@ -135,6 +143,8 @@ impl Metrics {
             near_misses: Counter::default(),
             margins_ms: Histogram::new(exponential_buckets(1.0, 2.0, 18)),
             believers: Gauge::default(),
+            leaders_failing: Gauge::default(),
+            predictions: Family::default(),
             request_seconds: Family::new_with_constructor(seconds),
             shed: Family::default(),
             turned_away: Family::default(),
@@ -159,6 +169,9 @@ impl Metrics {
         }
         for code in FENCE_REFUSALS {
             metrics.fence_rejections.get_or_create(&ByReason { reason: code.word() }).inc_by(0);
+        }
+        for became in Became::ALL {
+            metrics.predictions.get_or_create(&ByOutcome { outcome: became.word() }).inc_by(0);
         }
         for class in Class::ALL {
             metrics.shed.get_or_create(&ByClass { class: class.word() }).inc_by(0);
@@ -224,6 +237,16 @@ impl Metrics {
             "regent_believers",
             "Terms that somebody says to act under, as heard by this server",
             self.believers.clone(),
+        );
+        registry.register(
+            "regent_leaders_failing",
+            "Nodes that lead and whose renewals are about to come too late, as heard by this server",
+            self.leaders_failing.clone(),
+        );
+        registry.register(
+            "regent_leader_predictions",
+            "Leaders that were seen to fail soon, by what became of it",
+            self.predictions.clone(),
         );
         registry.register(
             "regent_http_request_duration_seconds",
@@ -305,6 +328,7 @@ impl Metrics {
         self.waiting.set(signed(app.admission.waiting().now() as u64));
         let (believers, others) = app.ear.count();
         self.believers.set(signed(believers));
+        self.leaders_failing.set(signed(app.foresight.failing()));
         self.store_up.set(i64::from(census.is_some()));
         let can_decide =
             cluster.as_ref().map_or(census.is_some(), |(cluster, _)| cluster.leader.is_some());
@@ -372,6 +396,11 @@ impl Metrics {
 
     pub(crate) fn near_miss(&self) {
         self.near_misses.inc();
+    }
+
+    /// A leader was seen to fail soon.
+    pub(crate) fn predicted(&self, became: Became) {
+        self.predictions.get_or_create(&ByOutcome { outcome: became.word() }).inc();
     }
 
     pub(crate) fn renewed_with(&self, margin_ms: u64) {

@@ -18,6 +18,7 @@ use crate::config::{ConfigError, ServerConfig};
 use crate::connection::protocol;
 use crate::crowd::{Crowd, within_open_files};
 use crate::faces::Faces;
+use crate::forecast::{self, Foresight};
 use crate::listen::listen;
 use crate::metrics::Metrics;
 use crate::observer;
@@ -67,6 +68,7 @@ pub async fn serve_cluster(
     let signing = config.signing_keys.as_deref().map(Signing::open).transpose()?;
     let (turn, phase) = watch::channel(Phase::Serving);
     let (ear, jobs) = Ear::new();
+    let (foresight, suspicions) = Foresight::new();
     let app = Arc::new(App {
         admission: Admission::new(config.requests_max, config.waiting_max),
         crowd: Crowd::new(
@@ -75,6 +77,7 @@ pub async fn serve_cluster(
         ),
         metrics: Metrics::new(&config),
         ear,
+        foresight,
         signing,
         store,
         cluster,
@@ -85,6 +88,7 @@ pub async fn serve_cluster(
     let mut tasks = JoinSet::new();
     tasks.spawn(observer::observe(Arc::clone(&app)));
     tasks.spawn(beliefs::attend(Arc::clone(&app), jobs));
+    tasks.spawn(forecast::attend(Arc::clone(&app), suspicions));
     for listener in listeners {
         tasks.spawn(listen(listener, Arc::clone(&app), faces.clone(), Arc::clone(&protocol)));
     }

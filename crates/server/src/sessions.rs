@@ -67,5 +67,6 @@ pub(crate) async fn act_close(ask: &Ask, request: CloseSessionRequest) -> Result
     let CloseSessionRequest { session_id } = request;
     ask.change(ask.store().close(session_id)).await?;
     ask.app.ear.closed(session_id);
+    ask.app.foresight.closed(session_id);
     Ok(Done::YES)
 }

@@ -1230,6 +1230,8 @@ pub enum Cause {
     StaleAttempt = 13,
     /// A finding: the leader's renewal came when little of its term was left.
     NearMiss = 14,
+    /// A finding: the leader's renewals are about to come too late.
+    Failing = 15,
 }
 impl Cause {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -1253,6 +1255,7 @@ impl Cause {
             Self::SplitBrain => "CAUSE_SPLIT_BRAIN",
             Self::StaleAttempt => "CAUSE_STALE_ATTEMPT",
             Self::NearMiss => "CAUSE_NEAR_MISS",
+            Self::Failing => "CAUSE_FAILING",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -1273,6 +1276,7 @@ impl Cause {
             "CAUSE_SPLIT_BRAIN" => Some(Self::SplitBrain),
             "CAUSE_STALE_ATTEMPT" => Some(Self::StaleAttempt),
             "CAUSE_NEAR_MISS" => Some(Self::NearMiss),
+            "CAUSE_FAILING" => Some(Self::Failing),
             _ => None,
         }
     }

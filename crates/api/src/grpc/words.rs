@@ -23,6 +23,7 @@ impl From<Cause> for pb::Cause {
             Cause::SplitBrain => Self::SplitBrain,
             Cause::StaleAttempt => Self::StaleAttempt,
             Cause::NearMiss => Self::NearMiss,
+            Cause::Failing => Self::Failing,
         }
     }
 }

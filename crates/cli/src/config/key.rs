@@ -10,7 +10,7 @@ use std::time::Duration;
 use regent_election::Settings as StoreSettings;
 use regent_replica::disk::limits::SEGMENT_BYTES_DEFAULT;
 use regent_replica::limits::LOG_ENTRIES_BETWEEN_SNAPSHOTS;
-use regent_server::ServerConfig;
+use regent_server::{ReplaceFailing, ServerConfig};
 
 use super::value::{Kind, Value};
 
@@ -102,6 +102,8 @@ keys! {
         "the file of keys by which terms are signed, shared by all instances (regent fence keys new FILE); empty signs nothing";
     OnSplitBrain = "on_split_brain", Kind::Text,
         "a command that is run when somebody acts under a term that is not the one in office; empty runs none";
+    ReplaceFailing = "replace_failing", Kind::OneOf(&ReplaceFailing::WORDS),
+        "what is done about a leader whose renewals are about to come too late: report (told in log, metrics and history), hand-over (asked to hand over to a standby that does better) or off";
     LogLevel = "log_level", Kind::OneOf(LOG_LEVELS),
         "how much is logged on stderr: off, error, warn, info, debug or trace";
     LogFormat = "log_format", Kind::OneOf(LOG_FORMATS),
@@ -192,6 +194,7 @@ impl Key {
             Self::Cluster => Value::Text(server.cluster),
             Self::HostsAllowed => Value::Words(server.hosts_allowed),
             Self::SigningKeys | Self::OnSplitBrain => text(""),
+            Self::ReplaceFailing => text(server.replace_failing.word()),
             Self::LogLevel => text("info"),
             Self::LogFormat => text("text"),
             Self::ConnectionsMax => count(server.connections_max),

@@ -196,6 +196,7 @@ impl Effective {
             on_split_brain: Some(self.text(Key::OnSplitBrain))
                 .filter(|line| !line.is_empty())
                 .map(alarm::command),
+            replace_failing: self.text(Key::ReplaceFailing).parse().unwrap_or_default(),
             connections_max: self.count(Key::ConnectionsMax) as usize,
             connections_per_address_max: self.count(Key::ConnectionsPerAddressMax) as usize,
             requests_max: self.count(Key::RequestsMax) as usize,

@@ -7,6 +7,7 @@
 pub(crate) mod cluster;
 pub(crate) mod recorder;
 pub(crate) mod relay;
+pub(crate) mod slow;
 pub(crate) mod upstream;
 pub(crate) mod wire;
 

@@ -327,6 +327,12 @@ impl Detector {
         }
     }
 
+    /// Whether a session claimed anything when it was last heard.
+    #[must_use]
+    pub fn is_claiming(&self, session: SessionId) -> bool {
+        self.sessions.contains_key(&session)
+    }
+
     /// A session was closed by its owner: nobody acts for it.
     pub fn closed(&mut self, session: SessionId) {
         self.drop_claims(session, |_| false);

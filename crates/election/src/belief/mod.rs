@@ -23,8 +23,8 @@ pub struct Beliefs {
     pub node: Node,
     /// The ttl it counts by.
     pub ttl_ms: u64,
-    /// The smallest time that was left before it would have had to stop, of the renewals since the last heartbeat
-    /// that told; none if it did not lead.
+    /// The smallest time that was left before a leader would have had to stop, of the renewals since the last heartbeat
+    /// that told; none if there was no renewal. Who stands by without leading tells it with no claims.
     pub margin_ms: Option<u64>,
     /// The terms it acts under. A node that leads very many groups tells some of them each time, in turn.
     pub claims: Vec<Claim>,

@@ -2,8 +2,10 @@
 
 use super::bench::{Bench, LONG_MS, node, refused};
 use super::{Fault, ensure};
+use crate::name::Reason;
 use crate::outcome::{Cause, Refusal};
 use crate::store::{OfferView, OfficeState, Scope};
+use crate::term::Term;
 
 pub(super) async fn resigning_hands_over_at_once(bench: Bench) -> Result<(), Fault> {
     let group = bench.group();
@@ -140,6 +142,49 @@ pub(super) async fn an_offer_warms_a_standby_while_the_leader_leads_on(
     let offers = carol.session().await?.offers;
     ensure!(offers.is_empty(), "an office in hand is still on offer: {offers:?}");
     Ok(())
+}
+
+pub(super) async fn relief_is_an_offer_for_one_term_that_says_why(
+    bench: Bench,
+) -> Result<(), Fault> {
+    let group = bench.group();
+    let alice = bench.player("alice", LONG_MS).await?;
+    let bob = bench.player("bob", LONG_MS).await?;
+    let carol = bench.player("carol", LONG_MS).await?;
+    let store = bench.store();
+    let reason = || Reason::new("alice's renewals come later and later").unwrap_or_default();
+    let unknown = store.relieve(&group, Term::NONE, &node("bob"), reason()).await;
+    refused("relief of nobody", unknown, |no| matches!(no, Refusal::GroupUnknown { .. }))?;
+    let term = alice.win(&group).await?;
+    bob.stand(&group).await?;
+    carol.stand(&group).await?;
+    let mut watch = bench.other().watch(Scope::Group(group.clone()), None).await?;
+    let absent = store.relieve(&group, term, &node("dave"), reason()).await;
+    refused("relief by nobody", absent, |no| matches!(no, Refusal::SuccessorUnknown { .. }))?;
+    store.relieve(&group, term, &node("carol"), reason()).await?;
+    // Another server comes to another conclusion, too late.
+    bench.other().relieve(&group, term, &node("bob"), reason()).await?;
+    let event = bench.change(&mut *watch).await?;
+    let is_told = event.term == term && event.leader == Some(node("alice"));
+    ensure!(is_told && event.cause == Cause::Failing, "watchers see {event:?}");
+    alice.renew(&group, term).await?;
+    alice.leads(&bench, &group, term).await?;
+    let view = alice.session().await?;
+    let is_listed = view.tenures.iter().any(|tenure| tenure.offered_to == Some(node("carol")));
+    ensure!(is_listed && view.epoch > 0, "alice is not asked: {view:?}");
+    let offers = carol.session().await?.offers;
+    let offer = OfferView { group: group.clone(), term, by: node("alice"), is_warm: false };
+    ensure!(offers == [offer], "carol is not asked: {offers:?}");
+    store.warm(&group, carol.session, term, None).await?;
+    alice.transfer(&group, term, &carol.node).await?;
+    let next = carol.take_over(&bench, &group).await?;
+    let late = store.relieve(&group, term, &node("bob"), reason()).await;
+    refused("relief of an earlier term", late, |no| matches!(no, Refusal::StaleTerm { .. }))?;
+    let history = bench.store().history(&group).await?;
+    let told: Vec<_> = history.iter().filter(|it| it.cause == Cause::Failing).collect();
+    let is_kept = told.len() == 1 && told[0].reason.as_deref() == Some(&reason());
+    ensure!(is_kept, "the history tells {told:?}");
+    carol.leads(&bench, &group, next).await
 }
 
 pub(super) async fn withdrawing_leaves_the_line_or_the_office(bench: Bench) -> Result<(), Fault> {

@@ -201,6 +201,7 @@ pub fn cases() -> Vec<Case> {
             a_transfer_goes_to_the_standby_it_names,
             a_transfer_that_cannot_be_leaves_the_leader_in_office,
             an_offer_warms_a_standby_while_the_leader_leads_on,
+            relief_is_an_offer_for_one_term_that_says_why,
             withdrawing_leaves_the_line_or_the_office,
             renewing_an_office_accepts_it,
             a_promoted_standby_that_does_not_accept_is_passed_over,

@@ -78,9 +78,10 @@ impl Participant {
         })
     }
 
-    /// A renewal came: how long before the leaders here would have had to stop?
+    /// A renewal came: how long before a leader here would have had to stop? Who stands by tells it too: whether it would
+    /// do better than the leader is worth knowing before the leader fails.
     pub(super) fn note_margin(&mut self, had: Option<Lease>) {
-        if let Some(had) = had.filter(|_| !self.leading.is_empty()) {
+        if let Some(had) = had {
             let left = self.now.until(had.stops_at(&self.budget));
             let margin = &mut self.telling.margin;
             *margin = Some(margin.map_or(left, |smallest| smallest.min(left)));

@@ -32,6 +32,7 @@ mod little;
 mod office;
 mod query;
 mod reborn;
+mod relieve;
 mod repeat;
 mod report;
 mod resign;
@@ -268,6 +269,9 @@ impl State {
             Command::ForgetFence { group, resource } => self.forget_fence(&group, &resource),
             Command::Report { group, finding, reason } => {
                 self.report(turn, &group, finding, reason)
+            }
+            Command::Relieve { group, term, to, reason } => {
+                self.relieve(turn, &group, term, &to, reason)
             }
             Command::PutSettings { settings } => self.put_settings(*settings),
             Command::Elapsed { group, kind, since } => self.elapsed(turn, &group, kind, since),

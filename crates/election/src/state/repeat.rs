@@ -224,6 +224,7 @@ impl State {
             | Command::Move { .. }
             | Command::ForgetFence { .. }
             | Command::Report { .. }
+            | Command::Relieve { .. }
             | Command::PutSettings { .. } => super::done(),
             Command::Expire { .. } | Command::Elapsed { .. } | Command::Refill { .. } => {
                 Ok((Answer::Overtaken, Rest::Nothing))

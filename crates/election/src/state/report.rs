@@ -29,7 +29,12 @@ impl State {
         let (cause, term) = (cause_of(finding), state.term);
         let is_known = |line: &Change| {
             // How little was left differs every time; that it was little is one finding.
-            let is_same = finding == Finding::NearMiss || line.reason.as_deref() == Some(&reason);
+            let is_same = match finding {
+                Finding::NearMiss | Finding::Failing => true,
+                Finding::SplitBrain | Finding::StaleAttempt => {
+                    line.reason.as_deref() == Some(&reason)
+                }
+            };
             line.cause == cause && line.term == term && is_same
         };
         if state.history.iter().any(is_known) {
@@ -44,11 +49,12 @@ impl State {
     }
 }
 
-/// How many lines of a history tell of this at most: together fewer than half of them.
+/// How many lines of a history tell of this at most: together fewer than leave no room for elections. A relief is told
+/// in any case: it is followed by a change of leader, or was the only one of its term.
 const fn lines_of(finding: Finding) -> usize {
     match finding {
         Finding::SplitBrain => SPLIT_BRAINS_PER_GROUP_MAX,
-        Finding::StaleAttempt | Finding::NearMiss => 1,
+        Finding::StaleAttempt | Finding::NearMiss | Finding::Failing => 1,
     }
 }
 
@@ -57,6 +63,7 @@ const fn cause_of(finding: Finding) -> Cause {
         Finding::SplitBrain => Cause::SplitBrain,
         Finding::StaleAttempt => Cause::StaleAttempt,
         Finding::NearMiss => Cause::NearMiss,
+        Finding::Failing => Cause::Failing,
     }
 }
 
@@ -107,15 +114,19 @@ mod tests {
         assert_eq!(told(&mut state, &group, Finding::SplitBrain, "c acts under term 9"), 1);
         assert_eq!(told(&mut state, &group, Finding::NearMiss, "80 ms were left"), 1);
         assert_eq!(told(&mut state, &group, Finding::NearMiss, "79 ms were left"), 0);
+        assert_eq!(told(&mut state, &group, Finding::Failing, "2 more would come in time"), 1);
+        assert_eq!(told(&mut state, &group, Finding::Failing, "1 more would come in time"), 0);
         assert_eq!(state.holder(&group).map(|holder| (holder.session, holder.term)), before);
-        assert_eq!(state.history(&group).len(), 4);
+        assert_eq!(state.history(&group).len(), 5);
     }
 
     #[test]
     fn findings_leave_room_for_elections() {
         let (mut state, group) = led();
         for number in 0..100 {
-            for finding in [Finding::StaleAttempt, Finding::NearMiss, Finding::SplitBrain] {
+            for finding in
+                [Finding::StaleAttempt, Finding::NearMiss, Finding::Failing, Finding::SplitBrain]
+            {
                 told(&mut state, &group, finding, &format!("number {number}"));
             }
         }
@@ -124,11 +135,12 @@ mod tests {
             Cause::Elected,
             Cause::StaleAttempt,
             Cause::NearMiss,
+            Cause::Failing,
             Cause::SplitBrain,
             Cause::SplitBrain,
         ];
         assert_eq!(causes, kept, "a nuisance does not push a split brain out");
-        const { assert!(SPLIT_BRAINS_PER_GROUP_MAX + 2 <= HISTORY_PER_GROUP / 2) };
+        const { assert!(SPLIT_BRAINS_PER_GROUP_MAX + 3 <= HISTORY_PER_GROUP - 3) };
     }
 
     #[test]

@@ -128,7 +128,7 @@ impl State {
 
     /// Offered again, a standby that is warm stays so. Everybody whose list this changes is told: the
     /// leader, who is asked, and who is not asked any more.
-    fn make_offer(&mut self, group: &Group, to: SessionNo) {
+    pub(super) fn make_offer(&mut self, group: &Group, to: SessionNo) {
         let Some(state) = self.groups.get_mut(group) else { return };
         let Office::Held { tenure } = &mut state.office else { return };
         let before = tenure.offer;

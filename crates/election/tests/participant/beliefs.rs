@@ -16,7 +16,7 @@ impl Bench {
 }
 
 #[test]
-fn a_leader_tells_the_terms_it_acts_under_and_a_standby_nothing() {
+fn a_leader_tells_the_terms_it_acts_under_and_a_standby_only_its_margins() {
     let mut bench = Bench::leading(&["a"]);
     bench.run_to(4333);
     let (beat, told) = bench.told();
@@ -31,7 +31,12 @@ fn a_leader_tells_the_terms_it_acts_under_and_a_standby_nothing() {
 
     let mut standby = Bench::standing(&["a"]);
     standby.run_to(4333);
-    assert_eq!(standby.told().1, None);
+    let (beat, told) = standby.told();
+    assert_eq!(told, None, "there was no renewal before this one");
+    standby.acknowledge(beat);
+    standby.tell(Event::Renew);
+    let told = standby.told().1.expect("how it would do is told");
+    assert_eq!((told.claims.as_slice(), told.margin_ms), (&[][..], Some(8801 - (4333 - 1000))));
 }
 
 /// Nothing is a word too: whoever listens must not go on believing.
@@ -49,7 +54,7 @@ fn who_acts_no_more_says_so_once() {
     let told = told.expect("it did lead");
     assert_eq!(told.claims, []);
     assert!(told.margin_ms.is_some(), "how much was left when the last renewal came");
-    bench.acknowledge(beat);
+    bench.answer(beat, Err(uncertain()));
     bench.tell(Event::Renew);
     assert_eq!(bench.told().1, None);
 }

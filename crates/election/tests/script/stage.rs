@@ -202,6 +202,16 @@ impl Stage {
                 to: line.node("to")?,
                 immediate: line.is_said("immediate"),
             },
+            "relieve" => {
+                let group = line.group(1)?;
+                let reason = line.options.get("reason").unwrap_or(&"");
+                Command::Relieve {
+                    term: term(self, &group)?,
+                    group,
+                    to: line.to()?,
+                    reason: Reason::new(reason).map_err(|why| why.to_string())?,
+                }
+            }
             "policy" => Command::PutPolicy { group: line.group(1)?, policy: policy(line)? },
             "delete" => Command::Delete { group: line.group(1)? },
             "settings" => Command::PutSettings { settings: Box::new(self.settings(line)?) },

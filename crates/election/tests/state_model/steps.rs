@@ -160,6 +160,11 @@ pub(crate) enum Op {
         finding: Finding,
         words: u8,
     },
+    Relieve {
+        group: u8,
+        term: Which,
+        to: To,
+    },
     PutSettings {
         ceiling_ms: u64,
         auto_create: bool,
@@ -349,6 +354,8 @@ fn ordered() -> impl Strategy<Value = Op> {
         1 => (group(), 0u8..2).prop_map(|(group, resource)| Op::ForgetFence { group, resource }),
         4 => (group(), finding(), 0u8..3)
             .prop_map(|(group, finding, words)| Op::Report { group, finding, words }),
+        4 => (group(), which(), to())
+            .prop_map(|(group, term, to)| Op::Relieve { group, term, to }),
         2 => (group(), 0u8..2).prop_map(|(group, from)| Op::Expect { group, from }),
         2 => (group(), 0u8..2).prop_map(|(group, to)| Op::Depart { group, to }),
         5 => (group(), prop_oneof![8 => Just(0u8), 1 => 1u8..3], which(), prop::option::of(to()))
@@ -360,7 +367,7 @@ fn ordered() -> impl Strategy<Value = Op> {
 }
 
 fn finding() -> impl Strategy<Value = Finding> {
-    select(vec![Finding::SplitBrain, Finding::StaleAttempt, Finding::NearMiss])
+    select(vec![Finding::SplitBrain, Finding::StaleAttempt, Finding::NearMiss, Finding::Failing])
 }
 
 /// What the driver proposes, and what goes wrong on the way.

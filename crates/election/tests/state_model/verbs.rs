@@ -69,6 +69,7 @@ impl Model {
             Command::Admit { group, resource, term } => self.admit(group, resource, *term),
             Command::ForgetFence { group, resource } => self.forget_fence(group, resource),
             Command::Report { group, finding, reason } => self.report(group, *finding, reason),
+            Command::Relieve { group, term, to, reason } => self.relieve(group, *term, to, reason),
             Command::Delete { group } => self.delete(group),
             Command::PutSettings { settings } => self.put_settings(settings),
             Command::Elapsed { group, kind, since } => {

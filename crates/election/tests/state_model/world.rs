@@ -334,6 +334,12 @@ impl World {
                 let reason = Reason::new(&format!("seen {words}")).unwrap();
                 Command::Report { group: group(at), finding, reason }
             }
+            Op::Relieve { group: at, term, to } => {
+                let group = group(at);
+                let (term, to) = (self.which(term, &group), self.to(to, &group));
+                let reason = Reason::new("predicted").unwrap();
+                Command::Relieve { group, term, to, reason }
+            }
             Op::Delete { group: at } => Command::Delete { group: group(at) },
             Op::PutSettings { ceiling_ms, auto_create, groups_max, policy } => {
                 let settings = settings(ceiling_ms, auto_create, groups_max, policy);

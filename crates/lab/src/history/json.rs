@@ -286,6 +286,7 @@ pub(super) const fn verb(command: &Command) -> &'static str {
         Command::Admit { .. } => "admit",
         Command::ForgetFence { .. } => "forget_fence",
         Command::Report { .. } => "report",
+        Command::Relieve { .. } => "relieve",
         Command::Delete { .. } => "delete",
         Command::PutSettings { .. } => "put_settings",
         Command::Elapsed { .. } => "elapsed",
@@ -310,6 +311,7 @@ pub const fn group_of(command: &Command) -> Option<&Group> {
         | Command::Admit { group, .. }
         | Command::ForgetFence { group, .. }
         | Command::Report { group, .. }
+        | Command::Relieve { group, .. }
         | Command::Delete { group }
         | Command::Elapsed { group, .. } => Some(group),
         Command::Open { .. }
@@ -326,6 +328,7 @@ pub(super) const fn term_of(command: &Command) -> Option<Term> {
         Command::Accept { term, .. }
         | Command::Resign { term, .. }
         | Command::Offer { term, .. }
+        | Command::Relieve { term, .. }
         | Command::Warm { term, .. }
         | Command::Transfer { term, .. } => Some(*term),
         Command::Open { .. }
@@ -365,7 +368,9 @@ fn op(line: &mut Line<'_>, op: &Op) -> fmt::Result {
                     line.display("node", node)?;
                     line.number("ttl_ms", *ttl_ms)?;
                 }
-                Command::Transfer { to, .. } | Command::Offer { to, .. } => {
+                Command::Transfer { to, .. }
+                | Command::Offer { to, .. }
+                | Command::Relieve { to, .. } => {
                     line.display("to", to)?;
                 }
                 Command::StepDown { immediate, .. } => line.flag("immediate", *immediate)?,

@@ -221,6 +221,7 @@ impl Core {
             | Command::Withdraw { group, .. }
             | Command::Resign { group, .. }
             | Command::Offer { group, .. }
+            | Command::Relieve { group, .. }
             | Command::Transfer { group, .. }
             | Command::StepDown { group, .. }
             | Command::PutPolicy { group, .. }

@@ -5,6 +5,7 @@
 mod browsers;
 mod cluster;
 mod document;
+mod failing;
 mod flood;
 mod groups;
 #[path = "../harness/mod.rs"]

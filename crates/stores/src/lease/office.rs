@@ -245,7 +245,9 @@ fn named_in(state: &State, group: &Group, to: Option<&Node>) -> BTreeSet<u128> {
 
 fn successor_of(command: &Command) -> Option<&Node> {
     match command {
-        Command::Offer { to, .. } | Command::Transfer { to, .. } => Some(to),
+        Command::Offer { to, .. } | Command::Transfer { to, .. } | Command::Relieve { to, .. } => {
+            Some(to)
+        }
         Command::StepDown { to, .. } => to.as_ref(),
         Command::Move { step: Step::Arrive { heir, .. }, .. } => heir.as_ref(),
         _ => None,
@@ -275,6 +277,7 @@ const fn may_vacate(command: &Command) -> bool {
         | Command::Admit { .. }
         | Command::ForgetFence { .. }
         | Command::Report { .. }
+        | Command::Relieve { .. }
         | Command::PutSettings { .. } => false,
     }
 }

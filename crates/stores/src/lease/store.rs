@@ -294,6 +294,18 @@ impl Store for LeaseStore {
         self.shared.run(group, Some(wish), &[], Own::Nothing).await.map(drop)
     }
 
+    async fn relieve(
+        &self,
+        group: &Group,
+        term: Term,
+        to: &Node,
+        reason: Reason,
+    ) -> StoreResult<()> {
+        let command = Command::Relieve { group: group.clone(), term, to: to.clone(), reason };
+        let wish = Wish { command, request: None, asker: None };
+        self.shared.run(group, Some(wish), &[], Own::Nothing).await.map(drop)
+    }
+
     async fn fences(
         &self,
         group: &Group,

@@ -119,6 +119,7 @@ fn is_new(before: &GroupRecord, group: &Group, command: &Command) -> bool {
         | Command::Move { .. }
         | Command::ForgetFence { .. }
         | Command::Report { .. }
+        | Command::Relieve { .. }
         | Command::PutSettings { .. }
         | Command::Elapsed { .. }
         | Command::Refill { .. } => false,

@@ -174,6 +174,7 @@ impl Core {
             | Command::PutPolicy { group, .. }
             | Command::Move { group, .. }
             | Command::Delete { group }
+            | Command::Relieve { group, .. }
             | Command::Elapsed { group, .. } => look_in(group),
             Command::Close { session } => {
                 let session = self.state.find_session(*session);
@@ -267,6 +268,7 @@ impl Concerned {
             | Command::Admit { .. }
             | Command::ForgetFence { .. }
             | Command::Report { .. }
+            | Command::Relieve { .. }
             | Command::Elapsed { .. }
             | Command::Refill { .. } => Self::Nobody,
         }
@@ -296,6 +298,7 @@ const fn is_end(command: &Command) -> bool {
         | Command::Admit { .. }
         | Command::ForgetFence { .. }
         | Command::Report { .. }
+        | Command::Relieve { .. }
         | Command::PutSettings { .. } => false,
     }
 }

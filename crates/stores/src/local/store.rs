@@ -284,6 +284,17 @@ impl Store for LocalStore {
         self.shared.visit(|core| Ok(core.ask(command, None)?.answer.map(drop)?)).await
     }
 
+    async fn relieve(
+        &self,
+        group: &Group,
+        term: Term,
+        to: &Node,
+        reason: Reason,
+    ) -> StoreResult<()> {
+        let command = Command::Relieve { group: group.clone(), term, to: to.clone(), reason };
+        self.shared.visit(|core| Ok(core.ask(command, None)?.answer.map(drop)?)).await
+    }
+
     async fn fences(
         &self,
         group: &Group,

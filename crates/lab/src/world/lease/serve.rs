@@ -118,6 +118,10 @@ async fn submit(
             store.report(&group, finding, reason).await?;
             Ok(Response::Applied { answer: Ok(Answer::Done), revision: Revision(0), view: None })
         }
+        Command::Relieve { group, term, to, reason } => {
+            store.relieve(&group, term, &to, reason).await?;
+            Ok(Response::Applied { answer: Ok(Answer::Done), revision: Revision(0), view: None })
+        }
         Command::Delete { group } => store.delete(&group, request).await.map(stepped_down),
         Command::ChangeTtl { .. }
         | Command::Expire { .. }
