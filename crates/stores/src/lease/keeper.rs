@@ -323,7 +323,7 @@ impl Shared {
         }
     }
 
-    /// Where this process stands in a group, if it has nothing else to wait for there.
+    /// Where this process stands in a group, if nobody wants to see every change there.
     fn only_stands(
         &self,
         group: &Group,
@@ -331,10 +331,8 @@ impl Shared {
         seen: &Seen,
         watch: Option<u128>,
     ) -> Option<Place> {
-        let needs = lock(&feed.needs);
-        let waits_for_more = needs.watches > 0 || needs.has_chore;
-        drop(needs);
-        if waits_for_more {
+        // A chore has a time of its own; whoever does it first, the other finds it done.
+        if lock(&feed.needs).watches > 0 {
             return None;
         }
         line::place(group, &seen.record, &self.locals_in(&seen.record), watch)

@@ -32,8 +32,26 @@ pub(super) struct Link {
     armed: Arc<Armed>,
 }
 
-/// The nodes whose next change this connection will be told of.
-type Armed = Mutex<BTreeSet<String>>;
+/// What somebody who waits wants to be told of, once.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Wish {
+    /// Any change of this node.
+    Change(String),
+    /// That this node, which has nothing below it, is no more.
+    End(String),
+}
+
+impl Wish {
+    /// The node that it is about.
+    pub(super) fn path(&self) -> &str {
+        match self {
+            Self::Change(path) | Self::End(path) => path,
+        }
+    }
+}
+
+/// The wishes that this connection will be told of.
+type Armed = Mutex<BTreeSet<Wish>>;
 
 /// Something to be sent.
 struct Call {
@@ -158,20 +176,25 @@ impl Link {
         if code == 0 { Ok(changes) } else { Err(Refused::Code(code)) }
     }
 
-    /// Sees to it that the bell rings for the next change of a node. Whether it is there; not asked again, and
-    /// not known, while the last such wish was not answered by a change.
-    pub(super) async fn arm(&self, path: &str) -> Result<Option<bool>, Refused> {
+    /// Sees to it that the bell rings for a wish. Whether its node is there; not asked again, and not known, while
+    /// the same wish is open.
+    pub(super) async fn arm(&self, wish: &Wish) -> Result<Option<bool>, Refused> {
         // Noted before it is asked: its change may be told before its answer is read here.
-        if !armed(&self.armed).insert(path.to_owned()) {
+        if !armed(&self.armed).insert(wish.clone()) {
             return Ok(None);
         }
-        let mut wish = Wish { armed: &self.armed, path, is_answered: false };
-        let is_there = match self.ask(Ask::WatchOnce { path }).await?.answer().await? {
+        let mut open = Open { armed: &self.armed, wish, is_answered: false };
+        let ask = match wish {
+            Wish::Change(path) => Ask::WatchChange { path },
+            Wish::End(path) => Ask::WatchEnd { path },
+        };
+        let is_there = match self.ask(ask).await?.answer().await? {
             (0, _) => true,
             (messages::NO_NODE, _) => false,
             (code, _) => return Err(Refused::Code(code)),
         };
-        wish.is_answered = true;
+        // Nobody is told of the end of what is not there.
+        open.is_answered = is_there || matches!(wish, Wish::Change(_));
         Ok(Some(is_there))
     }
 
@@ -187,22 +210,22 @@ impl Link {
     }
 }
 
-/// A wish to be told of a change. One that was given up before its answer is not counted on.
-struct Wish<'a> {
+/// A wish that is being told. One that was given up before its answer is not counted on.
+struct Open<'a> {
     armed: &'a Armed,
-    path: &'a str,
+    wish: &'a Wish,
     is_answered: bool,
 }
 
-impl Drop for Wish<'_> {
+impl Drop for Open<'_> {
     fn drop(&mut self) {
         if !self.is_answered {
-            armed(self.armed).remove(self.path);
+            armed(self.armed).remove(self.wish);
         }
     }
 }
 
-fn armed(armed: &Armed) -> MutexGuard<'_, BTreeSet<String>> {
+fn armed(armed: &Armed) -> MutexGuard<'_, BTreeSet<Wish>> {
     armed.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -337,8 +360,11 @@ impl Line {
 
     /// Tells of a change. A listener that is too slow, or gone, hears no more, and begins again.
     fn tell(&mut self, path: &str) {
-        armed(&self.armed).remove(path);
         if let Some(bell) = &self.bell {
+            // Whichever of the two it was: a wish that the server still has may be told to it again.
+            for wish in [Wish::Change(path.to_owned()), Wish::End(path.to_owned())] {
+                armed(&self.armed).remove(&wish);
+            }
             bell.ring(path);
         }
         if self.ear.as_ref().is_some_and(|ear| ear.try_send(path.to_owned()).is_err()) {

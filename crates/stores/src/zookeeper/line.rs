@@ -17,7 +17,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use regent_election::Node;
 
-use super::connection::{Link, Refused};
+use super::connection::{Link, Refused, Wish};
 use super::messages::{
     self, Ask, BAD_VERSION, NO_NODE, NODE_EXISTS, Outcome, SESSION_EXPIRED, SESSION_MOVED, Stay,
     Step,
@@ -140,11 +140,13 @@ impl ZookeeperRegister {
         steps.extend(called.iter().map(|(path, data)| Step::SetAny { path, data }));
         let judged = |outcome| match outcome {
             Ok(Outcome::Done) => Ok(Some(Swapped::Done(version(guard, next)))),
-            Ok(Outcome::Failed { step, code: BAD_VERSION | NO_NODE | NODE_EXISTS })
-                if step < of_the_entry =>
-            {
-                Ok(Some(Swapped::Conflict))
-            }
+            Ok(Outcome::Failed { step, code }) if step < of_the_entry => match (over, code) {
+                (None, NODE_EXISTS) | (Some(_), BAD_VERSION | NO_NODE) => {
+                    Ok(Some(Swapped::Conflict))
+                }
+                (_, SESSION_EXPIRED | SESSION_MOVED) => Ok(None),
+                (_, code) => Err(self.meaning(&Refused::Code(code))),
+            },
             Ok(Outcome::Failed { code: NO_NODE | SESSION_EXPIRED | SESSION_MOVED, .. }) => Ok(None),
             Ok(Outcome::Failed { code, .. }) => Err(self.meaning(&Refused::Code(code))),
             Err(refused) => Err(self.meaning(&refused)),
@@ -254,14 +256,14 @@ impl Lines for ZookeeperRegister {
             shown = self.line_of(&path, true).await?;
         }
         let last = |session: &u128| shown.get(session).and_then(|nodes| nodes.last()).cloned();
-        let mut paths: Vec<String> =
-            place.own.iter().filter_map(|(session, _)| last(session)).collect();
-        if let Some(before) = &place.before {
-            // One that is not shown is watched by what it lives by.
-            paths.push(last(before).unwrap_or_else(|| self.life_path(*before)));
-        }
-        let are_there = self.wish(&paths.iter().collect::<Vec<_>>()).await?;
+        let own = place.own.iter().filter_map(|(session, _)| last(session));
+        // Calls are for whoever they are for; of the one before, only its end is of interest. One that is not
+        // shown is watched by what it lives by.
+        let before = place.before.map(|one| last(&one).unwrap_or_else(|| self.life_path(one)));
+        let wishes: Vec<Wish> = own.map(Wish::Change).chain(before.map(Wish::End)).collect();
+        let are_there = self.wish(&wishes).await?;
         if are_there && self.glance(key).await?.as_ref() == seen {
+            let paths: Vec<&str> = wishes.iter().map(Wish::path).collect();
             let _ = tokio::time::timeout(patience, ear.heard_any(&paths)).await;
         }
         Ok(())

@@ -258,7 +258,10 @@ pub(super) enum Ask<'a> {
     /// To be told from now on of every change at a node and below it.
     Watch { path: &'a str },
     /// Whether a node is there, and to be told once of its next change, be it that it comes or goes.
-    WatchOnce { path: &'a str },
+    WatchChange { path: &'a str },
+    /// Whether a node is there, and to be told once when it goes. Asks for what is below it, which may be
+    /// nothing: what is written to the node itself is then told to nobody.
+    WatchEnd { path: &'a str },
     /// Ends the session, and with it all nodes that stay no longer.
     End,
 }
@@ -271,7 +274,8 @@ impl Ask<'_> {
             Self::Get { path } => out.int(GET).text(path).yes_or_no(false),
             Self::Children { path } => out.int(CHILDREN).text(path).yes_or_no(false),
             Self::Watch { path } => out.int(ADD_WATCH).text(path).int(FOR_GOOD_AND_BELOW),
-            Self::WatchOnce { path } => out.int(EXISTS).text(path).yes_or_no(true),
+            Self::WatchChange { path } => out.int(EXISTS).text(path).yes_or_no(true),
+            Self::WatchEnd { path } => out.int(CHILDREN).text(path).yes_or_no(true),
             Self::End => out.int(CLOSE),
             Self::Transaction { steps } => {
                 let out = steps.iter().fold(out.int(TRANSACTION), |out, step| {

@@ -35,7 +35,7 @@ use crate::register::{
     Found, Key, Kind, Lines, Plate, Record, Register, RegisterError, RegisterResult,
     ServerSessions, Swapped, Version,
 };
-use connection::{Asked, Link, Refused};
+use connection::{Asked, Link, Refused, Wish};
 use messages::{Ask, BAD_VERSION, NO_NODE, NODE_EXISTS, Outcome, Stay, Step};
 use sessions::Sessions;
 use wire::Wire;
@@ -216,19 +216,19 @@ impl ZookeeperRegister {
         // The ear first, then the wish, then the look: what changes in between is heard.
         let mut ear = self.wire.listen();
         let path = self.path(key);
-        self.wish(&[&path]).await?;
+        self.wish(&[Wish::Change(path.clone())]).await?;
         if self.glance(key).await?.as_ref() == seen {
             let _ = tokio::time::timeout(patience, ear.heard(&path)).await;
         }
         Ok(())
     }
 
-    /// Sees to it that the next change of each of these nodes is rung. Whether all are there, as far as is known.
-    async fn wish(&self, paths: &[&String]) -> RegisterResult<bool> {
+    /// Sees to it that each of these wishes is rung. Whether all their nodes are there, as far as is known.
+    async fn wish(&self, wishes: &[Wish]) -> RegisterResult<bool> {
         let wishing = async |link: Link| {
             let mut are_there = true;
-            for path in paths {
-                are_there &= link.arm(path).await?.unwrap_or(true);
+            for wish in wishes {
+                are_there &= link.arm(wish).await?.unwrap_or(true);
             }
             Ok(are_there)
         };

@@ -30,7 +30,7 @@ use regent_election::timing::Drift;
 use tokio::sync::Semaphore;
 
 use super::ZookeeperRegister;
-use super::connection::{Link, Refused};
+use super::connection::{Link, Refused, Wish};
 use super::messages::{
     self, Ask, BAD_VERSION, NO_NODE, NODE_EXISTS, Outcome, Pass, SESSION_EXPIRED, SESSION_MOVED,
     Stay, Step,
@@ -235,8 +235,8 @@ impl ZookeeperRegister {
         }
     }
 
-    /// Begins a session of ZooKeeper's in the transaction that makes these steps through it, whatever they
-    /// need to know of it. None if they were refused.
+    /// Hangs the life of a session on a fresh session of ZooKeeper's: a life that begins, or one whose mark has this
+    /// version. None if it was refused, or took so long that nobody may count on it.
     async fn make(
         &self,
         session: u128,
@@ -265,7 +265,10 @@ impl ZookeeperRegister {
         };
         sent.leaves_now();
         match transact(&link, &steps).await {
-            Ok(Outcome::Done) => Ok(Some(Held { pass, ttl_ms, version, heard_at })),
+            Ok(Outcome::Done) => {
+                let held = Held { pass, ttl_ms, version, heard_at };
+                Ok(Some(held).filter(|held| held.is_within(regent_clock::now())))
+            }
             Ok(Outcome::Failed { code: BAD_VERSION | NO_NODE | NODE_EXISTS, .. }) => {
                 // Nothing hangs on it; it would end by itself, only later.
                 let _ = link.ask(Ask::End).await;
@@ -425,7 +428,8 @@ impl ServerSessions for ZookeeperRegister {
     async fn wait_for_end(&self, session: u128, patience: Duration) -> RegisterResult<()> {
         let mut ear = self.wire.listen();
         let life = self.life_path(session);
-        if self.wish(&[&life]).await? {
+        // A sign of life writes it, and is not what is waited for.
+        if self.wish(&[Wish::End(life.clone())]).await? {
             let _ = tokio::time::timeout(patience, ear.heard(&life)).await;
         }
         Ok(())
@@ -435,6 +439,19 @@ impl ServerSessions for ZookeeperRegister {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_sign_of_life_counts_only_if_its_answer_came_before_the_session_can_have_been_due() {
+        let pass = messages::welcome(&[&[0; 4][..], &[1; 12], &[0, 0, 0, 16], &[1; 16]].concat());
+        let heard_at = Moment::from_millis(1000);
+        let held =
+            Held { pass: pass.unwrap().unwrap().pass, ttl_ms: 10_000, version: 0, heard_at };
+        assert!(held.is_within(Moment::from_millis(1000)));
+        assert!(held.is_within(Moment::from_millis(10_700)));
+        // Clocks stray: a server's may be ahead by then.
+        assert!(!held.is_within(Moment::from_millis(10_950)));
+        assert!(!held.is_within(Moment::from_millis(11_000)));
+    }
 
     #[test]
     fn a_mark_tells_the_ttl_that_its_life_hangs_on() {

@@ -1,14 +1,20 @@
 //! `zookeeper://…?mode=session` on a real ZooKeeper: sessions that it times, and lines that wake one by one.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
+use regent_election::store::{Campaign, CampaignSession, Consistency, Heartbeat, Store};
+use regent_election::{Group, Metadata, Node, SessionId};
+use regent_stores::LeaseStore;
 use regent_stores::register::{Key, Record, RegisterError};
+use tokio::task::JoinHandle;
 
 use crate::cuts::bears_cuts;
 use crate::elections::{elects_through_kills, keeps_elections};
 use crate::judge::{keeps_the_contract, kill_and_restart, takes_nothing_back, unique};
-use crate::servers::zookeeper::{own, with_any_sessions};
-use crate::servers::{or_skip, starting};
+use crate::servers::zookeeper::{own, ports, told, with_any_sessions};
+use crate::servers::{or_skip, report, starting};
 use crate::zookeeper::{client, kill_the_leader};
 
 /// What these tests call the engine in this mode.
@@ -87,4 +93,176 @@ async fn a_ttl_that_zookeeper_does_not_keep_and_a_mode_that_others_do_not_share_
     );
     let refusal = watching.examine().await.unwrap_err();
     assert!(matches!(refusal, RegisterError::Unfit { .. }), "{refusal:?}");
+}
+
+/// Candidates of one group, each in a process of its own as far as ZooKeeper can tell.
+const CANDIDATES: usize = 8;
+/// Their ttl.
+const TTL_MS: u64 = 3000;
+/// How soon a successor must lead that was woken: well before anybody looks without being woken.
+const WOKEN_WITHIN: Duration = Duration::from_millis(2500);
+
+/// One who leads or stands, for as long as its task runs.
+struct Candidate {
+    store: Arc<LeaseStore>,
+    node: String,
+    session: SessionId,
+    task: JoinHandle<()>,
+}
+
+impl Candidate {
+    /// Stands for a group and goes on doing so; the first one leads.
+    async fn stand(url: &str, group: &Group, number: usize) -> Self {
+        let store = Arc::new(LeaseStore::new(client(url)));
+        let (node, session) = (format!("node-{number}"), SessionId::new(unique()).unwrap());
+        let campaign = |wait: Duration| Campaign {
+            group: group.clone(),
+            node: Node::new(&node).unwrap(),
+            session: CampaignSession::Own(session),
+            ttl_ms: Some(TTL_MS),
+            wait: Some(wait),
+            priority: 0,
+            metadata: Metadata::NONE,
+            request: None,
+        };
+        let asked = store.campaign(campaign(Duration::ZERO)).await.unwrap();
+        assert!(asked.standing || asked.elected.is_some());
+        let (again, beating) = (campaign(Duration::from_millis(TTL_MS / 3)), Arc::clone(&store));
+        let mut leads = asked.elected.is_some();
+        let task = tokio::spawn(async move {
+            loop {
+                if leads {
+                    let beat =
+                        Heartbeat { session, sequence: None, disowned: Vec::new(), beliefs: None };
+                    beating.heartbeat(beat).await.expect("a session that is heard lives");
+                    tokio::time::sleep(Duration::from_millis(TTL_MS / 4)).await;
+                } else {
+                    // A campaign that waits is a sign of life when it is sent.
+                    let asked = beating.campaign(again.clone()).await.expect("it still stands");
+                    leads = asked.elected.is_some();
+                }
+            }
+        });
+        Self { store, node, session, task }
+    }
+
+    /// Goes, without a word.
+    async fn vanish(self) {
+        self.task.abort();
+        self.store.shut_down().await;
+    }
+
+    /// Waits until it leads; how long that took.
+    async fn leads(&self, group: &Group, within: Duration) -> Duration {
+        let since = std::time::Instant::now();
+        loop {
+            let office = self.store.leader(group, Consistency::Linearizable).await.unwrap();
+            if office.leader.as_ref().is_some_and(|leader| leader.as_str() == self.node) {
+                return since.elapsed();
+            }
+            assert!(since.elapsed() < within, "{} does not lead: {office:?}", self.node);
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+}
+
+/// Everything that a server counts, by name.
+fn counts(port: u16) -> BTreeMap<String, f64> {
+    let told = told(port, "mntr").expect("the server is up");
+    let count = |line: &str| {
+        let (name, value) = line.split_once('\t')?;
+        Some((name.to_owned(), value.trim().parse().ok()?))
+    };
+    told.lines().filter_map(count).collect()
+}
+
+/// Waits until a server has so many watches and no other.
+async fn until_watched(port: u16, watches: usize) {
+    let since = std::time::Instant::now();
+    loop {
+        let found = counts(port)["zk_watch_count"];
+        #[allow(clippy::cast_precision_loss, reason = "there are a few")]
+        if (found - watches as f64).abs() < 0.5 {
+            return;
+        }
+        assert!(since.elapsed() < Duration::from_secs(20), "{found} watches, and not {watches}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// How many watches were told of something while this was done.
+async fn woken<T>(port: u16, doing: impl Future<Output = T>) -> (T, BTreeMap<&'static str, f64>) {
+    let kinds = ["deleted", "changed", "children", "created"];
+    let told = |kind: &str| counts(port)[&format!("zk_sum_node_{kind}_watch_count")];
+    let before = kinds.map(told);
+    let done = doing.await;
+    let after = kinds.map(told);
+    (
+        done,
+        kinds
+            .into_iter()
+            .zip(after.iter().zip(before).map(|(after, before)| after - before))
+            .collect(),
+    )
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_end_of_a_candidate_wakes_the_one_behind_it_and_nobody_else() {
+    let Some(server) = or_skip(NAME, starting(|| own(1))) else { return };
+    let (url, port) = (timed(&server.url), ports(&server.url)[0]);
+    let group = Group::new("herd").unwrap();
+    let mut line = Vec::new();
+    for number in 0..CANDIDATES {
+        line.push(Candidate::stand(&url, &group, number).await);
+    }
+    // Each watches its own node, and all but the first the one before.
+    until_watched(port, 2 * CANDIDATES - 1).await;
+
+    // The leader dies: its node goes when ZooKeeper ends its session.
+    let leader = line.remove(0);
+    leader.vanish().await;
+    let (took, told) = woken(port, async {
+        line[0].leads(&group, Duration::from_millis(TTL_MS) + WOKEN_WITHIN).await
+    })
+    .await;
+    assert_eq!(told["deleted"], 1.0, "{told:?}");
+    // Its own node told the winner, if it still listened.
+    assert!(told["changed"] <= 1.0 && told["children"] + told["created"] < 0.5, "{told:?}");
+    until_watched(port, 2 * line.len() - 1).await;
+
+    // One in the middle dies: one is told, and nobody leads who did not.
+    let middle = line.remove(3);
+    middle.vanish().await;
+    let ((), told) = woken(port, async {
+        tokio::time::sleep(Duration::from_millis(TTL_MS * 2)).await;
+    })
+    .await;
+    assert_eq!(told["deleted"], 1.0, "{told:?}");
+    assert!(told["changed"] + told["children"] + told["created"] < 0.5, "{told:?}");
+    until_watched(port, 2 * line.len() - 1).await;
+
+    // The leader resigns: the next one is told in the transaction that says so, and by nothing else.
+    let resigned = line.remove(0);
+    resigned.task.abort();
+    let office = resigned.store.leader(&group, Consistency::Linearizable).await.unwrap();
+    let term = office.term;
+    let (soon, told) = woken(port, async {
+        resigned.store.resign(&group, resigned.session, term, None).await.unwrap();
+        line[0].leads(&group, WOKEN_WITHIN).await
+    })
+    .await;
+    // Its own process listened at its node, too.
+    assert!((1.0..=2.0).contains(&told["deleted"]), "{told:?}");
+    assert!(told["changed"] <= 1.0 && told["children"] + told["created"] < 0.5, "{told:?}");
+    let note = format!(
+        "of {CANDIDATES} candidates, the end of the first woke one, which led after {:.1} s (ttl {} s), its \
+         resignation the next after {} ms",
+        took.as_secs_f64(),
+        TTL_MS / 1000,
+        soon.as_millis()
+    );
+    report(NAME, &server.version, 1, 0, &note);
+    for candidate in line {
+        candidate.vanish().await;
+    }
 }
