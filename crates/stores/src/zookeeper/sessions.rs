@@ -444,8 +444,7 @@ mod tests {
     fn a_sign_of_life_counts_only_if_its_answer_came_before_the_session_can_have_been_due() {
         let pass = messages::welcome(&[&[0; 4][..], &[1; 12], &[0, 0, 0, 16], &[1; 16]].concat());
         let heard_at = Moment::from_millis(1000);
-        let held =
-            Held { pass: pass.unwrap().unwrap().pass, ttl_ms: 10_000, version: 0, heard_at };
+        let held = Held { pass: pass.unwrap().unwrap().pass, ttl_ms: 10_000, version: 0, heard_at };
         assert!(held.is_within(Moment::from_millis(1000)));
         assert!(held.is_within(Moment::from_millis(10_700)));
         // Clocks stray: a server's may be ahead by then.
