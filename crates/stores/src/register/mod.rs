@@ -287,6 +287,11 @@ pub trait ServerSessions: Send + Sync + fmt::Debug {
         ttl
     }
 
+    /// The shortest and the longest ttl that the server keeps, as far as it can be asked; another is refused.
+    async fn bounds(&self) -> RegisterResult<(Duration, Duration)> {
+        Ok((Duration::ZERO, Duration::MAX))
+    }
+
     /// Begins a session that lives for `ttl` unheard, counted by the server from no earlier than this
     /// call. A session that is alive already is heard. Nobody begins one that was seen to end: the entry
     /// of the session tells that first, so an engine that forgets the ended may answer either.

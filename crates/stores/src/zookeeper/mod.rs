@@ -405,7 +405,15 @@ impl Register for ZookeeperRegister {
         let members = members.map(|text| String::from_utf8_lossy(&text).into_owned());
         // That connection told its watch to nobody; the next one is for the listener.
         self.wire.hang_up().await;
-        Ok(weaknesses(members.as_deref(), is_watched))
+        match self.mode {
+            Mode::Cas => Ok(weaknesses(members.as_deref(), is_watched)),
+            // Single nodes are watched, which every server can.
+            Mode::Session => {
+                let mut warnings = weaknesses(members.as_deref(), true);
+                warnings.extend(sessions::unlike(&self.wire.bounds().await?));
+                Ok(warnings)
+            }
+        }
     }
 
     async fn load(&self, key: &Key) -> RegisterResult<Option<Found>> {

@@ -35,7 +35,7 @@ use super::messages::{
     self, Ask, BAD_VERSION, NO_NODE, NODE_EXISTS, Outcome, Pass, SESSION_EXPIRED, SESSION_MOVED,
     Stay, Step,
 };
-use super::wire::{Attached, meaning};
+use super::wire::{Attached, Bounds, meaning};
 use crate::engine::{Effect, Sent, fresh, in_time, whole_ms};
 use crate::register::{RegisterError, RegisterResult, ServerSessions};
 
@@ -359,12 +359,33 @@ pub(super) async fn transact(link: &Link, steps: &[Step<'_>]) -> Result<Outcome,
     link.ask(Ask::Transaction { steps }).await?.transacted().await
 }
 
+/// What is wrong with servers that keep sessions for different times, if they do.
+pub(super) fn unlike(found: &[(String, Bounds)]) -> Option<String> {
+    let told =
+        |(server, Bounds { min, max }): &(String, Bounds)| format!("{server} {min} to {max} ms");
+    let is_alike = found.windows(2).all(|pair| pair[0].1 == pair[1].1);
+    (!is_alike).then(|| {
+        format!(
+            "the servers keep sessions for different times ({}): a session is entrusted only to those that keep its \
+             ttl; set minSessionTimeout and maxSessionTimeout alike",
+            found.iter().map(told).collect::<Vec<_>>().join(", ")
+        )
+    })
+}
+
 fn changing() -> &'static str {
     "others changed the same session again and again"
 }
 
 #[async_trait]
 impl ServerSessions for ZookeeperRegister {
+    async fn bounds(&self) -> RegisterResult<(Duration, Duration)> {
+        let found = self.wire.bounds().await?;
+        let min = found.iter().map(|(_, bounds)| bounds.min).max().unwrap_or(0);
+        let max = found.iter().map(|(_, bounds)| bounds.max).min().unwrap_or(u64::MAX);
+        Ok((Duration::from_millis(min), Duration::from_millis(max)))
+    }
+
     async fn begin(&self, session: u128, ttl: Duration) -> RegisterResult<bool> {
         self.agree().await?;
         let ttl_ms = whole_ms(ttl);
@@ -450,6 +471,14 @@ mod tests {
         // Clocks stray: a server's may be ahead by then.
         assert!(!held.is_within(Moment::from_millis(10_950)));
         assert!(!held.is_within(Moment::from_millis(11_000)));
+    }
+
+    #[test]
+    fn servers_that_keep_sessions_for_different_times_are_warned_of() {
+        let one = |server: &str, max| (server.to_owned(), Bounds { min: 4000, max });
+        assert_eq!(unlike(&[one("a", 40_000), one("b", 40_000)]), None);
+        let said = unlike(&[one("a", 40_000), one("b", 20_000)]).unwrap();
+        assert!(said.contains("b 4000 to 20000 ms"), "{said}");
     }
 
     #[test]

@@ -155,9 +155,7 @@ impl Wire {
 
     /// Tries one server after the other, beginning with the one whose turn it is.
     async fn in_turn(&self, wanted: Wanted) -> RegisterResult<Option<Attached>> {
-        // Every server gets its share of the time, or one that is gone would take it all.
-        let share = self.request_for / u32::try_from(self.servers.len()).unwrap_or(u32::MAX).max(1);
-        let share = share.min(CONNECT_FOR);
+        let share = self.share();
         let mut last_words = Vec::new();
         for _ in 0..self.servers.len() {
             let turn = self.turn.fetch_add(1, Ordering::AcqRel);
@@ -258,6 +256,30 @@ impl Wire {
         let bounds = Bounds { min: least.session_ms, max: most.session_ms };
         known().insert(server.to_owned(), bounds);
         Ok(bounds)
+    }
+
+    /// What each server that can be reached keeps sessions for.
+    pub(super) async fn bounds(&self) -> RegisterResult<Vec<(String, Bounds)>> {
+        let mut found = Vec::new();
+        let mut last_words = String::from("none is named");
+        for server in &self.servers {
+            match tokio::time::timeout(self.share(), self.bounds_of(server)).await {
+                Ok(Ok(bounds)) => found.push((server.clone(), bounds)),
+                Ok(Err(why)) => last_words = format!("{server}: {why}"),
+                Err(_) => last_words = format!("{server}: no answer within {:?}", self.share()),
+            }
+        }
+        if found.is_empty() {
+            let why = format_args!("no server of ZooKeeper serves: {last_words}");
+            return Err(RegisterError::unavailable(why));
+        }
+        Ok(found)
+    }
+
+    /// The time that each server gets, or one that is gone would take it all.
+    fn share(&self) -> Duration {
+        let share = self.request_for / u32::try_from(self.servers.len()).unwrap_or(u32::MAX).max(1);
+        share.min(CONNECT_FOR)
     }
 
     /// Creates the nodes that must be there. One that may not be created may be there all the same.
