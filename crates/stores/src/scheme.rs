@@ -166,7 +166,8 @@ pub const SCHEMES: &[Scheme] = &[
         example: "zookeeper://h1:2181,h2:2181,h3:2181/regent",
         feature: Some("zookeeper"),
         level: Level::Strict,
-        why: "a majority of servers; deleted nodes or an older snapshot take terms back",
+        why: "a majority of servers; deleted nodes or an older snapshot take terms back; with ?mode=session ZooKeeper \
+              times sessions and shows lines, with a ttl of 2 to 20 ticks",
         opener: ZOOKEEPER,
     },
     Scheme {

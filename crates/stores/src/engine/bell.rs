@@ -36,6 +36,11 @@ impl Bell {
     /// From now on changes are rung; anything may have changed before, and nobody would have told.
     pub(crate) fn is_attended_now(&self) {
         self.is_attended.store(true, Ordering::Release);
+        self.ring_for_all();
+    }
+
+    /// Tells that anything may have changed.
+    pub(crate) fn ring_for_all(&self) {
         let _ = self.rings.send(None);
     }
 
@@ -54,9 +59,15 @@ pub(crate) struct Listener {
 impl Listener {
     /// Returns when the name was rung since [`Bell::listen`], or may have been.
     pub(crate) async fn heard(&mut self, name: &str) {
+        self.heard_any(&[name]).await;
+    }
+
+    /// The same for whichever of these names is rung first.
+    pub(crate) async fn heard_any(&mut self, names: &[impl AsRef<str>]) {
+        let is_one = |rung: &str| names.iter().any(|name| name.as_ref() == rung);
         loop {
             match self.rings.recv().await {
-                Ok(Some(rung)) if rung != name => {}
+                Ok(Some(rung)) if !is_one(&rung) => {}
                 Ok(Some(_) | None) | Err(RecvError::Lagged(_)) => return,
                 // Nobody will ring any more; the one who waits has a patience of its own.
                 Err(RecvError::Closed) => std::future::pending().await,

@@ -18,6 +18,7 @@ use regent_election::{
 use super::Shared;
 use super::desk::Seen;
 use super::hearing::{check_same, check_ttl};
+use super::keeper::For;
 use super::office::{Outcome, Own};
 use super::record::GroupRecord;
 use super::session::digest;
@@ -112,7 +113,7 @@ impl Bid {
             return self.lose(&outcome.record).await;
         }
         let _waiting = Waiting::new(&self.shared);
-        let following = self.shared.follow(&self.group);
+        let following = self.shared.follow(&self.group, For::Bid);
         loop {
             let mut read = pin!(following.feed.read());
             read.as_mut().enable();

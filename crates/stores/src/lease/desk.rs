@@ -13,6 +13,7 @@ use regent_election::store::{StoreError, StoreResult};
 use regent_election::{Group, Incarnation, Moment, Refusal, Revision, Term};
 use tokio::sync::OnceCell;
 
+use super::line;
 use super::mutant::{self, Mutant};
 use super::record::{GroupRecord, Landed};
 use super::session::SessionRecord;
@@ -174,7 +175,14 @@ impl Desk {
         let key = Key::group(group);
         let mut doubt: Option<String> = None;
         for tried in 0..SETTLES_MAX {
-            let swapped = self.register.swap(&key, seen.version.as_ref(), write.clone()).await;
+            let (version, write) = (seen.version.as_ref(), write.clone());
+            let swapped = match self.register.lines() {
+                None => self.register.swap(&key, version, write).await,
+                Some(lines) => {
+                    let line = line::after(group, &seen.record, next);
+                    lines.swap(&key, version, write, &line).await
+                }
+            };
             match (swapped, &doubt) {
                 (Ok(Swapped::Done(_)), _) => {
                     self.note(group, next);

@@ -14,8 +14,8 @@ use super::desk::Seen;
 use super::duty::{Duty, Post, Timers, duty};
 use super::office::Own;
 use super::turn::Wish;
-use super::{Locked, Shared, lock};
-use crate::register::Key;
+use super::{Locked, Shared, line, lock};
+use crate::register::{Key, Place};
 
 /// Longest time between two looks at a group, whatever the engine announces.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -40,8 +40,10 @@ pub(super) struct Feed {
 struct Needs {
     /// Sessions that stand there, as far as is known.
     sessions: BTreeSet<u128>,
-    /// Watches, and campaigns that wait.
+    /// Watches.
     watches: usize,
+    /// Campaigns that wait.
+    bids: usize,
     /// Something begun here must be seen to its end.
     has_chore: bool,
 }
@@ -58,24 +60,47 @@ impl Feed {
     }
 }
 
+/// What a group is followed for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum For {
+    /// Every change of it.
+    Watch,
+    /// The turn of a session that stands in it.
+    Bid,
+}
+
 /// A need for a feed. Dropping it ends the need.
 #[derive(Debug)]
 pub(super) struct Following {
     pub(super) feed: Arc<Feed>,
+    what: For,
 }
 
 impl Drop for Following {
     fn drop(&mut self) {
-        lock(&self.feed.needs).watches -= 1;
+        *lock(&self.feed.needs).of(self.what) -= 1;
         self.feed.bell.notify_one();
+    }
+}
+
+impl Needs {
+    fn of(&mut self, what: For) -> &mut usize {
+        match what {
+            For::Watch => &mut self.watches,
+            For::Bid => &mut self.bids,
+        }
     }
 }
 
 impl Shared {
     /// Follows a group for as long as the answer is kept.
-    pub(super) fn follow(self: &Arc<Self>, group: &Group) -> Following {
-        let feed = self.follow_with(group, |needs| needs.watches += 1);
-        Following { feed }
+    pub(super) fn follow(self: &Arc<Self>, group: &Group, what: For) -> Following {
+        let feed = self.follow_with(group, |needs| *needs.of(what) += 1);
+        if what == For::Watch && self.desk.register.lines().is_some() {
+            // It may be waiting for its turn alone.
+            feed.bell.notify_one();
+        }
+        Following { feed, what }
     }
 
     /// Follows a group while this session stands in it.
@@ -135,7 +160,7 @@ impl Shared {
         };
         needs.sessions.retain(|id| locals.contains(id) && stands(*id));
         needs.has_chore &= !seen.record.untold.is_empty() || state.waits().next().is_some();
-        if needs.sessions.is_empty() && needs.watches == 0 && !needs.has_chore {
+        if needs.sessions.is_empty() && needs.watches == 0 && needs.bids == 0 && !needs.has_chore {
             feeds.remove(group);
             return true;
         }
@@ -254,6 +279,23 @@ impl Shared {
         patience: Duration,
     ) -> regent_election::store::StoreResult<()> {
         let key = Key::group(group);
+        if let Some(lines) = self.desk.register.lines()
+            && let Some(place) = self.only_stands(group, feed, seen, watch)
+        {
+            tokio::select! {
+                biased;
+                () = self.closed() => return Ok(()),
+                () = feed.bell.notified() => return Ok(()),
+                waited = lines.wait(&key, seen.version.as_ref(), &place, patience) => {
+                    waited.map_err(super::desk::store_error)?;
+                }
+                () = self.desk.time.sleep(patience) => {}
+            }
+            if let Some(session) = watch {
+                self.desk.look(session).await?;
+            }
+            return Ok(());
+        }
         let watch = watch.filter(|session| !self.sees_without_looking(*session));
         let watched = async {
             let Some(session) = watch else { return std::future::pending().await };
@@ -279,6 +321,21 @@ impl Shared {
             looked = watched => looked,
             () = self.desk.time.sleep(patience) => Ok(()),
         }
+    }
+
+    /// Where this process stands in a group, if nobody wants to see every change there.
+    fn only_stands(
+        &self,
+        group: &Group,
+        feed: &Feed,
+        seen: &Seen,
+        watch: Option<u128>,
+    ) -> Option<Place> {
+        // A chore has a time of its own; whoever does it first, the other finds it done.
+        if lock(&feed.needs).watches > 0 {
+            return None;
+        }
+        line::place(group, &seen.record, &self.locals_in(&seen.record), watch)
     }
 
     /// How many watches are under way.

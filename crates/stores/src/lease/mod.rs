@@ -24,10 +24,12 @@
 //! - **Every write has a nonce**, so a lost reply is settled by looking (`desk`).
 //! - **Terms that were seen are never granted again**, even if the engine forgets (`turn`).
 //!
-//! An engine that times sessions itself is asked who is alive; everything else is the same.
+//! An engine that times sessions itself is asked who is alive; everything else is the same. One that can wake
+//! candidates one by one is told the line with every write (`line`), and those who only wait for their turn
+//! then watch the one before them instead of the group's entry.
 //!
 //! What decides is pure: `turn` (what is written to a group), `duty` (what time asks for), `sight` (who is
-//! due), `record` and `session` (what entries hold). What acts is thin: `desk` (reads, writes, settling),
+//! due), `line` (who is woken), `record` and `session` (what entries hold). What acts is thin: `desk` (reads, writes, settling),
 //! `hearing` (sessions), `office` (verbs of groups), `campaign`, `keeper` (watching groups for the sessions
 //! that are heard here), `watch`, `store`. `reading` is for those who judge what was written.
 //!
@@ -40,6 +42,7 @@ mod desk;
 mod duty;
 mod hearing;
 mod keeper;
+mod line;
 pub mod mutant;
 mod office;
 pub mod reading;

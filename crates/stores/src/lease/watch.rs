@@ -16,7 +16,7 @@ use regent_election::store::{Scope, StoreResult, Watch, WatchItem};
 use regent_election::{Cursor, Event, Group, Incarnation, Revision};
 
 use super::Shared;
-use super::keeper::Following;
+use super::keeper::{Following, For};
 use super::record::GroupRecord;
 use crate::register::Kind;
 
@@ -104,7 +104,7 @@ pub(super) async fn watch(
         Scope::Group(group) => {
             let seen = shared.desk.load(&group).await?;
             let start = cursor.unwrap_or(Cursor::after(life, seen.record.state.revision()));
-            let following = shared.follow(&group);
+            let following = shared.follow(&group, For::Watch);
             let mut one = OneWatch {
                 counted,
                 following,

@@ -3,7 +3,8 @@
 //! Four functions: load, swap, wait, list. An engine that has them, and does what they say, serves
 //! the whole Store port through the lease (see `lease`). What decides lives there, once; an engine
 //! only translates. An engine whose server times sessions by itself says so with
-//! [`Register::sessions`]; without it, sessions are timed by those who watch them.
+//! [`Register::sessions`]; without it, sessions are timed by those who watch them. One that can wake a single
+//! candidate says so with [`Register::lines`]; without it, a change of a group wakes all who wait for it.
 //!
 //! Entries are never deleted. A version is the engine's own: a revision, an `ETag`, a row's counter. It
 //! is compared, never ordered, and never the same for two writes of one key, because every value
@@ -267,6 +268,11 @@ pub trait Register: Send + Sync + fmt::Debug + 'static {
         None
     }
 
+    /// Lines of candidates that the server shows and wakes one by one, if it can.
+    fn lines(&self) -> Option<&dyn Lines> {
+        None
+    }
+
     /// Ends what runs in the background. Later calls may fail.
     async fn shut_down(&self) {}
 }
@@ -279,6 +285,11 @@ pub trait ServerSessions: Send + Sync + fmt::Debug {
     /// The ttl the server will really keep for one asked for; never shorter.
     fn granted(&self, ttl: Duration) -> Duration {
         ttl
+    }
+
+    /// The shortest and the longest ttl that the server keeps, as far as it can be asked; another is refused.
+    async fn bounds(&self) -> RegisterResult<(Duration, Duration)> {
+        Ok((Duration::ZERO, Duration::MAX))
     }
 
     /// Begins a session that lives for `ttl` unheard, counted by the server from no earlier than this
@@ -299,4 +310,49 @@ pub trait ServerSessions: Send + Sync + fmt::Debug {
 
     /// Waits until the session may have ended, at most for `patience`; the caller asks.
     async fn wait_for_end(&self, session: u128, patience: Duration) -> RegisterResult<()>;
+}
+
+/// Who wants an office, as a write leaves them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Line {
+    /// The holder, if there is one, and behind it those who stand, in their order.
+    pub candidates: Vec<(u128, Node)>,
+    /// Those among them who must look, and whom the departure of the one before them does not wake.
+    pub called: Vec<u128>,
+}
+
+/// Where a process stands in a group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The candidates that are heard through it.
+    pub own: Vec<(u128, Node)>,
+    /// The one before the first of them, if it is another's.
+    pub before: Option<u128>,
+}
+
+/// Lines of candidates that the server shows: the end of one wakes the one behind it, and nobody else.
+///
+/// Nothing is decided from a line. Order lies in the group's entry, and whoever is woken loads it.
+#[async_trait]
+pub trait Lines: Send + Sync + fmt::Debug {
+    /// [`Register::swap`] of a group's entry that leaves this line, in one step: whoever left it is taken out,
+    /// which wakes the one behind, and the called are woken. A candidate that is heard through this process is
+    /// shown as well; one that is not shows itself when it waits.
+    async fn swap(
+        &self,
+        key: &Key,
+        expected: Option<&Version>,
+        record: Record,
+        line: &Line,
+    ) -> RegisterResult<Swapped>;
+
+    /// Waits, in this place, until the one before may be gone or somebody called, or until the group's entry is
+    /// found in another version than `seen`; at most for `patience`. The caller loads.
+    async fn wait(
+        &self,
+        key: &Key,
+        seen: Option<&Version>,
+        place: &Place,
+        patience: Duration,
+    ) -> RegisterResult<()>;
 }

@@ -3,6 +3,8 @@
 //! Numbers are big-endian, texts and byte strings open with their length; the shapes are those of
 //! ZooKeeper's own `zookeeper.jute`. Only what this engine needs is here.
 
+use std::fmt;
+
 /// The node is not there.
 pub(super) const NO_NODE: i32 = -101;
 /// The login may not do that.
@@ -11,6 +13,10 @@ pub(super) const NO_AUTH: i32 = -102;
 pub(super) const BAD_VERSION: i32 = -103;
 /// The node is there already.
 pub(super) const NODE_EXISTS: i32 = -110;
+/// The session has ended, or the server does not know it.
+pub(super) const SESSION_EXPIRED: i32 = -112;
+/// The session was gone on with through another server.
+pub(super) const SESSION_MOVED: i32 = -118;
 /// A server that does not know the request.
 pub(super) const UNIMPLEMENTED: i32 = -6;
 
@@ -27,6 +33,8 @@ const ANY: i32 = -1;
 const BEFORE_ANY: i32 = -2;
 
 const CREATE: i32 = 1;
+const DELETE: i32 = 2;
+const EXISTS: i32 = 3;
 const GET: i32 = 4;
 const SET: i32 = 5;
 const CHILDREN: i32 = 8;
@@ -43,6 +51,28 @@ const NO_STEP: i32 = -1;
 const ALL_RIGHTS: i32 = 31;
 /// A watch that stays, and hears of everything below its node.
 const FOR_GOOD_AND_BELOW: i32 = 1;
+
+/// What a session is gone on with by: the number and the word that the server gave it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Pass {
+    pub(super) id: i64,
+    word: [u8; 16],
+}
+
+impl fmt::Debug for Pass {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Whoever knows the word can act as the session.
+        write!(f, "Pass({:#x})", self.id)
+    }
+}
+
+/// What a server says first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Welcome {
+    /// How long the session lives unheard.
+    pub(super) session_ms: u64,
+    pub(super) pass: Pass,
+}
 
 /// Bytes that are no answer to what was asked.
 #[derive(Debug, PartialEq, Eq)]
@@ -137,38 +167,68 @@ pub(super) enum Rights {
     Creator,
 }
 
+/// How long a node stays that is created.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stay {
+    /// Until somebody deletes it.
+    ForGood,
+    /// For as long as the session that creates it.
+    WithSession,
+    /// The same, and behind its name stands a number that rises below its parent.
+    WithSessionInOrder,
+}
+
+impl Stay {
+    const fn flags(self) -> i32 {
+        match self {
+            Self::ForGood => 0,
+            Self::WithSession => 1,
+            Self::WithSessionInOrder => 3,
+        }
+    }
+}
+
 /// One step of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step<'a> {
     /// The node is there, at whichever version.
     Check { path: &'a str },
+    /// The node has this version.
+    CheckVersion { path: &'a str, version: i32 },
     /// Creates a node that is not there.
-    Create { path: &'a str, data: &'a [u8], rights: Rights },
+    Create { path: &'a str, data: &'a [u8], rights: Rights, stay: Stay },
     /// Writes a node that has this version.
     Set { path: &'a str, data: &'a [u8], version: i32 },
+    /// Writes a node that is there, at whichever version.
+    SetAny { path: &'a str, data: &'a [u8] },
+    /// Deletes a node that is there, at whichever version.
+    Delete { path: &'a str },
 }
 
 impl Step<'_> {
     fn kind(self) -> i32 {
         match self {
-            Self::Check { .. } => CHECK,
+            Self::Check { .. } | Self::CheckVersion { .. } => CHECK,
             Self::Create { .. } => CREATE,
-            Self::Set { .. } => SET,
+            Self::Set { .. } | Self::SetAny { .. } => SET,
+            Self::Delete { .. } => DELETE,
         }
     }
 
     fn put(self, out: Out) -> Out {
         match self {
-            Self::Check { path } => out.text(path).int(ANY),
-            Self::Create { path, data, rights } => {
+            Self::Check { path } | Self::Delete { path } => out.text(path).int(ANY),
+            Self::CheckVersion { path, version } => out.text(path).int(version),
+            Self::Create { path, data, rights, stay } => {
                 let (scheme, id) = match rights {
                     Rights::Everybody => ("world", "anyone"),
                     Rights::Creator => ("auth", ""),
                 };
-                // One right, and no flags: the node stays.
-                out.text(path).bytes(data).int(1).int(ALL_RIGHTS).text(scheme).text(id).int(0)
+                let out = out.text(path).bytes(data).int(1).int(ALL_RIGHTS).text(scheme).text(id);
+                out.int(stay.flags())
             }
             Self::Set { path, data, version } => out.text(path).bytes(data).int(version),
+            Self::SetAny { path, data } => out.text(path).bytes(data).int(ANY),
         }
     }
 }
@@ -197,6 +257,13 @@ pub(super) enum Ask<'a> {
     Transaction { steps: &'a [Step<'a>] },
     /// To be told from now on of every change at a node and below it.
     Watch { path: &'a str },
+    /// Whether a node is there, and to be told once of its next change, be it that it comes or goes.
+    WatchChange { path: &'a str },
+    /// Whether a node is there, and to be told once when it goes. Asks for what is below it, which may be
+    /// nothing: what is written to the node itself is then told to nobody.
+    WatchEnd { path: &'a str },
+    /// Ends the session, and with it all nodes that stay no longer.
+    End,
 }
 
 impl Ask<'_> {
@@ -207,6 +274,9 @@ impl Ask<'_> {
             Self::Get { path } => out.int(GET).text(path).yes_or_no(false),
             Self::Children { path } => out.int(CHILDREN).text(path).yes_or_no(false),
             Self::Watch { path } => out.int(ADD_WATCH).text(path).int(FOR_GOOD_AND_BELOW),
+            Self::WatchChange { path } => out.int(EXISTS).text(path).yes_or_no(true),
+            Self::WatchEnd { path } => out.int(CHILDREN).text(path).yes_or_no(true),
+            Self::End => out.int(CLOSE),
             Self::Transaction { steps } => {
                 let out = steps.iter().fold(out.int(TRANSACTION), |out, step| {
                     step.put(out.int(step.kind()).yes_or_no(false).int(-1))
@@ -218,19 +288,25 @@ impl Ask<'_> {
     }
 }
 
-/// The first message: a session of its own, which ends after so many milliseconds unheard.
-pub(super) fn hello(session_ms: i32) -> Vec<u8> {
-    // Protocol 0, no transaction seen, no session to go on with and no password, and no read-only server.
-    let out = Out::default().int(0).long(0).int(session_ms).long(0).bytes(&[0; 16]);
+/// The first message: a session of its own, or that of a pass, which ends after so many milliseconds unheard.
+pub(super) fn hello(session_ms: i32, pass: Option<Pass>) -> Vec<u8> {
+    let Pass { id, word } = pass.unwrap_or(Pass { id: 0, word: [0; 16] });
+    // Protocol 0, no transaction seen, and no read-only server.
+    let out = Out::default().int(0).long(0).int(session_ms).long(id).bytes(&word);
     out.yes_or_no(false).framed()
 }
 
-/// The milliseconds that the server grants a session; none if it grants no session.
-pub(super) fn granted_ms(welcome: &[u8]) -> Result<Option<u64>, Garbled> {
-    let mut welcome = In(welcome);
+/// What the server grants; none if it grants no session, or knows the one of the pass no more.
+pub(super) fn welcome(frame: &[u8]) -> Result<Option<Welcome>, Garbled> {
+    let mut welcome = In(frame);
     let _protocol = welcome.int()?;
     let granted_ms = welcome.int()?;
-    Ok(u64::try_from(granted_ms).ok().filter(|granted| *granted > 0))
+    let Some(session_ms) = u64::try_from(granted_ms).ok().filter(|granted| *granted > 0) else {
+        return Ok(None);
+    };
+    let id = welcome.long()?;
+    let word = welcome.bytes()?.try_into().map_err(|_| Garbled)?;
+    Ok(Some(Welcome { session_ms, pass: Pass { id, word } }))
 }
 
 /// A login by name and password.
@@ -242,11 +318,6 @@ pub(super) fn login(name: &str, password: &str) -> Vec<u8> {
 /// A sign of life.
 pub(super) fn ping() -> Vec<u8> {
     Out::default().int(NUMBER_OF_PINGS).int(PING).framed()
-}
-
-/// The last message of a session, still without its number.
-pub(super) fn farewell() -> Vec<u8> {
-    Out::default().int(0).int(CLOSE).framed()
 }
 
 /// Gives a message its number, which stands behind the length.
@@ -286,21 +357,32 @@ pub(super) fn children(body: &[u8]) -> Result<Vec<String>, Garbled> {
     (0..count).map(|_| body.text()).collect()
 }
 
-/// What became of a transaction: the code of the step that failed, or zero.
-pub(super) fn outcome(body: &[u8]) -> Result<i32, Garbled> {
+/// What became of a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    Done,
+    /// Nothing of it happened: this step, counted from zero, failed with this code.
+    Failed {
+        step: usize,
+        code: i32,
+    },
+}
+
+/// What became of a transaction.
+pub(super) fn outcome(body: &[u8]) -> Result<Outcome, Garbled> {
     let mut body = In(body);
-    loop {
+    for step in 0.. {
         let (kind, is_end, _code) = (body.int()?, body.take(1)? != [0], body.int()?);
         if is_end {
-            return Ok(0);
+            break;
         }
         match kind {
             // Steps before the one that failed say zero here.
             NO_STEP => match body.int()? {
                 0 => {}
-                code => return Ok(code),
+                code => return Ok(Outcome::Failed { step, code }),
             },
-            CHECK => {}
+            CHECK | DELETE => {}
             CREATE => {
                 body.bytes()?;
             }
@@ -310,6 +392,7 @@ pub(super) fn outcome(body: &[u8]) -> Result<i32, Garbled> {
             _ => return Err(Garbled),
         }
     }
+    Ok(Outcome::Done)
 }
 
 #[cfg(test)]
@@ -328,7 +411,7 @@ mod tests {
         let mut sent = Ask::Get { path: "/a" }.framed();
         give_number(&mut sent, 7);
         assert_eq!(sent, b"\0\0\0\x0f\0\0\0\x07\0\0\0\x04\0\0\0\x02/a\0");
-        assert_eq!(hello(10_000).len(), 4 + 45);
+        assert_eq!(hello(10_000, None).len(), 4 + 45);
     }
 
     #[test]
@@ -348,12 +431,29 @@ mod tests {
         let checked = Out::default().int(CHECK).yes_or_no(false).int(0);
         let mut written = checked.int(SET).yes_or_no(false).int(0);
         written.0.extend(stat(5).0);
-        assert_eq!(outcome(&end(written)), Ok(0));
+        written = written.int(DELETE).yes_or_no(false).int(0);
+        assert_eq!(outcome(&end(written)), Ok(Outcome::Done));
         let failed = |code: i32| Out::default().int(NO_STEP).yes_or_no(false).int(code).int(code);
         let mut refused = failed(0);
         refused.0.extend(failed(BAD_VERSION).0);
         refused.0.extend(failed(-2).0);
-        assert_eq!(outcome(&end(refused)), Ok(BAD_VERSION));
+        assert_eq!(outcome(&end(refused)), Ok(Outcome::Failed { step: 1, code: BAD_VERSION }));
+    }
+
+    #[test]
+    fn a_session_is_gone_on_with_by_what_its_server_gave() {
+        let said = Out::default().int(0).int(4000).long(77).bytes(&[3; 16]).yes_or_no(false);
+        let welcome = welcome(&said.0).unwrap().expect("it is granted");
+        assert_eq!((welcome.session_ms, welcome.pass.id), (4000, 77));
+        let again = hello(4000, Some(welcome.pass));
+        assert_eq!((&again[20..28], &again[32..48]), (&77i64.to_be_bytes()[..], &[3; 16][..]));
+        assert!(!format!("{welcome:?}").contains("3, 3"), "the word is shown to nobody");
+    }
+
+    #[test]
+    fn a_session_that_is_not_granted_has_no_pass() {
+        let said = Out::default().int(0).int(0).long(0).bytes(&[0; 16]);
+        assert_eq!(welcome(&said.0), Ok(None));
     }
 
     #[test]
@@ -369,7 +469,7 @@ mod tests {
         #[test]
         fn any_bytes_are_an_answer_or_garbled(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
             let _ = (answer(&bytes).is_ok(), changed(&bytes), found(&bytes), outcome(&bytes));
-            let _ = granted_ms(&bytes);
+            let _ = welcome(&bytes);
             // A count of names is no promise of memory.
             let _ = children(&bytes);
         }

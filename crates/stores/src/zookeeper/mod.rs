@@ -8,14 +8,16 @@
 //! A read follows an empty transaction on the same connection. `sync`, which is meant for this, asks no
 //! majority: a leader that was deposed and does not know it would answer, and the read would be old.
 //!
-//! Sessions are timed by those who watch them. ZooKeeper's own hang on a connection: an ephemeral node lives
-//! for as long as the process that made it, whether or not its participant is heard, it cannot be kept alive
-//! from elsewhere, and its ttl is one for all and within 2 to 20 ticks of the server. The line of candidates
-//! is in the entry of their group for the same reason, and not in sequential nodes. The client is our own, of
-//! the six requests that are needed: the crates of the field keep what was asked without a connection and
-//! send it later, and whether a write may yet happen is what must be known here.
+//! Sessions are timed by those who watch them, and the line of candidates is in the entry of their group, unless
+//! `?mode=session` asks for ZooKeeper's own (`sessions`, `line`). Those are not the base: a ttl lies within 2 to 20
+//! ticks of the server, and every sign of life is a connection. The client is our own, of the few requests that
+//! are needed: the crates of the field keep what was asked without a connection and send it later, and whether a
+//! write may yet happen is what must be known here.
 
+mod connection;
+mod line;
 mod messages;
+mod sessions;
 mod wire;
 
 use std::sync::Arc;
@@ -24,15 +26,19 @@ use std::time::Duration;
 use async_trait::async_trait;
 use regent_election::Term;
 use regent_election::store::{Description, Level};
+use tokio::sync::OnceCell;
 
 use crate::engine::bell::{Bell, Tower};
 use crate::engine::place::Place;
 use crate::engine::{Effect, UrlError, fresh, names, whole_ms};
 use crate::register::{
-    Found, Key, Kind, Plate, Record, Register, RegisterError, RegisterResult, Swapped, Version,
+    Found, Key, Kind, Lines, Plate, Record, Register, RegisterError, RegisterResult,
+    ServerSessions, Swapped, Version,
 };
-use messages::{Ask, BAD_VERSION, NO_NODE, NODE_EXISTS, Step};
-use wire::{Link, Refused, Wire};
+use connection::{Asked, Link, Refused, Wish};
+use messages::{Ask, BAD_VERSION, NO_NODE, NODE_EXISTS, Outcome, Stay, Step};
+use sessions::Sessions;
+use wire::Wire;
 
 /// Where a server listens unless the URL says otherwise.
 const PORT: u16 = 2181;
@@ -47,6 +53,24 @@ const READ_AT_ONCE_MAX: usize = 32;
 /// Who belongs to the ensemble, as it says itself.
 const MEMBERS: &str = "/zookeeper/config";
 
+/// Who times sessions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    /// Those who watch them.
+    Cas,
+    /// ZooKeeper.
+    Session,
+}
+
+impl Mode {
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Cas => "cas",
+            Self::Session => "session",
+        }
+    }
+}
+
 /// A register on a ZooKeeper ensemble.
 #[derive(Debug)]
 pub struct ZookeeperRegister {
@@ -54,6 +78,10 @@ pub struct ZookeeperRegister {
     /// The path of everything, with a slash before it and none behind.
     root: String,
     tower: Tower,
+    mode: Mode,
+    /// That all below this root have the same mode; made sure of before the first write.
+    agreed: OnceCell<()>,
+    sessions: Sessions,
 }
 
 impl ZookeeperRegister {
@@ -61,7 +89,18 @@ impl ZookeeperRegister {
     /// first asked, and creates the root if it is not there.
     pub fn new(url: &str, request_for: Duration) -> Result<Self, UrlError> {
         let place = Place::parse(url, PORT)?;
-        place.knows_only(&[])?;
+        place.knows_only(&["mode"])?;
+        let mode = match place.options.iter().find(|(name, _)| name == "mode") {
+            None => Mode::Cas,
+            Some((_, word)) if word == Mode::Cas.word() => Mode::Cas,
+            Some((_, word)) if word == Mode::Session.word() => Mode::Session,
+            Some((_, other)) => {
+                return Err(UrlError::new(format_args!(
+                    "unknown mode {other:?}; known are cas (those who watch a session time it) and session \
+                     (ZooKeeper does)"
+                )));
+            }
+        };
         let root = if place.path.is_empty() { ROOT } else { &place.path };
         let is_name = |part: &str| {
             let is_plain = |byte: u8| byte.is_ascii_graphic();
@@ -71,9 +110,44 @@ impl ZookeeperRegister {
             return Err(UrlError::new("a root is a path of plain names, like /some/where"));
         }
         let root = format!("/{root}");
-        let shelves = [Kind::Group, Kind::Session, Kind::Setting].map(Kind::word);
+        let mut shelves = [Kind::Group, Kind::Session, Kind::Setting].map(Kind::word).to_vec();
+        if mode == Mode::Session {
+            shelves.push(sessions::SHELF);
+        }
         let wire = Arc::new(Wire::new(&place, &root, &shelves, request_for));
-        Ok(Self { wire, root, tower: Tower::new() })
+        let (agreed, sessions) = (OnceCell::new(), Sessions::default());
+        Ok(Self { wire, root, tower: Tower::new(), mode, agreed, sessions })
+    }
+
+    /// Makes sure, once, that all who elect below this root time sessions in one way: to those who watch, a
+    /// session that ZooKeeper times looks silent, and they would end it under its leader.
+    async fn agree(&self) -> RegisterResult<()> {
+        let agreeing = async || {
+            let (path, ours) = (format!("{}/mode", self.root), self.mode.word());
+            let (data, rights) = (ours.as_bytes(), self.wire.rights());
+            let steps = [Step::Create { path: &path, data, rights, stay: Stay::ForGood }];
+            // Whoever was first has written it; a doubt about this is none about what is asked after it.
+            let said = self.wire.ask(Effect::Reads, async |link: Link| {
+                let created = link.ask(Ask::Transaction { steps: &steps }).await?;
+                let asked = link.ask(Ask::Get { path: &path }).await?;
+                created.answer().await?;
+                match asked.answer().await? {
+                    (0, body) => Ok(messages::found(&body)?.0),
+                    (code, _) => Err(Refused::Code(code)),
+                }
+            });
+            let said = said.await?;
+            if said == data {
+                return Ok(());
+            }
+            Err(RegisterError::unfit(format_args!(
+                "others elect below {} in ZooKeeper with mode={}, and here it is mode={ours}; two ways to time a \
+                 session would end it under its leader: give all the same mode, or another root",
+                self.root,
+                String::from_utf8_lossy(&said),
+            )))
+        };
+        self.agreed.get_or_try_init(agreeing).await.copied()
     }
 
     fn shelf(&self, kind: Kind) -> String {
@@ -113,7 +187,7 @@ impl ZookeeperRegister {
 
     /// Begins an empty transaction: a majority agrees on it, and what is read behind it on the same
     /// connection is no older, even if a step of it fails.
-    async fn freshen(&self, link: &Link) -> Result<wire::Asked, Refused> {
+    async fn freshen(&self, link: &Link) -> Result<Asked, Refused> {
         let steps = [Step::Check { path: &self.root }];
         link.ask(Ask::Transaction { steps: &steps }).await
     }
@@ -130,6 +204,35 @@ impl ZookeeperRegister {
         });
         let found = node.await?.map(|(data, version)| found(&path, &data, version)).transpose()?;
         Ok(found.map(|found| found.version))
+    }
+
+    /// Waits for a change of one entry's node, which wakes nobody who waits for another.
+    async fn wait_for_node(
+        &self,
+        key: &Key,
+        seen: Option<&Version>,
+        patience: Duration,
+    ) -> RegisterResult<()> {
+        // The ear first, then the wish, then the look: what changes in between is heard.
+        let mut ear = self.wire.listen();
+        let path = self.path(key);
+        self.wish(&[Wish::Change(path.clone())]).await?;
+        if self.glance(key).await?.as_ref() == seen {
+            let _ = tokio::time::timeout(patience, ear.heard(&path)).await;
+        }
+        Ok(())
+    }
+
+    /// Sees to it that each of these wishes is rung. Whether all their nodes are there, as far as is known.
+    async fn wish(&self, wishes: &[Wish]) -> RegisterResult<bool> {
+        let wishing = async |link: Link| {
+            let mut are_there = true;
+            for wish in wishes {
+                are_there &= link.arm(wish).await?.unwrap_or(true);
+            }
+            Ok(are_there)
+        };
+        self.wire.ask(Effect::Reads, wishing).await
     }
 
     /// All names of a kind that open with `prefix`, in order.
@@ -166,14 +269,14 @@ impl ZookeeperRegister {
         let (data, rights) = (entry(guard, record), self.wire.rights());
         let child = guard_path(path, guard);
         let steps = [
-            Step::Create { path, data: &data, rights },
-            Step::Create { path: &child, data: &[], rights },
+            Step::Create { path, data: &data, rights, stay: Stay::ForGood },
+            Step::Create { path: &child, data: &[], rights, stay: Stay::ForGood },
         ];
         let created = self.wire.ask(Effect::Writes, async |link: Link| {
             match link.ask(Ask::Transaction { steps: &steps }).await?.transacted().await? {
-                0 => Ok(Swapped::Done(version(guard, 0))),
-                NODE_EXISTS => Ok(Swapped::Conflict),
-                code => Err(Refused::Code(code)),
+                Outcome::Done => Ok(Swapped::Done(version(guard, 0))),
+                Outcome::Failed { code: NODE_EXISTS, .. } => Ok(Swapped::Conflict),
+                Outcome::Failed { code, .. } => Err(Refused::Code(code)),
             }
         });
         created.await
@@ -192,9 +295,9 @@ impl ZookeeperRegister {
         steps.extend(writes);
         let written = self.wire.ask(Effect::Writes, async |link: Link| {
             match link.ask(Ask::Transaction { steps: &steps }).await?.transacted().await? {
-                0 => Ok(Swapped::Done(version(guard, next))),
-                BAD_VERSION | NO_NODE => Ok(Swapped::Conflict),
-                code => Err(Refused::Code(code)),
+                Outcome::Done => Ok(Swapped::Done(version(guard, next))),
+                Outcome::Failed { code: BAD_VERSION | NO_NODE, .. } => Ok(Swapped::Conflict),
+                Outcome::Failed { code, .. } => Err(Refused::Code(code)),
             }
         });
         written.await
@@ -261,19 +364,25 @@ async fn ring(wire: &Wire, root: &str, bell: &Bell) -> Result<(), String> {
 #[async_trait]
 impl Register for ZookeeperRegister {
     fn describe(&self) -> Description {
+        let kept = "terms rise only while the nodes are kept: deleting them or starting from an older snapshot \
+                    takes terms back, and so may a power cut with forceSync=no";
+        let caveat = match self.mode {
+            Mode::Cas => kept.to_owned(),
+            Mode::Session => format!(
+                "{kept}; sessions are ZooKeeper's, which takes a ttl of 2 to 20 ticks unless configured, the same \
+                 on every server"
+            ),
+        };
         Description {
             name: "zookeeper",
             place: format!("{}{}", self.wire.place(), self.root),
             level: Level::Strict,
-            caveat: Some(
-                "terms rise only while the nodes are kept: deleting them or starting from an older \
-                 snapshot takes terms back, and so may a power cut with forceSync=no"
-                    .into(),
-            ),
+            caveat: Some(caveat),
         }
     }
 
     async fn examine(&self) -> RegisterResult<Vec<String>> {
+        self.agree().await?;
         let (members, is_watched) = self
             .wire
             .ask(Effect::Reads, async |link: Link| {
@@ -296,7 +405,15 @@ impl Register for ZookeeperRegister {
         let members = members.map(|text| String::from_utf8_lossy(&text).into_owned());
         // That connection told its watch to nobody; the next one is for the listener.
         self.wire.hang_up().await;
-        Ok(weaknesses(members.as_deref(), is_watched))
+        match self.mode {
+            Mode::Cas => Ok(weaknesses(members.as_deref(), is_watched)),
+            // Single nodes are watched, which every server can.
+            Mode::Session => {
+                let mut warnings = weaknesses(members.as_deref(), true);
+                warnings.extend(sessions::unlike(&self.wire.bounds().await?));
+                Ok(warnings)
+            }
+        }
     }
 
     async fn load(&self, key: &Key) -> RegisterResult<Option<Found>> {
@@ -309,6 +426,7 @@ impl Register for ZookeeperRegister {
         expected: Option<&Version>,
         record: Record,
     ) -> RegisterResult<Swapped> {
+        self.agree().await?;
         let path = self.path(key);
         match expected.map(parts) {
             None => self.create(&path, &record).await,
@@ -324,6 +442,10 @@ impl Register for ZookeeperRegister {
         seen: Option<&Version>,
         patience: Duration,
     ) -> RegisterResult<()> {
+        match self.mode {
+            Mode::Session => return self.wait_for_node(key, seen, patience).await,
+            Mode::Cas => {}
+        }
         let (wire, root) = (Arc::clone(&self.wire), self.root.clone());
         // The ear first, then the look: what changes in between is heard. An old look waits for a ring.
         let ear = self.tower.listen(move |bell| {
@@ -365,6 +487,20 @@ impl Register for ZookeeperRegister {
             entries.extend(read.filter_map(|(key, found)| Some((key, found?))));
         }
         Ok(entries)
+    }
+
+    fn sessions(&self) -> Option<&dyn ServerSessions> {
+        match self.mode {
+            Mode::Cas => None,
+            Mode::Session => Some(self),
+        }
+    }
+
+    fn lines(&self) -> Option<&dyn Lines> {
+        match self.mode {
+            Mode::Cas => None,
+            Mode::Session => Some(self),
+        }
     }
 
     async fn shut_down(&self) {
@@ -416,8 +552,18 @@ mod tests {
         assert_eq!(register.describe().place, "a:2181,b:1/x/y");
         assert_eq!(register.path(&Key::setting("life")), "/x/y/settings/life");
         assert!(!format!("{register:?}").contains("secret"));
+        assert!(register.sessions().is_none() && register.lines().is_none());
         let key = Key::found(Kind::Group, "a/b.c:d@e").unwrap();
         assert_eq!(register.path(&key), "/x/y/groups/a=2Fb.c:d@e");
+    }
+
+    #[test]
+    fn a_url_says_who_times_sessions() {
+        let timed = register("zk://a/x?mode=session").unwrap();
+        assert!(timed.sessions().is_some() && timed.lines().is_some());
+        assert!(timed.describe().caveat.unwrap().contains("2 to 20 ticks"));
+        assert!(register("zk://a?mode=cas").unwrap().sessions().is_none());
+        assert!(register("zk://a?mode=lock").unwrap_err().to_string().contains("unknown mode"));
     }
 
     #[test]

@@ -1,34 +1,28 @@
-//! A connection to one server of a ZooKeeper ensemble, and to another when it is lost.
+//! The servers of a ZooKeeper ensemble, and the connection to one of them, or to another when it is lost.
 //!
-//! Every connection is a session of its own: nothing of ours hangs on a session but a watch, so there is
-//! nothing to carry over. What was asked on a lost connection is never asked again here.
+//! The connection that is kept is a session of its own: nothing of ours hangs on it but watches, so there is
+//! nothing to carry over. What was asked on a lost connection is never asked again here. Sessions that something
+//! does hang on are begun and gone on with on connections of their own (`sessions`).
 
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::sync::{Mutex, mpsc, oneshot};
+use tokio::sync::Mutex;
 
-use super::messages::{
-    self, Ask, Garbled, NO_AUTH, NODE_EXISTS, NUMBER_OF_CHANGES, NUMBER_OF_PINGS, Rights, Step,
-};
-use crate::engine::limits::{ANSWER_BYTES_MAX, RINGS_MAX};
+use super::connection::{Closed, Link, Opening, Refused};
+use super::messages::{self, Ask, NO_AUTH, NODE_EXISTS, Outcome, Pass, Rights, Stay, Step};
+use crate::engine::bell::{Bell, Listener};
 use crate::engine::place::Place;
 use crate::engine::{Abandoned, Effect, Sent, fresh, in_time};
 use crate::register::{RegisterError, RegisterResult};
 
-/// How long a session lives unheard, if the server grants it.
+/// How long the session of the connection that is kept lives unheard, if the server grants it.
 const SESSION_MS: i32 = 10_000;
 /// How long a server may take to begin a session. One that is starting takes what it is told and forgets it.
 const CONNECT_FOR: Duration = Duration::from_secs(2);
-/// Signs of life after which a server that is not heard is given up.
-const PINGS_UNHEARD_MAX: u32 = 2;
-/// Questions that may wait to be sent on one connection; more wait to wait.
-const CALLS_MAX: usize = 1024;
 
 /// The servers, and the connection to one of them.
 pub(super) struct Wire {
@@ -42,49 +36,32 @@ pub(super) struct Wire {
     turn: AtomicUsize,
     link: Mutex<Option<Link>>,
     abandoned: Abandoned,
+    /// Rung, by the paths of nodes, for changes that were asked for once.
+    bell: Arc<Bell>,
+    /// What each server was found to keep sessions for.
+    bounds: std::sync::Mutex<BTreeMap<String, Bounds>>,
 }
 
-/// A connection to one server, which answers in the order in which it was asked. Dropped, with all its
-/// clones, it is closed.
-#[derive(Clone)]
-pub(super) struct Link {
-    calls: mpsc::Sender<Call>,
-    number: u64,
+/// The times, in milliseconds, that a server keeps sessions for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Bounds {
+    pub(super) min: u64,
+    pub(super) max: u64,
 }
 
-/// Something to be sent.
-struct Call {
-    /// The message; its number is given when it is sent.
-    frame: Vec<u8>,
-    answer: oneshot::Sender<Answer>,
-    /// Where changes are told from now on.
-    ear: Option<mpsc::Sender<String>>,
+/// What a server is asked for.
+#[derive(Clone, Copy)]
+enum Wanted {
+    /// The connection that is kept.
+    Kept,
+    /// One of its own, for a session that something hangs on.
+    Apart { session_ms: u64, pass: Option<Pass> },
 }
 
-/// What a server said: a code, and the rest.
-type Answer = (i32, Vec<u8>);
-
-/// Something that was sent, or soon will be.
-#[derive(Debug)]
-pub(super) struct Asked(oneshot::Receiver<Answer>);
-
-/// Why a server did not do it.
-#[derive(Debug)]
-pub(super) enum Refused {
-    /// It was never sent.
-    NotSent,
-    /// It may have been sent, and was not answered.
-    Lost,
-    /// It was answered with this code.
-    Code(i32),
-    /// It was answered with what is no answer.
-    Garbled,
-}
-
-impl From<Garbled> for Refused {
-    fn from(_: Garbled) -> Self {
-        Self::Garbled
-    }
+/// A session with a connection of its own.
+pub(super) struct Attached {
+    pub(super) link: Link,
+    pub(super) pass: Pass,
 }
 
 impl fmt::Debug for Wire {
@@ -111,11 +88,23 @@ impl Wire {
             turn: AtomicUsize::new(turn),
             link: Mutex::new(None),
             abandoned: Abandoned::default(),
+            bell: Arc::new(Bell::new()),
+            bounds: std::sync::Mutex::default(),
         }
+    }
+
+    /// Hears of changes that were asked for with [`Link::arm`], from this call on.
+    pub(super) fn listen(&self) -> Listener {
+        self.bell.listen()
     }
 
     pub(super) fn place(&self) -> &str {
         &self.place
+    }
+
+    /// How long a request may take.
+    pub(super) fn request_for(&self) -> Duration {
+        self.request_for
     }
 
     /// The rights of nodes that are created.
@@ -149,7 +138,7 @@ impl Wire {
     }
 
     fn serves(&self, link: &Link) -> bool {
-        !link.calls.is_closed() && !self.abandoned.has(link.number)
+        !link.is_closed() && !self.abandoned.has(link.number)
     }
 
     /// A connection to a server that can be reached and serves.
@@ -158,20 +147,27 @@ impl Wire {
         if let Some(link) = held.as_ref().filter(|link| self.serves(link)) {
             return Ok(link.clone());
         }
-        // Every server gets its share of the time, or one that is gone would take it all.
-        let share = self.request_for / u32::try_from(self.servers.len()).unwrap_or(u32::MAX).max(1);
-        let share = share.min(CONNECT_FOR);
+        let Some(Attached { link, .. }) = self.in_turn(Wanted::Kept).await? else {
+            return Err(RegisterError::unavailable("ZooKeeper grants no session"));
+        };
+        Ok(held.insert(link).clone())
+    }
+
+    /// Tries one server after the other, beginning with the one whose turn it is.
+    async fn in_turn(&self, wanted: Wanted) -> RegisterResult<Option<Attached>> {
+        let share = self.share();
         let mut last_words = Vec::new();
         for _ in 0..self.servers.len() {
             let turn = self.turn.fetch_add(1, Ordering::AcqRel);
-            let number = turn as u64;
             let server = &self.servers[turn % self.servers.len()];
-            let connected = tokio::time::timeout(share, self.connect(server, number)).await;
-            let why = match connected {
-                Ok(Ok(link)) => match self.lay_out(&link).await {
-                    Ok(()) => return Ok(held.insert(link).clone()),
-                    Err(refused) => format!("{refused:?}"),
-                },
+            let trying = async {
+                match wanted {
+                    Wanted::Kept => self.keep(server, turn as u64).await.map(Some),
+                    Wanted::Apart { session_ms, pass } => self.part(server, session_ms, pass).await,
+                }
+            };
+            let why = match tokio::time::timeout(share, trying).await {
+                Ok(Ok(tried)) => return Ok(tried),
                 Ok(Err(why)) => why,
                 Err(_) => format!("no answer within {share:?}"),
             };
@@ -183,36 +179,107 @@ impl Wire {
         )))
     }
 
-    async fn connect(&self, server: &str, number: u64) -> Result<Link, String> {
-        let told = |error: std::io::Error| error.to_string();
-        let mut stream = TcpStream::connect(server).await.map_err(told)?;
-        stream.set_nodelay(true).map_err(told)?;
-        stream.write_all(&messages::hello(SESSION_MS)).await.map_err(told)?;
-        let welcome = frame(&mut stream).await.map_err(told)?;
-        let granted_ms = messages::granted_ms(&welcome)
-            .map_err(|Garbled| "it is no ZooKeeper".to_owned())?
-            .ok_or_else(|| "it grants no session".to_owned())?;
-        if let Some((name, password)) = &self.login {
-            stream.write_all(&messages::login(name, password)).await.map_err(told)?;
-            let said = frame(&mut stream).await.map_err(told)?;
-            if !matches!(messages::answer(&said), Ok((_, 0, _))) {
-                return Err("it refuses the login".to_owned());
+    fn opening(&self, session_ms: i32) -> Opening<'_> {
+        Opening {
+            login: self.login.as_ref(),
+            session_ms,
+            pass: None,
+            is_bound: true,
+            bell: None,
+            write_within: self.request_for,
+            number: 0,
+        }
+    }
+
+    /// Begins a session that lives for so many milliseconds unheard, and is not kept alive by its connection;
+    /// or goes on with one, which is heard by it. None if the server knows it no more.
+    ///
+    /// No server is asked that would keep it for another time: a session takes the last that it was gone on
+    /// with, and a shorter one would end it under those who count on the longer.
+    pub(super) async fn attach(
+        &self,
+        session_ms: u64,
+        pass: Option<Pass>,
+    ) -> RegisterResult<Option<Attached>> {
+        self.in_turn(Wanted::Apart { session_ms, pass }).await
+    }
+
+    /// Connects for the connection that is kept.
+    async fn keep(&self, server: &str, number: u64) -> Result<Attached, String> {
+        let bell = Some(Arc::clone(&self.bell));
+        let opening = Opening { bell, number, ..self.opening(SESSION_MS) };
+        let (link, welcome) = opening.connect(server).await.map_err(why)?;
+        match self.lay_out(&link).await {
+            Ok(()) => Ok(Attached { link, pass: welcome.pass }),
+            Err(refused) => Err(format!("{refused:?}")),
+        }
+    }
+
+    /// Connects for a session of its own.
+    async fn part(
+        &self,
+        server: &str,
+        session_ms: u64,
+        pass: Option<Pass>,
+    ) -> Result<Option<Attached>, String> {
+        let Bounds { min, max } = self.bounds_of(server).await?;
+        if !(min..=max).contains(&session_ms) {
+            return Err(format!(
+                "it keeps sessions of {min} to {max} ms, and none of {session_ms} ms; choose such a ttl, set \
+                 minSessionTimeout and maxSessionTimeout alike on all servers, or leave out mode=session"
+            ));
+        }
+        let asked_ms = i32::try_from(session_ms).unwrap_or(i32::MAX);
+        let opening = Opening { pass, is_bound: false, ..self.opening(asked_ms) };
+        match opening.connect(server).await {
+            Ok((link, welcome)) if welcome.session_ms == session_ms => {
+                Ok(Some(Attached { link, pass: welcome.pass }))
+            }
+            Ok((_, welcome)) => Err(format!(
+                "it keeps a session for {} ms that is to live for {session_ms} ms",
+                welcome.session_ms
+            )),
+            Err(Closed::Unknown) => Ok(None),
+            Err(closed) => Err(why(closed)),
+        }
+    }
+
+    /// What a server keeps sessions for: found by asking for the least and for the most, once.
+    async fn bounds_of(&self, server: &str) -> Result<Bounds, String> {
+        let known = || self.bounds.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(bounds) = known().get(server) {
+            return Ok(*bounds);
+        }
+        // Dropped at once, which ends it.
+        let (_, least) = self.opening(1).connect(server).await.map_err(why)?;
+        let (_, most) = self.opening(i32::MAX).connect(server).await.map_err(why)?;
+        let bounds = Bounds { min: least.session_ms, max: most.session_ms };
+        known().insert(server.to_owned(), bounds);
+        Ok(bounds)
+    }
+
+    /// What each server that can be reached keeps sessions for.
+    pub(super) async fn bounds(&self) -> RegisterResult<Vec<(String, Bounds)>> {
+        let mut found = Vec::new();
+        let mut last_words = String::from("none is named");
+        for server in &self.servers {
+            match tokio::time::timeout(self.share(), self.bounds_of(server)).await {
+                Ok(Ok(bounds)) => found.push((server.clone(), bounds)),
+                Ok(Err(why)) => last_words = format!("{server}: {why}"),
+                Err(_) => last_words = format!("{server}: no answer within {:?}", self.share()),
             }
         }
-        let (calls, waiting) = mpsc::channel(CALLS_MAX);
-        let (reader, writer) = stream.into_split();
-        let line = Line {
-            writer,
-            asked: VecDeque::new(),
-            ear: None,
-            last: 0,
-            pings_unheard: 0,
-            // Three signs of life in the time of a session, and two of them may be lost.
-            ping_every: Duration::from_millis(granted_ms) / 3,
-            write_within: self.request_for,
-        };
-        tokio::spawn(line.serve(reader, waiting));
-        Ok(Link { calls, number })
+        if found.is_empty() {
+            let why = format_args!("no server of ZooKeeper serves: {last_words}");
+            return Err(RegisterError::unavailable(why));
+        }
+        Ok(found)
+    }
+
+    /// The time that each server gets, or one that is gone would take it all.
+    fn share(&self) -> Duration {
+        let share = self.request_for / u32::try_from(self.servers.len()).unwrap_or(u32::MAX).max(1);
+        share.min(CONNECT_FOR)
     }
 
     /// Creates the nodes that must be there. One that may not be created may be there all the same.
@@ -220,13 +287,13 @@ impl Wire {
         let rights = self.rights();
         let mut asked = Vec::with_capacity(self.nodes.len());
         for path in &self.nodes {
-            let steps = [Step::Create { path, data: &[], rights }];
+            let steps = [Step::Create { path, data: &[], rights, stay: Stay::ForGood }];
             asked.push(link.ask(Ask::Transaction { steps: &steps }).await?);
         }
         for asked in asked {
             match asked.transacted().await? {
-                0 | NODE_EXISTS | NO_AUTH => {}
-                code => return Err(Refused::Code(code)),
+                Outcome::Done | Outcome::Failed { code: NODE_EXISTS | NO_AUTH, .. } => {}
+                Outcome::Failed { code, .. } => return Err(Refused::Code(code)),
             }
         }
         Ok(())
@@ -246,168 +313,16 @@ impl Wire {
     }
 }
 
-impl Link {
-    /// Sends a question after all that were sent before; the answer may be awaited later.
-    pub(super) async fn ask(&self, ask: Ask<'_>) -> Result<Asked, Refused> {
-        self.call(ask, None).await
+/// Why there is no connection, in words.
+fn why(closed: Closed) -> String {
+    match closed {
+        Closed::Unreachable(why) => why,
+        Closed::Unknown => "it knows the session no more".to_owned(),
     }
-
-    /// Asks to be told of every change at a node and below it, until the connection is lost or nobody
-    /// listens.
-    pub(super) async fn watch(&self, path: &str) -> Result<mpsc::Receiver<String>, Refused> {
-        let (ear, changes) = mpsc::channel(RINGS_MAX);
-        let (code, _) = self.call(Ask::Watch { path }, Some(ear)).await?.answer().await?;
-        if code == 0 { Ok(changes) } else { Err(Refused::Code(code)) }
-    }
-
-    async fn call(
-        &self,
-        ask: Ask<'_>,
-        ear: Option<mpsc::Sender<String>>,
-    ) -> Result<Asked, Refused> {
-        let (answer, asked) = oneshot::channel();
-        let call = Call { frame: ask.framed(), answer, ear };
-        self.calls.send(call).await.map_err(|_| Refused::NotSent)?;
-        Ok(Asked(asked))
-    }
-}
-
-impl Asked {
-    /// The code and the rest.
-    pub(super) async fn answer(self) -> Result<Answer, Refused> {
-        self.0.await.map_err(|_| Refused::Lost)
-    }
-
-    /// What became of a transaction: the code of the step that failed, or zero.
-    pub(super) async fn transacted(self) -> Result<i32, Refused> {
-        match self.answer().await? {
-            (0, body) => Ok(messages::outcome(&body)?),
-            (code, _) => Ok(code),
-        }
-    }
-}
-
-/// What a connection is doing.
-struct Line {
-    writer: OwnedWriteHalf,
-    /// What was sent and not answered, in order.
-    asked: VecDeque<(i32, oneshot::Sender<Answer>)>,
-    ear: Option<mpsc::Sender<String>>,
-    /// The last number that was given.
-    last: i32,
-    /// Signs of life since the server was last heard.
-    pings_unheard: u32,
-    ping_every: Duration,
-    write_within: Duration,
-}
-
-impl Line {
-    /// Sends what is to be sent and hands on what comes, until either ends.
-    async fn serve(mut self, mut reader: OwnedReadHalf, mut calls: mpsc::Receiver<Call>) {
-        let mut inbox = Vec::with_capacity(4096);
-        let mut pulse = tokio::time::interval(self.ping_every);
-        pulse.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        loop {
-            let went = tokio::select! {
-                read = reader.read_buf(&mut inbox) => match read {
-                    Ok(count) if count > 0 => self.hear(&mut inbox),
-                    Ok(_) | Err(_) => return,
-                },
-                call = calls.recv() => match call {
-                    Some(call) => self.send(call, &mut calls).await,
-                    None => {
-                        let mut farewell = messages::farewell();
-                        messages::give_number(&mut farewell, self.next());
-                        let _ = self.write(&farewell).await;
-                        return;
-                    }
-                },
-                _ = pulse.tick() => {
-                    if self.pings_unheard >= PINGS_UNHEARD_MAX {
-                        return;
-                    }
-                    self.pings_unheard += 1;
-                    self.write(&messages::ping()).await
-                }
-            };
-            if went.is_none() {
-                return;
-            }
-        }
-    }
-
-    fn next(&mut self) -> i32 {
-        self.last = self.last.checked_add(1).unwrap_or(1);
-        self.last
-    }
-
-    /// Sends a call, and with it all that wait.
-    async fn send(&mut self, call: Call, calls: &mut mpsc::Receiver<Call>) -> Option<()> {
-        let mut out = Vec::new();
-        let mut waiting = Some(call);
-        while let Some(Call { mut frame, answer, ear }) = waiting {
-            let number = self.next();
-            messages::give_number(&mut frame, number);
-            out.extend(frame);
-            self.asked.push_back((number, answer));
-            if ear.is_some() {
-                self.ear = ear;
-            }
-            waiting = calls.try_recv().ok();
-        }
-        self.write(&out).await
-    }
-
-    async fn write(&mut self, bytes: &[u8]) -> Option<()> {
-        tokio::time::timeout(self.write_within, self.writer.write_all(bytes)).await.ok()?.ok()
-    }
-
-    /// Hands on every answer that is there in full; none if what came is no answer.
-    fn hear(&mut self, inbox: &mut Vec<u8>) -> Option<()> {
-        self.pings_unheard = 0;
-        let mut read = 0;
-        while let Some(length) = inbox.get(read..read + 4) {
-            let length = u32::from_be_bytes(length.try_into().ok()?);
-            let length = usize::try_from(length).ok().filter(|it| *it <= ANSWER_BYTES_MAX)?;
-            let Some(frame) = inbox.get(read + 4..read + 4 + length) else { break };
-            read += 4 + length;
-            let (number, code, body) = messages::answer(frame).ok()?;
-            match number {
-                NUMBER_OF_CHANGES => self.tell(&messages::changed(body).ok()?),
-                NUMBER_OF_PINGS => {}
-                _ => {
-                    // An answer out of its turn answers nothing that can be trusted.
-                    let (_, answer) = self.asked.pop_front().filter(|(it, _)| *it == number)?;
-                    // Whoever asked may have given up.
-                    let _ = answer.send((code, body.to_vec()));
-                }
-            }
-        }
-        inbox.drain(..read);
-        Some(())
-    }
-
-    /// Tells of a change. A listener that is too slow, or gone, hears no more, and begins again.
-    fn tell(&mut self, path: &str) {
-        if self.ear.as_ref().is_some_and(|ear| ear.try_send(path.to_owned()).is_err()) {
-            self.ear = None;
-        }
-    }
-}
-
-/// One message from a connection that nothing else reads.
-async fn frame(stream: &mut TcpStream) -> std::io::Result<Vec<u8>> {
-    let length = usize::try_from(stream.read_u32().await?).unwrap_or(usize::MAX);
-    if length > ANSWER_BYTES_MAX {
-        return Err(std::io::Error::other("it is no ZooKeeper"));
-    }
-    let mut frame = vec![0; length];
-    stream.read_exact(&mut frame).await?;
-    Ok(frame)
 }
 
 /// What a refusal says about the question.
-fn meaning(effect: Effect, server: &str, refused: &Refused) -> RegisterError {
+pub(super) fn meaning(effect: Effect, server: &str, refused: &Refused) -> RegisterError {
     match refused {
         Refused::NotSent => {
             RegisterError::unavailable(format_args!("{server}: the connection was lost before"))
@@ -431,10 +346,10 @@ fn told(code: i32) -> (&'static str, bool) {
         messages::NODE_EXISTS => ("the node is there already", true),
         messages::UNIMPLEMENTED => ("the server does not know the request", true),
         -5 => ("the server could not read the request; is jute.maxbuffer too small", true),
-        -112 => ("the session has expired", true),
+        messages::SESSION_EXPIRED => ("the session has expired", true),
         -114 => ("the rights are none", true),
         -115 => ("the login failed", true),
-        -118 => ("the session is on another server", true),
+        messages::SESSION_MOVED => ("the session is on another server", true),
         -119 => ("the server may only read", true),
         -125 => ("a quota is exceeded", true),
         -127 => ("the server is too busy", true),

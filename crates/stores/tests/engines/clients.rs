@@ -202,6 +202,15 @@ async fn a_killed_leader_on_zookeeper_is_succeeded() {
     is_succeeded("zookeeper", &server).await;
 }
 
+#[cfg(feature = "zookeeper")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_killed_leader_on_sessions_of_zookeeper_is_succeeded() {
+    let server = crate::servers::starting(|| crate::servers::zookeeper::own(1));
+    let Some(mut server) = or_skip("zookeeper, sessions", server) else { return };
+    server.url += "?mode=session";
+    is_succeeded("zookeeper, sessions", &server).await;
+}
+
 #[cfg(feature = "mysql")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_killed_leader_on_mysql_is_succeeded() {

@@ -38,3 +38,5 @@ mod relay;
 mod servers;
 #[cfg(feature = "zookeeper")]
 mod zookeeper;
+#[cfg(feature = "zookeeper")]
+mod zookeeper_sessions;

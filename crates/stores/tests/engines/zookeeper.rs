@@ -12,12 +12,12 @@ use crate::judge::{keeps_the_contract, kill_and_restart, takes_nothing_back};
 use crate::servers::zookeeper::{leader, own, zookeeper};
 use crate::servers::{Server, or_skip, starting};
 
-fn client(url: &str) -> Arc<dyn Register> {
+pub(crate) fn client(url: &str) -> Arc<dyn Register> {
     Arc::new(ZookeeperRegister::new(url, Duration::from_secs(10)).unwrap())
 }
 
 /// Kills whoever leads the ensemble, and starts it again.
-fn kill_the_leader(server: &mut Server) {
+pub(crate) fn kill_the_leader(server: &mut Server) {
     let process = leader(server);
     let process = &mut server.processes[process];
     process.kill();

@@ -18,6 +18,15 @@ pub(crate) fn zookeeper() -> Result<Server, Skip> {
 
 /// Starts an ensemble of our own with so many servers.
 pub(crate) fn own(count: usize) -> Result<Server, Skip> {
+    start(count, "")
+}
+
+/// Starts one that keeps sessions as short and as long as those of tests; by itself it keeps 2 to 20 ticks.
+pub(crate) fn with_any_sessions(count: usize) -> Result<Server, Skip> {
+    start(count, "minSessionTimeout=50\nmaxSessionTimeout=120000\n")
+}
+
+fn start(count: usize, more: &str) -> Result<Server, Skip> {
     let java = need("java")?;
     if !Path::new(JAR).is_file() {
         // The reason that was noted when it was looked for.
@@ -26,8 +35,9 @@ pub(crate) fn own(count: usize) -> Result<Server, Skip> {
     let ports: Vec<_> = (0..count).map(|_| (free_port(), free_port(), free_port())).collect();
     // Ticks of servers that are near to each other, on a machine that may be slow.
     let mut settings = "tickTime=500\ninitLimit=40\nsyncLimit=10\nadmin.enableServer=false\n\
-                        clientPortAddress=127.0.0.1\nmaxClientCnxns=0\n4lw.commands.whitelist=srvr\n"
+                        clientPortAddress=127.0.0.1\nmaxClientCnxns=0\n4lw.commands.whitelist=srvr,mntr,wchp\n"
         .to_owned();
+    settings += more;
     if count > 1 {
         for (number, (_, peer, election)) in ports.iter().enumerate() {
             let _ = writeln!(settings, "server.{number}=127.0.0.1:{peer}:{election}");
@@ -74,20 +84,30 @@ pub(crate) fn own(count: usize) -> Result<Server, Skip> {
 
 /// What a server says of itself behind these words; none while it does not serve.
 fn said(port: u16, words: &str) -> Option<String> {
-    let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
-    stream.set_read_timeout(Some(Duration::from_secs(5))).ok()?;
-    stream.write_all(b"srvr").ok()?;
-    let mut said = String::new();
-    stream.read_to_string(&mut said).ok()?;
+    let said = told(port, "srvr")?;
     let line = said.lines().find_map(|line| line.strip_prefix(words))?;
     Some(line.to_owned())
 }
 
+/// What a server answers to one of its words of four letters; none while it cannot be reached.
+pub(crate) fn told(port: u16, word: &str) -> Option<String> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
+    stream.set_read_timeout(Some(Duration::from_secs(5))).ok()?;
+    stream.write_all(word.as_bytes()).ok()?;
+    let mut said = String::new();
+    stream.read_to_string(&mut said).ok()?;
+    Some(said)
+}
+
+/// The ports that the servers of a URL listen on.
+pub(crate) fn ports(url: &str) -> Vec<u16> {
+    let hosts = url.trim_start_matches("zookeeper://").split(',');
+    hosts.map(|host| host.rsplit(':').next().unwrap().parse().unwrap()).collect()
+}
+
 /// Which of the processes leads, as they say themselves; they may be choosing.
 pub(crate) fn leader(server: &Server) -> usize {
-    let hosts = server.url.trim_start_matches("zookeeper://").split(',');
-    let ports: Vec<u16> =
-        hosts.map(|host| host.rsplit(':').next().unwrap().parse().unwrap()).collect();
+    let ports = ports(&server.url);
     loop {
         let leads = |port: &u16| said(*port, "Mode: ").is_some_and(|mode| mode == "leader");
         if let Some(number) = ports.iter().position(leads) {

@@ -13,7 +13,7 @@ use crate::register::Version;
 
 const TTL_MS: u64 = 10_000;
 
-fn group() -> Group {
+pub(super) fn group() -> Group {
     Group::new("g").unwrap()
 }
 
@@ -21,7 +21,7 @@ fn at(ms: u64) -> Moment {
     Moment::from_millis(ms)
 }
 
-fn apply(record: &GroupRecord, command: Command) -> GroupRecord {
+pub(super) fn apply(record: &GroupRecord, command: Command) -> GroupRecord {
     let known = Known {
         group: &group(),
         seen_term: Term::NONE,
@@ -36,28 +36,32 @@ fn apply(record: &GroupRecord, command: Command) -> GroupRecord {
 }
 
 /// A group that session 1 leads and in which the others stand.
-fn led(standbys: &[u128]) -> GroupRecord {
+pub(super) fn led(standbys: &[u128]) -> GroupRecord {
     let mut record = GroupRecord::new();
     for session in [1].iter().chain(standbys) {
-        let opening = regent_election::Opening {
-            node: Node::new(&format!("n{session}")).unwrap(),
-            ttl_ms: Some(TTL_MS),
-            passing: false,
-        };
-        let command = Command::Campaign {
-            group: group(),
-            session: SessionId::new(*session).unwrap(),
-            opening: Some(opening),
-            if_lost: regent_election::IfLost::Stand,
-            priority: 0,
-            metadata: regent_election::Metadata::NONE,
-        };
-        record = apply(&record, command);
+        record = apply(&record, campaign(*session, 0));
     }
     record
 }
 
-fn ending(standbys: &[u128]) -> GroupRecord {
+/// A session's wish to lead or stand, with this priority.
+pub(super) fn campaign(session: u128, priority: i16) -> Command {
+    let opening = regent_election::Opening {
+        node: Node::new(&format!("n{session}")).unwrap(),
+        ttl_ms: Some(TTL_MS),
+        passing: false,
+    };
+    Command::Campaign {
+        group: group(),
+        session: SessionId::new(session).unwrap(),
+        opening: Some(opening),
+        if_lost: regent_election::IfLost::Stand,
+        priority,
+        metadata: regent_election::Metadata::NONE,
+    }
+}
+
+pub(super) fn ending(standbys: &[u128]) -> GroupRecord {
     let command = Command::StepDown {
         group: group(),
         reason: Reason::new("").unwrap(),

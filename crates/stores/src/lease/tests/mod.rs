@@ -5,5 +5,6 @@
 mod brim;
 mod directed;
 mod duties;
+mod lines;
 mod records;
 mod sights;

@@ -4,11 +4,18 @@ use std::time::Duration;
 
 use super::bench::{Bench, PATIENCE, sessions};
 use super::{Fault, ensure};
+use crate::register::ServerSessions;
 
 /// The ttl of sessions that are to end.
 const SHORT: Duration = Duration::from_millis(1000);
 /// The ttl of sessions that are to outlive their case.
 const LONG: Duration = Duration::from_secs(60);
+
+/// The ttl nearest to this one that the server keeps.
+async fn bounded(sessions: &dyn ServerSessions, ttl: Duration) -> Result<Duration, Fault> {
+    let (min, max) = sessions.bounds().await?;
+    Ok(ttl.max(min).min(max))
+}
 
 pub(super) async fn a_session_lives_while_it_is_heard_and_ends_for_good(
     bench: Bench,
@@ -16,8 +23,9 @@ pub(super) async fn a_session_lives_while_it_is_heard_and_ends_for_good(
     let (register, other) = (bench.register(), bench.other());
     let (here, there) = (sessions(&*register)?, sessions(&*other)?);
     let session = bench.unique();
-    let ttl = here.granted(LONG);
-    ensure!(ttl >= LONG, "{LONG:?} asked for, {ttl:?} granted");
+    let asked = bounded(here, LONG).await?;
+    let ttl = here.granted(asked);
+    ensure!(ttl >= asked, "{asked:?} asked for, {ttl:?} granted");
     ensure!(here.begin(session, ttl).await?, "a fresh session did not begin");
     ensure!(here.begin(session, ttl).await?, "beginning again is a sign of life");
     ensure!(there.is_alive(session).await?, "a session that began is not alive");
@@ -48,7 +56,7 @@ pub(super) async fn an_unheard_session_ends_after_a_whole_ttl_and_not_a_moment_s
     let (register, other) = (bench.register(), bench.other());
     let (here, there) = (sessions(&*register)?, sessions(&*other)?);
     let session = bench.unique();
-    let ttl = here.granted(SHORT);
+    let ttl = here.granted(bounded(here, SHORT).await?);
     let begun_at = bench.now();
     ensure!(here.begin(session, ttl).await?, "a fresh session did not begin");
     let given_up_at = begun_at + ttl * 3 + PATIENCE;
@@ -66,7 +74,7 @@ pub(super) async fn a_session_that_is_heard_lives_on(bench: Bench) -> Result<(),
     let (register, other) = (bench.register(), bench.other());
     let (here, there) = (sessions(&*register)?, sessions(&*other)?);
     let session = bench.unique();
-    let ttl = here.granted(SHORT);
+    let ttl = here.granted(bounded(here, SHORT).await?);
     let begun_at = bench.now();
     let mut heard_at = begun_at;
     ensure!(here.begin(session, ttl).await?, "a fresh session did not begin");
@@ -92,7 +100,7 @@ pub(super) async fn a_wait_for_the_end_of_a_session_ends_with_it(
     let (register, other) = (bench.register(), bench.other());
     let (here, there) = (sessions(&*register)?, sessions(&*other)?);
     let session = bench.unique();
-    let ttl = here.granted(LONG);
+    let ttl = here.granted(bounded(here, LONG).await?);
     ensure!(here.begin(session, ttl).await?, "a fresh session did not begin");
     let end = async {
         bench.sleep(Duration::from_millis(50)).await;
