@@ -37,7 +37,8 @@ pub fn ladder(drift: Drift) -> Vec<Budget> {
 pub fn estimate(budget: &Budget, surroundings: &Surroundings) -> Estimate {
     let renewals = Renewals::new(budget, surroundings);
     let cycles_per_day = DAY_MS as f64 / renewals.renew_ms as f64;
-    let false_by_pauses = surroundings.pauses().iter().map(|pause| renewals.lost_by(*pause)).sum();
+    let pauses = surroundings.pauses().iter();
+    let false_by_pauses = pauses.fold(0.0, |sum, pause| sum + renewals.lost_by(*pause));
     let trip_ms = |permille| renewals.way.at_permille(permille).div_ceil(1000);
     // The successor is told, asks for the office, and is answered. What of that is lost is made good by its
     // next heartbeat.

@@ -5,6 +5,11 @@
 //! stands for election when it has heard nothing for a time drawn by lot between the smallest and the
 //! largest one, if a majority was left without a sign for at least the smallest. A change of the log's leader ends
 //! no tenure of any group, but nobody is answered until it is over.
+//!
+//! Who has least patience stands first, so the leader is taken to have drawn the least of all: the next to stand
+//! has the second smallest of all draws. Time-outs are drawn again only with an election, so that after some pauses
+//! of one length only patient ones follow: such pauses depose less often than is said here, and never
+//! more often.
 
 use super::curve::{DAY_MS, Estimate};
 use super::surroundings::{Pause, Surroundings, Trips};
@@ -13,6 +18,8 @@ use super::surroundings::{Pause, Surroundings, Trips};
 const PHASES: u64 = 8;
 /// Heartbeats that are looked at for one window: far more than fit into the most patient one that is slow.
 const SENDS_MAX: u64 = 4096;
+/// Halvings in which the place of a draw is found: finer than a millisecond.
+const HALVINGS: u32 = 40;
 /// Ticks of the log, which heartbeats are counted in.
 const TICK_MS: u64 = 10;
 
@@ -77,7 +84,10 @@ pub fn estimate(timers: &LogTimers, surroundings: &Surroundings) -> Estimate {
     let beats_per_day = DAY_MS as f64 / timers.heartbeat_ms.max(1) as f64;
     Estimate {
         false_by_network: windows_per_day * log.unanswered(None) + beats_per_day * log.unheard(),
-        false_by_pauses: surroundings.pauses().iter().map(|pause| log.lost_by(*pause)).sum(),
+        false_by_pauses: surroundings
+            .pauses()
+            .iter()
+            .fold(0.0, |sum, pause| sum + log.lost_by(*pause)),
         failover_ms_p50: log.failover_ms(0.5, 500),
         failover_ms_p99: log.failover_ms(0.01, 990),
     }
@@ -160,15 +170,28 @@ impl Log<'_> {
     /// The chance that of all who follow one has drawn a time-out that is over after so much silence.
     fn somebody_stands_within(&self, silent_ms: u64) -> f64 {
         let LogTimers { election_ms_min: min, election_ms_max: max, .. } = self.timers;
-        let patient = max.saturating_sub(silent_ms.max(min)) as f64 / (max - min).max(1) as f64;
-        1.0 - patient.powi(self.surroundings.ways().len() as i32)
+        let share = silent_ms.saturating_sub(min) as f64 / (max - min).max(1) as f64;
+        self.second_within(share)
+    }
+
+    /// The chance that the second smallest of all draws lies within this share of the way from the smallest
+    /// election time-out to the largest.
+    fn second_within(&self, share: f64) -> f64 {
+        let (share, voters) = (share.clamp(0.0, 1.0), self.surroundings.ways().len() as i32 + 1);
+        let none = (1.0 - share).powi(voters);
+        let one = f64::from(voters) * share * (1.0 - share).powi(voters - 1);
+        (1.0 - none - one).clamp(0.0, 1.0)
     }
 
     /// How long a dead leader is missed, unless it is longer with this chance.
     fn failover_ms(&self, chance: f64, permille: u32) -> u64 {
         let LogTimers { heartbeat_ms, election_ms_min: min, election_ms_max: max } = self.timers;
-        let peers = self.surroundings.ways().len();
-        let spread = (max - min) as f64 * (1.0 - chance.powf(1.0 / peers as f64));
+        let (mut low, mut high) = (0.0, 1.0);
+        for _ in 0..HALVINGS {
+            let middle = f64::midpoint(low, high);
+            if self.second_within(middle) < 1.0 - chance { low = middle } else { high = middle }
+        }
+        let spread = (max - min) as f64 * high;
         let trip_us = self.surroundings.slowest().at_permille(permille);
         // Whether anybody objects, the vote, and the first entry.
         let trips_ms = (3 * trip_us).div_ceil(1000);
@@ -178,7 +201,7 @@ impl Log<'_> {
         let mut more_ms = 0;
         for _ in 0..3 {
             if again > chance {
-                more_ms += max;
+                more_ms += min.midpoint(max);
             }
             again *= self.election_fails(trip_us);
         }

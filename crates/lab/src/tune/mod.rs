@@ -2,7 +2,7 @@
 //!
 //! [`regent_election::tuning`] estimates by arithmetic; here the same settings are played. A ttl is played by
 //! the real participants and the real rules ([`crate::protocols::session`]), the log's time-outs by the real
-//! replica ([`crate::protocols::raft`]). Two things are measured, each in runs of its own: in *calm* ones
+//! replica of which nobody asks anything ([`crate::protocols::raft::Unasked`]). Two things are measured, each in runs of its own: in *calm* ones
 //! nobody dies and every change of office is false; in *crashes* the leader dies, once, and the next
 //! one is waited for.
 //!

@@ -6,7 +6,7 @@ use regent_election::tuning::LogTimers;
 
 use super::{Place, Setting};
 use crate::dice::Dice;
-use crate::protocols::raft::Raft;
+use crate::protocols::raft::Unasked;
 use crate::protocols::session::Session;
 use crate::protocols::{NodeId, Pace};
 use crate::stage::{Blow, Links, Record, Scenario, Strike, What, Who, play_quietly};
@@ -82,7 +82,7 @@ const fn is_beginning(what: &What) -> bool {
 fn play(setting: &Setting, scenario: &Scenario, seed: u64) -> Record {
     let run = match setting {
         Setting::Lease(_) => play_quietly::<Session>(scenario, seed, HAPPENINGS_MAX),
-        Setting::Log(_) => play_quietly::<Raft>(scenario, seed, HAPPENINGS_MAX),
+        Setting::Log(_) => play_quietly::<Unasked>(scenario, seed, HAPPENINGS_MAX),
     };
     run.expect("it names nobody who is not there").record
 }
