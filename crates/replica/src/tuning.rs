@@ -124,18 +124,20 @@ pub fn advise(timing: Timing, percent: u64, measured: &Measurements) -> Option<A
     let base = timers(timing);
     let present = base.stretched(percent);
     let present_costs = estimate_log(&present, &surroundings);
-    let target = Target { failover_ms: u64::MAX, false_failovers: WANTED };
-    let better = if present_costs.is_calm(&target) {
+    let better = if suits(&present, &surroundings, 1.0) {
         less_patience(timing, percent, measured, &surroundings)
     } else {
-        percents(timing)
-            .filter(|more| *more > percent)
-            .find(|more| estimate_log(&base.stretched(*more), &surroundings).is_calm(&target))
+        // Where even the most patience is not enough, it is still better than less.
+        let more = || percents(timing).filter(|more| *more > percent);
+        more()
+            .find(|more| suits(&base.stretched(*more), &surroundings, 1.0))
+            .or_else(|| more().last())
     };
     let shown = better.map_or(present, |better| base.stretched(better));
     let costs = estimate_log(&shown, &surroundings);
     let ladder = lease_ladder(Drift::DEFAULT);
     let lease = Curve::of(&ladder, |budget| estimate_lease(budget, &surroundings));
+    let target = Target { failover_ms: u64::MAX, false_failovers: WANTED };
     let slowest = surroundings.slowest();
     Some(Advice {
         round_trips: measured.ways.iter().flatten().map(|(_, count)| count).sum(),
@@ -156,6 +158,13 @@ pub fn advise(timing: Timing, percent: u64, measured: &Measurements) -> Option<A
     })
 }
 
+/// Whether these time-outs leave a living leader alone, by this margin, and an election the time to end: whoever
+/// stands needs two round trips, and with less than three nobody may win before the next one stands.
+fn suits(timers: &LogTimers, surroundings: &Surroundings, margin: f64) -> bool {
+    let calm = estimate_log(timers, surroundings).false_per_day() * margin <= WANTED.per_day();
+    calm && 3 * surroundings.slowest().at_permille(990) <= timers.election_ms_min * 1000
+}
+
 /// Less patience, if what is wanted would be met by far and this was watched for long enough to know.
 fn less_patience(
     timing: Timing,
@@ -166,11 +175,8 @@ fn less_patience(
     if measured.watched < PATIENCE_CALM_FOR {
         return None;
     }
-    let is_calm = |less: &u64| {
-        let costs = estimate_log(&timers(timing).stretched(*less), surroundings);
-        costs.false_per_day() * MARGIN <= WANTED.per_day()
-    };
-    percents(timing).filter(|less| *less < percent).find(is_calm)
+    let is_enough = |less: &u64| suits(&timers(timing).stretched(*less), surroundings, MARGIN);
+    percents(timing).filter(|less| *less < percent).find(is_enough)
 }
 
 /// The patience that this cluster's timers allow.
@@ -264,6 +270,21 @@ mod tests {
         assert!(advice.why.contains("400ms every 300s"), "{}", advice.why);
         let then = advise(Timing::LAN, percent, &measured(500, &[(400_000, 2)])).unwrap();
         assert_eq!(then.better, None, "{then:?}");
+    }
+
+    #[test]
+    fn an_election_has_the_time_of_three_round_trips() {
+        let advice = advise(Timing::LAN, 100, &measured(120_000, &[])).unwrap();
+        assert!(advice.present_costs.false_per_day() < 1e-9, "answers come late, but they come");
+        assert_eq!(advice.better.map(|(percent, _)| percent), Some(250), "375 ms for 3 × 120 ms");
+    }
+
+    #[test]
+    fn where_nothing_suits_the_most_patience_is_the_best_there_is() {
+        let hopeless = measured(500, &[(16_000_000, 9)]);
+        let advice = advise(Timing::LAN, 100, &hopeless).unwrap();
+        assert_eq!(advice.better.map(|(percent, _)| percent), Some(PATIENCE_PERCENT_MAX));
+        assert_eq!(advise(Timing::LAN, PATIENCE_PERCENT_MAX, &hopeless).unwrap().better, None);
     }
 
     #[test]

@@ -10,6 +10,9 @@ use crate::exit::Exit;
 use crate::failure::Outcome;
 use crate::output::{Side, facts, or_dash, remark, table};
 
+/// False elections a year that time-outs which suit a network may have: one a week.
+const PER_YEAR_MAX: u64 = 53;
+
 /// Flags of `regent cluster status`.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "\
@@ -81,6 +84,9 @@ fn tuning(tuning: &ClusterTuning) -> Vec<(&'static str, String)> {
         tuning.false_elections_per_year
     );
     let better = match &tuning.better {
+        None if tuning.false_elections_per_year > PER_YEAR_MAX => {
+            "nothing more patient is looked at; mend what was measured".to_owned()
+        }
         None => "these suit what was measured".to_owned(),
         Some(better) => {
             format!("{} ({} % of what is configured)", patience(better), better.patience_percent)
