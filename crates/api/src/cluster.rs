@@ -95,6 +95,74 @@ pub struct ClusterResponse {
     pub members: Vec<ClusterMember>,
     /// What an operator should not overlook.
     pub warnings: Vec<String>,
+    /// How the answering replica's time-outs suit the network it measures; null while too little was
+    /// measured, where it has no peers, and where that is turned off.
+    #[serde(default)]
+    pub tuning: Option<ClusterTuning>,
+}
+
+/// How a replica's time-outs suit the network, by the arithmetic of `regent lab tune`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ClusterTuning {
+    /// What is done about it: report or apply.
+    pub mode: TuneMode,
+    /// For how long was measured what is told here.
+    pub measured_for_ms: u64,
+    /// Round trips to other voters that were measured.
+    pub round_trips: u64,
+    /// Half of those to the slowest one took no longer, in microseconds.
+    pub round_trip_us_p50: u64,
+    /// Ninety-nine of a hundred took no longer.
+    pub round_trip_us_p99: u64,
+    /// How often this replica stood still.
+    pub pauses: u64,
+    /// For how long at most, rounded up.
+    pub pause_ms_max: u64,
+    /// The time-outs that hold.
+    pub present: ReplicaTimers,
+    /// How often a year a living leader would lose the lead by them, if it is and stays as measured.
+    pub false_elections_per_year: u64,
+    /// Better ones; null if these are good.
+    pub better: Option<ReplicaTimers>,
+    /// The shortest ttl that would suit what was measured between replicas; the ways of clients are not
+    /// measured. Null if none would.
+    pub ttl_ms_min: Option<u64>,
+    /// The arithmetic, for people.
+    pub why: String,
+}
+
+/// Time-outs of a replica.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ReplicaTimers {
+    /// How often a leader shows itself.
+    pub heartbeat_ms: u64,
+    /// The shortest silence after which a replica stands for election.
+    pub election_ms_min: u64,
+    /// The longest such silence.
+    pub election_ms_max: u64,
+    /// The two of them in per cent of what is configured.
+    pub patience_percent: u64,
+}
+
+/// What is done about time-outs that do not suit the network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum TuneMode {
+    /// Operators are told.
+    Report,
+    /// Patience is stretched within its bounds, too.
+    Apply,
+}
+
+impl TuneMode {
+    /// The word on the wire.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Report => "report",
+            Self::Apply => "apply",
+        }
+    }
 }
 
 /// One member of the cluster.

@@ -50,8 +50,9 @@ pub use accept::AcceptRequest;
 pub use campaign::{CampaignRequest, CampaignResponse};
 pub use claims::{BeliefsBody, BelieverBody, ClaimBody, ClaimedBody, ClaimsQuery, ClaimsResponse};
 pub use cluster::{
-    AddMemberRequest, ClusterMember, ClusterResponse, MemberKind, PromoteMemberRequest,
-    RemoveMemberRequest, ReplicaRole, TransferClusterRequest,
+    AddMemberRequest, ClusterMember, ClusterResponse, ClusterTuning, MemberKind,
+    PromoteMemberRequest, RemoveMemberRequest, ReplicaRole, ReplicaTimers, TransferClusterRequest,
+    TuneMode,
 };
 pub use groups::{
     DeleteGroupQuery, GroupResponse, GroupsQuery, GroupsResponse, PolicyBody, PriorityRule,

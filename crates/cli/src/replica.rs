@@ -46,6 +46,7 @@ pub(crate) async fn run(
         timing: settings.replica.timing,
         snapshot_every: settings.replica.snapshot_every,
         is_witness: settings.replica.is_witness,
+        tune: settings.replica.tune,
         ..NodeConfig::default()
     };
     let node = Node::start(opened, listener, &config)

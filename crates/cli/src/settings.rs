@@ -53,6 +53,9 @@ pub(crate) struct SettingsArgs {
     /// How long a peer has to answer [default: by timing]
     #[arg(long, value_name = "DURATION", help_heading = "Cluster")]
     peer_request: Option<String>,
+    /// Whether time-outs follow the network: off, report or apply [default: report]
+    #[arg(long, value_name = "WORD", help_heading = "Cluster")]
+    tune: Option<String>,
     /// Changes between two snapshots of a replica
     #[arg(long, value_name = "N", help_heading = "Cluster")]
     snapshot_every: Option<String>,
@@ -158,6 +161,7 @@ impl SettingsArgs {
             Key::ElectionMax => &self.election_max,
             Key::Heartbeat => &self.heartbeat,
             Key::PeerRequest => &self.peer_request,
+            Key::Tune => &self.tune,
             Key::SnapshotEvery => &self.snapshot_every,
             Key::SegmentBytes => &self.segment_bytes,
             Key::Witness => &self.witness,

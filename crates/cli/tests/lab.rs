@@ -134,3 +134,43 @@ fn what_happened_is_drawn_as_text_and_as_a_picture() {
     assert!(diagram.contains("network split"), "{diagram}");
     assert!(draw(&["--diagram", "svg"]).ends_with("</svg>\n"));
 }
+
+#[test]
+fn time_outs_for_a_network_are_found_or_what_is_in_the_way_is_said() {
+    let room = Room::new();
+    let words = ["lab", "tune", "--rtt", "2ms..20ms", "--loss", "1%", "--seeds", "2"];
+    let tune = |more: &[&str]| room.run(&[&words[..], more].concat());
+    let file = room.path("curve.svg");
+    let drawn = ["--failover", "20s", "--svg", file.to_str().unwrap()];
+    let people = tune(&drawn);
+    assert_eq!(people.code, 0, "{people:?}");
+    assert_eq!(people.stdout.matches("Recommended: ").count(), 2, "{people:?}");
+    for part in ["false failovers at most 1 a week", "=>", "election_min = \"", "--ttl "] {
+        assert!(people.stdout.contains(part), "{part} is missing: {people:?}");
+    }
+    assert_eq!(people.stderr, "", "a bar is for terminals");
+    let picture = std::fs::read_to_string(file).unwrap();
+    assert!(picture.starts_with("<svg ") && picture.matches("<polyline ").count() == 4);
+
+    let of = |threads: &str| {
+        let ended = tune(&["--failover", "20s", "--threads", threads, "--json"]);
+        assert_eq!(ended.code, 0, "{ended:?}");
+        json(&ended.stdout)
+    };
+    let (one, two) = (of("1"), of("2"));
+    assert_eq!(one, two, "any number of threads gives the same");
+    let chosen = &one["lease"]["chosen"];
+    assert!(chosen["ttl_ms"].as_u64().unwrap() >= 2 * chosen["renew_every_ms"].as_u64().unwrap());
+    for of in ["lease", "log"] {
+        let rungs = one[of]["rungs"].as_array().unwrap();
+        assert_eq!(rungs.len(), 7, "{one}");
+        assert!(rungs.iter().all(|rung| rung["measured"]["failovers"].as_u64().unwrap() >= 8));
+    }
+
+    let hasty = tune(&["--failover", "300ms"]);
+    assert_eq!(hasty.code, 1, "{hasty:?}");
+    assert!(hasty.stdout.contains("raise --failover"), "{hasty:?}");
+    let wrong = room.run(&["lab", "tune", "--rtt", "20ms..2ms"]);
+    assert_eq!(wrong.code, 64, "{wrong:?}");
+    assert!(wrong.stderr.contains("write it like 2ms..20ms"), "{wrong:?}");
+}

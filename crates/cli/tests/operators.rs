@@ -55,6 +55,39 @@ fn every_number_that_operators_need_is_there_with_its_meaning() {
     }
 }
 
+/// Round trips of 120 ms and more leave the timers of one data centre no chance.
+#[test]
+fn what_is_measured_between_replicas_and_which_time_outs_would_suit_it_is_told_and_followed() {
+    let wires = Wires::default();
+    wires.delay(60);
+    let mut cluster =
+        Cluster::found_at(3, &[], &["--tune", "apply"], |id, peer| wires.relay(id, peer));
+    cluster.start_all();
+    for id in cluster.running() {
+        let patience = |field: &str| {
+            let tuning = &cluster.status_of(id)["tuning"];
+            tuning[field]["patience_percent"].as_u64().unwrap_or(0)
+        };
+        until("the replica asks for patience, or has taken it", || {
+            patience("better") > 100 || patience("present") > 100
+        });
+        until("it takes it", || patience("present") > 100);
+        let tuning = cluster.status_of(id)["tuning"].clone();
+        assert_eq!(tuning["mode"], "apply");
+        assert!(tuning["round_trip_us_p50"].as_u64().unwrap() >= 60_000, "{tuning}");
+        assert_eq!(tuning["present"]["heartbeat_ms"], 50, "{tuning}");
+        let log = cluster.server(id).log();
+        assert!(log.contains("election time-outs follow the network"), "{log}");
+        let metrics = cluster.server(id).get("/metrics");
+        let seconds = sample(&metrics, "regent_election_timeout_seconds ").unwrap();
+        assert!(seconds > 0.15, "{seconds}");
+    }
+    until("the command tells", || {
+        let told = cluster.ask(&["cluster", "status"]).stdout;
+        told.contains("tune = \"apply\"") && told.contains("round trips  ")
+    });
+}
+
 #[test]
 fn a_network_too_slow_for_the_timers_is_warned_about_until_it_is_not() {
     const WARNING: &str = "is below three measured round trips";

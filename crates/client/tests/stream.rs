@@ -312,6 +312,7 @@ impl Cluster for Follows {
             snapshot_bytes: 0,
             members: Vec::new(),
             warnings: Vec::new(),
+            tuning: None,
         }
     }
 

@@ -10,7 +10,7 @@
 //!   engine implements.
 //! - The holder's side: [`participant`] decides when to bid, renew, warn and stop; [`driver`] who in a
 //!   process works under which term; [`timing`] derives every timer from one ttl; [`fence`] refuses
-//!   what is stale.
+//!   what is stale; [`tuning`] estimates which ttl suits a network.
 //! - The witness's side: [`belief`] compares who acts with who may; [`forecast`] sees who will soon not lead any more.
 
 pub mod belief;
@@ -33,6 +33,7 @@ pub mod state;
 pub mod store;
 pub mod term;
 pub mod timing;
+pub mod tuning;
 pub mod watch;
 
 pub use command::{Command, Entry, Finding, IfLost, Opening, WaitKind};

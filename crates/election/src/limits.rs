@@ -132,6 +132,16 @@ pub const LOOP_GAP_MS_MAX: u64 = 500;
 /// Most by which expiries are spread after a store's promotion.
 pub const SPREAD_MS_MAX: u64 = 1000;
 
+/// Steps of one histogram of round trips that an estimate of time-outs looks at.
+pub const TRIP_STEPS_MAX: usize = 256;
+/// Ways to peers that it looks at: more than a cluster has replicas.
+pub const WAYS_MAX: usize = 64;
+/// Kinds of pauses that it looks at beside each other.
+pub const PAUSES_MAX: usize = 16;
+/// The largest loss it assumes, in parts per million: of a network that loses nine of ten messages no
+/// time-out makes a good one.
+pub const LOSS_PPM_MAX: u32 = 900_000;
+
 const _: () = {
     assert!(TTL_MS_FLOOR <= TTL_MS_MIN_DEFAULT);
     assert!(TTL_MS_MIN_DEFAULT <= TTL_MS_DEFAULT && TTL_MS_DEFAULT <= TTL_MS_MAX_DEFAULT);

@@ -345,7 +345,7 @@ fn sum_ms(renew_every_ms: u64, request_timeout_ms: u64, stop_grace_ms: u64) -> u
 }
 
 /// Milliseconds as people write them: `250ms`, `5s`, `3.333s`.
-struct Ms(u64);
+pub(crate) struct Ms(pub(crate) u64);
 
 impl fmt::Display for Ms {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

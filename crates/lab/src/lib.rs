@@ -8,7 +8,7 @@
 //! name.
 //!
 //! Beside it stands the [`stage`]: the algorithms of the literature ([`protocols`]) under scenarios that
-//! anybody can write, to be watched and measured rather than judged.
+//! anybody can write, to be watched and measured rather than judged. [`tune`] measures on it what time-outs cost.
 
 pub mod checkers;
 pub mod chronicle;
@@ -28,6 +28,7 @@ pub mod stage;
 pub mod stats;
 pub mod sweep;
 pub mod trial;
+pub mod tune;
 pub mod world;
 
 pub use history::History;

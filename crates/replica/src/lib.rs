@@ -12,9 +12,11 @@ pub mod member;
 pub mod node;
 pub mod peers;
 pub mod raft_codec;
+mod recent;
 pub mod replicated;
 pub mod store;
 pub mod timing;
+pub mod tuning;
 
 pub use backup::{Backup, BackupError};
 pub use core::{Core, CoreConfig, Recovered, Role, Status};
@@ -24,3 +26,4 @@ pub use node::{Handle, Node, NodeConfig};
 pub use replicated::Replicated;
 pub use store::ReplicaStore;
 pub use timing::{Timing, TimingError};
+pub use tuning::{Advice, Tune};

@@ -53,5 +53,22 @@ pub const LOG_BYTES_KEPT: usize = 16 << 20;
 /// Longest a drawn election time-out may grow after split votes, as a multiple of the first draw.
 pub const BACKOFF_FACTOR_MAX: u32 = 10;
 
+/// The most patience that is applied, in per cent of what is configured: sixteen times a data centre's is that
+/// between continents. Whoever needs more has to say so.
+pub const PATIENCE_PERCENT_MAX: u64 = 1600;
+/// How much time lies between two changes of patience, each by a factor of two at most: far more than an election
+/// takes, so that the effect of one is seen before the next.
+pub const PATIENCE_CHANGE_EVERY: Duration = Duration::from_secs(60);
+/// For how long less must have been enough until less is recommended: what comes every few minutes is seen.
+pub const PATIENCE_CALM_FOR: Duration = Duration::from_secs(5 * 60);
+/// How far back round trips and pauses count.
+pub const MEASURED_FOR: Duration = Duration::from_secs(20 * 60);
+/// Round trips on one way before anything is said about it: ten seconds of them.
+pub const TRIPS_TO_JUDGE_BY: u64 = 20;
+/// How often measurements are judged.
+pub const JUDGE_EVERY: Duration = Duration::from_secs(5);
+
+const _: () = assert!(PATIENCE_CALM_FOR.as_secs() <= MEASURED_FOR.as_secs() / 2);
+
 /// Most replicas in a cluster, learners and witnesses included.
 pub const REPLICAS_MAX: usize = 16;

@@ -31,10 +31,13 @@ use crate::core::{Core, CoreConfig, Role, Status};
 use crate::disk::{Identity as Whose, Opened, Snapshots};
 use crate::io::{Input, Outputs, PeerMessage, Request, Response, Token};
 use crate::keeper::{Errand, Job, beside, keep};
+use crate::limits::JUDGE_EVERY;
 use crate::measure::Measures;
 use crate::member::ReplicaId;
 use crate::peers::{Deliver, Identity, Peers};
+use crate::recent::{PAUSE_MIN, Recent};
 use crate::timing::Timing;
+use crate::tuning::{Advice, Measurements, Tune, Tuner, advise};
 
 /// What may wait for the core's thread.
 const INBOX_MAX: usize = 65_536;
@@ -70,6 +73,8 @@ pub struct NodeConfig {
     pub watch: Bounds,
     /// Whether a replica that joins, and does not know of itself yet, is a witness.
     pub is_witness: bool,
+    /// What is done about timers that do not suit the network.
+    pub tune: Tune,
 }
 
 impl Default for NodeConfig {
@@ -79,6 +84,7 @@ impl Default for NodeConfig {
             snapshot_every: crate::limits::LOG_ENTRIES_BETWEEN_SNAPSHOTS,
             watch: Bounds::default(),
             is_witness: false,
+            tune: Tune::default(),
         }
     }
 }
@@ -105,7 +111,31 @@ pub struct Handle {
     is_witness: Arc<AtomicBool>,
     leader_changes: Arc<AtomicU64>,
     timing: Timing,
+    tune: Tune,
+    tuned: Arc<Tuned>,
     measures: Arc<Measures>,
+}
+
+/// What is known of how the timers suit the network, for whoever asks.
+#[derive(Debug)]
+struct Tuned {
+    /// The patience that holds, in per cent of what is configured.
+    percent: AtomicU64,
+    advice: Mutex<Option<Advice>>,
+    /// Whether it is being judged at the moment.
+    is_judging: AtomicBool,
+}
+
+impl Tuned {
+    const fn new() -> Self {
+        let (percent, is_judging) = (AtomicU64::new(100), AtomicBool::new(false));
+        Self { percent, advice: Mutex::new(None), is_judging }
+    }
+
+    /// The timers that hold.
+    fn timing(&self, configured: Timing) -> Timing {
+        configured.stretched(self.percent.load(Ordering::Relaxed)).unwrap_or(configured)
+    }
 }
 
 impl fmt::Debug for Handle {
@@ -189,7 +219,25 @@ impl Handle {
     /// A warning if the network measured is too slow for this replica's timers.
     #[must_use]
     pub fn timing_warning(&self) -> Option<String> {
-        timing_warning(self.timing, &self.peers)
+        timing_warning(self.timing(), &self.peers)
+    }
+
+    /// The timers that hold: those configured, or with more patience.
+    #[must_use]
+    pub fn timing(&self) -> Timing {
+        self.tuned.timing(self.timing)
+    }
+
+    /// What is done about timers that do not suit the network.
+    #[must_use]
+    pub const fn tune(&self) -> Tune {
+        self.tune
+    }
+
+    /// How the timers suit what was measured; none while too little was, or nobody wants to know.
+    #[must_use]
+    pub fn advice(&self) -> Option<Advice> {
+        self.tuned.advice.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Hands Raft leadership over if there is somebody to take it, then stops.
@@ -278,6 +326,7 @@ impl Node {
         let is_witness = Arc::new(AtomicBool::new(core.status().is_witness));
         let must_end = Arc::new(AtomicBool::new(false));
         let measures = Arc::new(Measures::default());
+        let tuned = Arc::new(Tuned::new());
         let (to_disk, batches) = std::sync::mpsc::channel();
         let (to_side, errands) = std::sync::mpsc::channel();
         let snapshots = disk.snapshots().clone();
@@ -299,6 +348,11 @@ impl Node {
             is_witness: Arc::clone(&is_witness),
             timing: config.timing,
             is_warned: false,
+            tune: config.tune,
+            tuned: Arc::clone(&tuned),
+            tuner: Tuner::default(),
+            pauses: Recent::pauses(now),
+            judged_at: now,
             measures: Arc::clone(&measures),
             to_side: to_side.clone(),
             snapshots: snapshots.clone(),
@@ -328,6 +382,8 @@ impl Node {
             is_witness,
             leader_changes,
             timing: config.timing,
+            tune: config.tune,
+            tuned,
             measures,
         };
         Ok(Self { handle, hub })
@@ -403,6 +459,13 @@ struct Worker {
     timing: Timing,
     /// Whether the log has been told that the network is too slow, and not that it no longer is.
     is_warned: bool,
+    tune: Tune,
+    tuned: Arc<Tuned>,
+    tuner: Tuner,
+    /// By how much this thread was late, the last minutes.
+    pauses: Recent,
+    /// When measurements were last judged.
+    judged_at: Moment,
     measures: Arc<Measures>,
     to_side: std::sync::mpsc::Sender<Errand>,
     snapshots: Snapshots,
@@ -424,12 +487,14 @@ impl Worker {
         while !self.must_end.load(Ordering::SeqCst) {
             self.gather();
             let now = regent_clock::now();
-            let first = match self.told.recv_timeout(now.until(self.core.next_at())) {
+            let wanted_at = self.core.next_at();
+            let first = match self.told.recv_timeout(now.until(wanted_at)) {
                 Ok(told) => Some(told),
                 Err(RecvTimeoutError::Timeout) => None,
                 Err(RecvTimeoutError::Disconnected) => return,
             };
             let now = regent_clock::now();
+            self.note_pause(now, wanted_at);
             let more = std::iter::from_fn(|| self.told.try_recv().ok()).take(INPUTS_PER_TURN);
             let told: Vec<Told> = first.into_iter().chain(more).collect();
             for told in told {
@@ -524,12 +589,68 @@ impl Worker {
 
     /// Tells the log once when the network gets too slow for the timers, and once when it is not.
     fn warn_of_slow_network(&mut self) {
-        match (self.is_warned, timing_warning(self.timing, &self.peers)) {
+        let timing = self.tuned.timing(self.timing);
+        match (self.is_warned, timing_warning(timing, &self.peers)) {
             (false, Some(warning)) => tracing::warn!("{warning}"),
             (true, None) => tracing::info!("round trips between replicas fit the timers again"),
             (true, Some(_)) | (false, None) => return,
         }
         self.is_warned = !self.is_warned;
+    }
+
+    /// A turn that comes later than it was wanted is a pause, whoever is to blame: it looks like one from outside.
+    fn note_pause(&mut self, now: Moment, wanted_at: Moment) {
+        let late = now.since(wanted_at);
+        if late >= PAUSE_MIN {
+            self.pauses.note(now, late);
+        }
+    }
+
+    /// Follows the last advice if that is allowed, and has what was measured since judged beside this thread.
+    fn tune(&mut self, now: Moment, status: &Status) {
+        if self.tune == Tune::Off || now.since(self.judged_at) < JUDGE_EVERY {
+            return;
+        }
+        self.judged_at = now;
+        if self.tune == Tune::Apply {
+            self.apply_advice(now);
+        }
+        if self.tuned.is_judging.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        self.pauses.forget(now);
+        let others = status.voters.iter().copied().filter(|id| *id != status.id);
+        let others: Vec<ReplicaId> = others.collect();
+        let measured = Measurements {
+            ways: self.peers.recent_trips(&others),
+            pauses: self.pauses.counts(),
+            watched: self.pauses.watched(now),
+        };
+        let (timing, percent) = (self.timing, self.tuner.percent());
+        let tuned = Arc::clone(&self.tuned);
+        self.runtime.spawn_blocking(move || {
+            let advice = advise(timing, percent, &measured);
+            *tuned.advice.lock().unwrap_or_else(PoisonError::into_inner) = advice;
+            tuned.is_judging.store(false, Ordering::Relaxed);
+        });
+    }
+
+    fn apply_advice(&mut self, now: Moment) {
+        let advice = self.tuned.advice.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let Some(advice) = advice else { return };
+        let before = self.tuner.percent();
+        let better = advice.better.map(|(percent, _)| percent);
+        let Some(percent) = self.tuner.on(now, better) else { return };
+        let timing = self.core.set_patience(percent);
+        self.tuned.percent.store(percent, Ordering::Relaxed);
+        tracing::info!(
+            percent,
+            before,
+            election_ms_min = timing.election_ms_min(),
+            election_ms_max = timing.election_ms_max(),
+            why = %advice.why,
+            "election time-outs follow the network"
+        );
     }
 
     fn renew_status(&mut self, now: Moment, at_once: bool) {
@@ -540,6 +661,7 @@ impl Worker {
         let status = self.core.status();
         self.peers.set_members(status.members.clone());
         self.warn_of_slow_network();
+        self.tune(now, &status);
         let mut shared = self.status.lock().unwrap_or_else(PoisonError::into_inner);
         if (shared.role, shared.leader, shared.raft_term)
             != (status.role, status.leader, status.raft_term)

@@ -117,6 +117,18 @@ impl Timing {
         self.peer_request_ms
     }
 
+    /// The same with more or less patience, in per cent: election time-outs change, heartbeats do not. None if
+    /// they would not go together.
+    #[must_use]
+    pub const fn stretched(self, percent: u64) -> Option<Self> {
+        let min = self.election_ms_min.saturating_mul(percent) / 100;
+        let max = self.election_ms_max.saturating_mul(percent) / 100;
+        match Self::new(min, max, self.heartbeat_ms, self.peer_request_ms) {
+            Ok(timing) => Some(timing),
+            Err(_) => None,
+        }
+    }
+
     /// A warning if the network measured is too slow for these timers.
     #[must_use]
     pub fn warning(self, round_trip_ms: u64) -> Option<String> {
@@ -153,6 +165,16 @@ mod tests {
         assert!(refuse(150, 150, 50, 40).contains("must rise"));
         assert!(refuse(150, u64::MAX, 50, 40).contains("60000"));
         assert!(refuse(150, 300, 0, 0).contains("at least 10 ms"));
+    }
+
+    #[test]
+    fn patience_is_stretched_as_long_as_the_timers_go_together() {
+        let patient = Timing::LAN.stretched(400).unwrap();
+        assert_eq!((patient.election_ms_min(), patient.election_ms_max()), (600, 1200));
+        assert_eq!((patient.heartbeat_ms(), patient.peer_request_ms()), (50, 40));
+        assert_eq!(Timing::LAN.stretched(100), Some(Timing::LAN));
+        assert_eq!(Timing::LAN.stretched(66), None, "two heartbeats must fit");
+        assert_eq!(Timing::WAN.stretched(1300), None, "a minute is the longest");
     }
 
     #[test]

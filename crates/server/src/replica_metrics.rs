@@ -1,5 +1,6 @@
 //! Numbers about the replica of this process, beside those of [`crate::metrics`].
 
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use prometheus_client::encoding::{EncodeMetric, MetricEncoder, NoLabelSet};
@@ -7,7 +8,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
-use regent_api::{ClusterResponse, MemberKind, ReplicaRole};
+use regent_api::{ClusterResponse, ClusterTuning, MemberKind, ReplicaRole};
 
 use crate::cluster::{Durations, Measured};
 use crate::metrics::signed;
@@ -29,6 +30,73 @@ pub(crate) struct Replicas {
     due_expiries: Gauge,
     commits: Given,
     syncs: Given,
+    tuning: Tuning,
+}
+
+/// How the time-outs of this replica suit the network; zero while too little was measured.
+#[derive(Debug, Default)]
+struct Tuning {
+    round_trip_p50: Seconds,
+    round_trip_p99: Seconds,
+    pause_max: Seconds,
+    timeout: Seconds,
+    timeout_better: Seconds,
+    false_elections: Gauge,
+}
+
+type Seconds = Gauge<f64, AtomicU64>;
+
+impl Tuning {
+    fn register(&self, registry: &mut Registry) {
+        let mut seconds = |name: &str, help: &str, gauge: &Seconds| {
+            registry.register(name, help, gauge.clone());
+        };
+        seconds(
+            "regent_peer_round_trip_p50_seconds",
+            "Half of the round trips to the slowest other voter took no longer, the last minutes",
+            &self.round_trip_p50,
+        );
+        seconds(
+            "regent_peer_round_trip_p99_seconds",
+            "Ninety-nine of a hundred round trips to the slowest other voter took no longer",
+            &self.round_trip_p99,
+        );
+        seconds(
+            "regent_replica_pause_max_seconds",
+            "For how long this replica stood still at most, the last minutes",
+            &self.pause_max,
+        );
+        seconds(
+            "regent_election_timeout_seconds",
+            "The shortest silence after which this replica stands for election",
+            &self.timeout,
+        );
+        seconds(
+            "regent_election_timeout_better_seconds",
+            "The one that would suit what was measured; the present one if it does",
+            &self.timeout_better,
+        );
+        registry.register(
+            "regent_false_elections_per_year",
+            "How often a year a living leader would lose the lead by the present time-outs, estimated from what was measured",
+            self.false_elections.clone(),
+        );
+    }
+
+    fn note(&self, tuning: Option<&ClusterTuning>) {
+        let set = |gauge: &Seconds, us: u64| {
+            gauge.set(us as f64 / 1e6);
+        };
+        let (p50, p99) = tuning.map_or((0, 0), |it| (it.round_trip_us_p50, it.round_trip_us_p99));
+        set(&self.round_trip_p50, p50);
+        set(&self.round_trip_p99, p99);
+        set(&self.pause_max, tuning.map_or(0, |it| it.pause_ms_max * 1000));
+        let present = tuning.map_or(0, |it| it.present.election_ms_min);
+        let better = tuning.and_then(|it| it.better).map_or(present, |it| it.election_ms_min);
+        set(&self.timeout, present * 1000);
+        set(&self.timeout_better, better * 1000);
+        self.false_elections.set(signed(tuning.map_or(0, |it| it.false_elections_per_year)));
+    }
 }
 
 /// A histogram whose counts are kept elsewhere and shown here.
@@ -59,6 +127,7 @@ impl EncodeMetric for Given {
 
 impl Replicas {
     pub(crate) fn register(&self, registry: &mut Registry) {
+        self.tuning.register(registry);
         let mut gauge = |name: &str, help: &str, gauge: &Gauge| {
             registry.register(name, help, gauge.clone());
         };
@@ -106,6 +175,7 @@ impl Replicas {
         let Measured { commits, syncs, due_expiries } = measured;
         self.commits.set(commits);
         self.syncs.set(syncs);
+        self.tuning.note(cluster.tuning.as_ref());
         self.due_expiries.set(signed(due_expiries));
         self.leads.set(i64::from(cluster.role == ReplicaRole::Leader));
         self.raft_term.set(signed(cluster.raft_term));

@@ -1121,6 +1121,66 @@ pub struct ClusterResponse {
     /// What an operator should not overlook.
     #[prost(string, repeated, tag = "19")]
     pub warnings: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// How the answering replica's time-outs suit the network it measures; absent while too little was measured,
+    /// where it has no peers, and where that is turned off.
+    #[prost(message, optional, tag = "20")]
+    pub tuning: ::core::option::Option<ClusterTuning>,
+}
+/// How a replica's time-outs suit the network, by the arithmetic of `regent lab tune`.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ClusterTuning {
+    /// What is done about it.
+    #[prost(enumeration = "TuneMode", tag = "1")]
+    pub mode: i32,
+    /// For how long was measured what is told here.
+    #[prost(uint64, tag = "2")]
+    pub measured_for_ms: u64,
+    /// Round trips to other voters that were measured.
+    #[prost(uint64, tag = "3")]
+    pub round_trips: u64,
+    /// Half of those to the slowest one took no longer, in microseconds.
+    #[prost(uint64, tag = "4")]
+    pub round_trip_us_p50: u64,
+    /// Ninety-nine of a hundred took no longer.
+    #[prost(uint64, tag = "5")]
+    pub round_trip_us_p99: u64,
+    /// How often this replica stood still.
+    #[prost(uint64, tag = "6")]
+    pub pauses: u64,
+    /// For how long at most, rounded up.
+    #[prost(uint64, tag = "7")]
+    pub pause_ms_max: u64,
+    /// The time-outs that hold.
+    #[prost(message, optional, tag = "8")]
+    pub present: ::core::option::Option<ReplicaTimers>,
+    /// How often a year a living leader would lose the lead by them, if it is and stays as measured.
+    #[prost(uint64, tag = "9")]
+    pub false_elections_per_year: u64,
+    /// Better ones; absent if these are good.
+    #[prost(message, optional, tag = "10")]
+    pub better: ::core::option::Option<ReplicaTimers>,
+    /// The shortest ttl that would suit what was measured between replicas; absent if none would.
+    #[prost(uint64, optional, tag = "11")]
+    pub ttl_ms_min: ::core::option::Option<u64>,
+    /// The arithmetic, for people.
+    #[prost(string, tag = "12")]
+    pub why: ::prost::alloc::string::String,
+}
+/// Time-outs of a replica.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ReplicaTimers {
+    /// How often a leader shows itself.
+    #[prost(uint64, tag = "1")]
+    pub heartbeat_ms: u64,
+    /// The shortest silence after which a replica stands for election.
+    #[prost(uint64, tag = "2")]
+    pub election_ms_min: u64,
+    /// The longest such silence.
+    #[prost(uint64, tag = "3")]
+    pub election_ms_max: u64,
+    /// The two of them in per cent of what is configured.
+    #[prost(uint64, tag = "4")]
+    pub patience_percent: u64,
 }
 /// One member of the cluster.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -1458,6 +1518,38 @@ impl ReplicaRole {
             "REPLICA_ROLE_LEADER" => Some(Self::Leader),
             "REPLICA_ROLE_FOLLOWER" => Some(Self::Follower),
             "REPLICA_ROLE_CANDIDATE" => Some(Self::Candidate),
+            _ => None,
+        }
+    }
+}
+/// What is done about time-outs that do not suit the network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum TuneMode {
+    Unspecified = 0,
+    /// Operators are told.
+    Report = 1,
+    /// Patience is stretched within its bounds, too.
+    Apply = 2,
+}
+impl TuneMode {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Unspecified => "TUNE_MODE_UNSPECIFIED",
+            Self::Report => "TUNE_MODE_REPORT",
+            Self::Apply => "TUNE_MODE_APPLY",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "TUNE_MODE_UNSPECIFIED" => Some(Self::Unspecified),
+            "TUNE_MODE_REPORT" => Some(Self::Report),
+            "TUNE_MODE_APPLY" => Some(Self::Apply),
             _ => None,
         }
     }

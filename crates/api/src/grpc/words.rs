@@ -4,7 +4,7 @@ use regent_election::Cause;
 use regent_election::store::OfficeState;
 
 use super::generated as pb;
-use crate::{Consistency, MemberKind, ReplicaRole};
+use crate::{Consistency, MemberKind, ReplicaRole, TuneMode};
 
 impl From<Cause> for pb::Cause {
     fn from(cause: Cause) -> Self {
@@ -69,6 +69,15 @@ impl From<pb::Consistency> for Consistency {
         match consistency {
             pb::Consistency::Linearizable => Self::Linearizable,
             pb::Consistency::Stale => Self::Stale,
+        }
+    }
+}
+
+impl From<TuneMode> for pb::TuneMode {
+    fn from(mode: TuneMode) -> Self {
+        match mode {
+            TuneMode::Report => Self::Report,
+            TuneMode::Apply => Self::Apply,
         }
     }
 }

@@ -7,10 +7,11 @@ use super::generated::{stepped_down, watch_event};
 use super::words::cause_number;
 use crate::{
     BeliefsBody, BelieverBody, Bookmark, CampaignResponse, Change, ClaimBody, ClaimedBody,
-    ClaimsResponse, Closing, ClusterMember, ClusterResponse, Disowned, Done, DoorBody, FenceBody,
-    FencesResponse, Gap, GroupResponse, GroupsResponse, Heard, HistoryResponse, LeaderChanged,
-    LeaderResponse, Offer, Office, PolicyBody, Present, PriorityRule, SessionResponse, Standby,
-    SteppedDown, Tenure, TokenResponse, ValidateTokenResponse, WatchEvent,
+    ClaimsResponse, Closing, ClusterMember, ClusterResponse, ClusterTuning, Disowned, Done,
+    DoorBody, FenceBody, FencesResponse, Gap, GroupResponse, GroupsResponse, Heard,
+    HistoryResponse, LeaderChanged, LeaderResponse, Offer, Office, PolicyBody, Present,
+    PriorityRule, ReplicaTimers, SessionResponse, Standby, SteppedDown, Tenure, TokenResponse,
+    ValidateTokenResponse, WatchEvent,
 };
 
 fn metadata(metadata: &Metadata) -> std::collections::BTreeMap<String, String> {
@@ -383,6 +384,37 @@ impl From<ClusterResponse> for pb::ClusterResponse {
             snapshot_bytes: response.snapshot_bytes,
             members: response.members.into_iter().map(pb::ClusterMember::from).collect(),
             warnings: response.warnings,
+            tuning: response.tuning.map(pb::ClusterTuning::from),
+        }
+    }
+}
+
+impl From<ClusterTuning> for pb::ClusterTuning {
+    fn from(tuning: ClusterTuning) -> Self {
+        Self {
+            mode: pb::TuneMode::from(tuning.mode) as i32,
+            measured_for_ms: tuning.measured_for_ms,
+            round_trips: tuning.round_trips,
+            round_trip_us_p50: tuning.round_trip_us_p50,
+            round_trip_us_p99: tuning.round_trip_us_p99,
+            pauses: tuning.pauses,
+            pause_ms_max: tuning.pause_ms_max,
+            present: Some(tuning.present.into()),
+            false_elections_per_year: tuning.false_elections_per_year,
+            better: tuning.better.map(pb::ReplicaTimers::from),
+            ttl_ms_min: tuning.ttl_ms_min,
+            why: tuning.why,
+        }
+    }
+}
+
+impl From<ReplicaTimers> for pb::ReplicaTimers {
+    fn from(timers: ReplicaTimers) -> Self {
+        Self {
+            heartbeat_ms: timers.heartbeat_ms,
+            election_ms_min: timers.election_ms_min,
+            election_ms_max: timers.election_ms_max,
+            patience_percent: timers.patience_percent,
         }
     }
 }

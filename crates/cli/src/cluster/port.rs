@@ -9,18 +9,21 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use async_trait::async_trait;
 use hyper::body::Bytes;
 use regent_api::{
-    AddMemberRequest, ClusterMember, ClusterResponse, Code, MemberKind, Problem, ReplicaRole,
+    AddMemberRequest, ClusterMember, ClusterResponse, ClusterTuning, Code, MemberKind, Problem,
+    ReplicaRole, ReplicaTimers, TuneMode,
 };
 use regent_election::store::StoreError;
+use regent_election::tuning::LogTimers;
 use regent_replica::io::{Request, Response};
 use regent_replica::limits::REPLICAS_MAX;
 use regent_replica::measure::Tally;
-use regent_replica::{Backup, Handle, Member, MemberChange, ReplicaId, Role, Status};
+use regent_replica::{Backup, Handle, Member, MemberChange, ReplicaId, Role, Status, Tune};
 use regent_server::{Cluster, Durations, Measured};
 use tokio::time::{sleep, timeout};
 
 use super::members::{quorum, warnings};
 use crate::config::host_and_port;
+use crate::duration::millis;
 
 /// How long a leader of the log that is to be removed waits for its successor.
 const SUCCESSOR_WITHIN: Duration = Duration::from_secs(5);
@@ -73,6 +76,7 @@ impl Cluster for Replicas {
             snapshot_bytes,
             members: self.members(&status),
             warnings: self.warnings(&status),
+            tuning: self.tuning(),
         }
     }
 
@@ -277,6 +281,37 @@ impl Replicas {
             }));
         }
         told
+    }
+
+    fn tuning(&self) -> Option<ClusterTuning> {
+        let mode = match self.handle.tune() {
+            Tune::Off => return None,
+            Tune::Report => TuneMode::Report,
+            Tune::Apply => TuneMode::Apply,
+        };
+        let advice = self.handle.advice()?;
+        let timers = |patience_percent: u64, timers: LogTimers| ReplicaTimers {
+            heartbeat_ms: timers.heartbeat_ms,
+            election_ms_min: timers.election_ms_min,
+            election_ms_max: timers.election_ms_max,
+            patience_percent,
+        };
+        let per_year = advice.present_costs.false_per_day() * 365.0;
+        Some(ClusterTuning {
+            mode,
+            measured_for_ms: millis(advice.watched),
+            round_trips: advice.round_trips,
+            round_trip_us_p50: advice.round_trip_us_p50,
+            round_trip_us_p99: advice.round_trip_us_p99,
+            pauses: advice.pauses,
+            pause_ms_max: advice.pause_ms_max,
+            present: timers(advice.percent, advice.present),
+            // Whole ones; beyond what a number holds, the largest.
+            false_elections_per_year: per_year.round() as u64,
+            better: advice.better.map(|(percent, better)| timers(percent, better)),
+            ttl_ms_min: advice.ttl_ms_min,
+            why: advice.why,
+        })
     }
 
     /// Bytes of the log and of the newest snapshot.

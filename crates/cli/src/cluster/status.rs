@@ -1,13 +1,17 @@
 //! `regent cluster status`: who is there, who leads the log, how far everybody is.
 
 use clap::Args;
-use regent_api::{ClusterMember, ClusterResponse};
+use regent_api::{ClusterMember, ClusterResponse, ClusterTuning, ReplicaTimers};
 
 use super::members::failures;
 use crate::client::ClientArgs;
+use crate::duration::show_ms;
 use crate::exit::Exit;
 use crate::failure::Outcome;
 use crate::output::{Side, facts, or_dash, remark, table};
+
+/// False elections a year that time-outs which suit a network may have: one a week.
+const PER_YEAR_MAX: u64 = 53;
 
 /// Flags of `regent cluster status`.
 #[derive(Clone, Debug, Args)]
@@ -51,10 +55,55 @@ pub(super) fn shown(cluster: &ClusterResponse) -> String {
     if cluster.changing {
         about.push(("members", "a change is under way".into()));
     }
+    about.extend(cluster.tuning.iter().flat_map(tuning));
     let mut text = facts(about);
     text.push_str("\n\n");
     text.push_str(&members(&cluster.members));
     text
+}
+
+/// How the time-outs of the answering replica suit what it measured.
+fn tuning(tuning: &ClusterTuning) -> Vec<(&'static str, String)> {
+    let patience = |timers: &ReplicaTimers| {
+        let (min, max) = (show_ms(timers.election_ms_min), show_ms(timers.election_ms_max));
+        format!("elections after {min} to {max}, heartbeats every {}", show_ms(timers.heartbeat_ms))
+    };
+    let trips = format!(
+        "{} measured; half within {}, 99 of 100 within {}",
+        tuning.round_trips,
+        tenths(tuning.round_trip_us_p50),
+        tenths(tuning.round_trip_us_p99),
+    );
+    let pauses = match tuning.pauses {
+        0 => "none".to_owned(),
+        pauses => format!("{pauses}, up to {}", show_ms(tuning.pause_ms_max)),
+    };
+    let present = format!(
+        "{}; {} false elections a year",
+        patience(&tuning.present),
+        tuning.false_elections_per_year
+    );
+    let better = match &tuning.better {
+        None if tuning.false_elections_per_year > PER_YEAR_MAX => {
+            "nothing more patient is looked at; mend what was measured".to_owned()
+        }
+        None => "these suit what was measured".to_owned(),
+        Some(better) => {
+            format!("{} ({} % of what is configured)", patience(better), better.patience_percent)
+        }
+    };
+    vec![
+        ("round trips", trips),
+        ("pauses", pauses),
+        ("time-outs", present),
+        ("better", format!("{better}; tune = \"{}\"", tuning.mode.word())),
+        ("why", tuning.why.clone()),
+    ]
+}
+
+/// Microseconds as milliseconds with one decimal.
+fn tenths(us: u64) -> String {
+    format!("{}.{} ms", us / 1000, us % 1000 / 100)
 }
 
 fn members(members: &[ClusterMember]) -> String {
@@ -65,7 +114,7 @@ fn members(members: &[ClusterMember]) -> String {
             (false, Some(false)) => "silent",
             (false, None) => "-",
         };
-        let trip = member.round_trip_us.map(|us| format!("{}.{} ms", us / 1000, us % 1000 / 100));
+        let trip = member.round_trip_us.map(tenths);
         vec![
             member.id.to_string(),
             role.to_owned(),

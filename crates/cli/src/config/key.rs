@@ -22,6 +22,8 @@ pub(crate) const PEER_LISTEN_DEFAULT: &str = "127.0.0.1:7401";
 pub(crate) const STORE_DEFAULT: &str = "replica:";
 /// Words for the timers of a cluster: within a data centre, or between several.
 pub(crate) const TIMINGS: &[&str] = &["lan", "wan"];
+/// Words for what is done about time-outs that do not suit the network.
+pub(crate) const TUNES: &[&str] = &["off", "report", "apply"];
 /// Words for how much is logged, least first.
 pub(crate) const LOG_LEVELS: &[&str] = &["off", "error", "warn", "info", "debug", "trace"];
 /// Words for how a line of the log looks.
@@ -80,6 +82,8 @@ keys! {
         "how often the leading replica shows itself, less than half of election_min; 0s means that of timing";
     PeerRequest = "peer_request", Kind::Duration,
         "how long a peer has to answer, less than heartbeat; 0s means that of timing";
+    Tune = "tune", Kind::OneOf(TUNES),
+        "whether a replica measures how its time-outs suit the network: off, report (regent cluster status and metrics tell), or apply (it waits longer before it stands for election, too)";
     SnapshotEvery = "snapshot_every", Kind::Count,
         "changes between two snapshots of a replica, which bound how long a restart takes";
     SegmentBytes = "segment_bytes", Kind::Count,
@@ -180,6 +184,7 @@ impl Key {
             Self::PeerAdvertise | Self::ClientAdvertise => text(""),
             Self::Timing => text(TIMINGS[0]),
             Self::ElectionMin | Self::ElectionMax | Self::Heartbeat | Self::PeerRequest => time(0),
+            Self::Tune => text(TUNES[1]),
             Self::SnapshotEvery => {
                 count(usize::try_from(LOG_ENTRIES_BETWEEN_SNAPSHOTS).unwrap_or(usize::MAX))
             }

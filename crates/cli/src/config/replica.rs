@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use regent_replica::disk::Options;
-use regent_replica::{Timing, TimingError};
+use regent_replica::{Timing, TimingError, Tune};
 
 use super::{ConfigError, Effective, Key, Origin};
 use crate::duration::millis;
@@ -19,6 +19,8 @@ pub(crate) struct ReplicaSettings {
     pub(crate) client_advertise: Option<String>,
     /// Its timers.
     pub(crate) timing: Timing,
+    /// What is done about timers that do not suit the network.
+    pub(crate) tune: Tune,
     /// Entries between two snapshots.
     pub(crate) snapshot_every: u64,
     /// How it uses its directory.
@@ -52,6 +54,11 @@ impl Effective {
             peer_advertise: advertised(Key::PeerAdvertise)?,
             client_advertise: advertised(Key::ClientAdvertise)?,
             timing: self.timing()?,
+            tune: match self.text(Key::Tune).as_str() {
+                "off" => Tune::Off,
+                "apply" => Tune::Apply,
+                _ => Tune::Report,
+            },
             snapshot_every,
             disk: self.disk_options()?,
             is_witness: self.bool(Key::Witness),
@@ -135,6 +142,9 @@ mod tests {
     fn a_profile_gives_the_timers_that_nobody_names() {
         assert_eq!(settings(&[]).unwrap().timing, Timing::LAN);
         assert_eq!(settings(&[(Key::Timing, "wan")]).unwrap().timing, Timing::WAN);
+        assert_eq!(settings(&[]).unwrap().tune, Tune::Report);
+        assert_eq!(settings(&[(Key::Tune, "apply")]).unwrap().tune, Tune::Apply);
+        assert_eq!(settings(&[(Key::Tune, "off")]).unwrap().tune, Tune::Off);
         let named = settings(&[(Key::Timing, "wan"), (Key::ElectionMax, "9s")]).unwrap().timing;
         assert_eq!((named.election_ms_max(), named.heartbeat_ms()), (9000, 250));
     }

@@ -147,6 +147,7 @@ pub(super) mod tests {
             snapshot_bytes: 1,
             members: Vec::new(),
             warnings: Vec::new(),
+            tuning: None,
         }
     }
 

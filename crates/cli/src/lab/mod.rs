@@ -10,6 +10,7 @@ mod replay;
 mod scenarios;
 mod sweep;
 mod told;
+mod tune;
 
 use std::panic;
 use std::thread;
@@ -35,12 +36,13 @@ Examples:
   regent lab scenario 1
   regent lab algorithms
   regent lab run bully flapping
+  regent lab tune --rtt 2ms..20ms --loss 1% --pause 300ms
 
-`run` plays the algorithms of the literature under a scenario, to be watched and compared. The
-other verbs test Regent itself: the simulator runs the real replica or the real lease, the real
-rules and the real participant in virtual time, with faulty links, disks, registers, clocks and
-processes. One seed decides everything, so whatever breaks can be replayed. A release build is
-faster:
+`run` plays the algorithms of the literature under a scenario, to be watched and compared; `tune`
+finds time-outs for a network. The other verbs test Regent itself: the simulator runs the real
+replica or the real lease, the real rules and the real participant in virtual time, with faulty
+links, disks, registers, clocks and processes. One seed decides everything, so whatever breaks can
+be replayed. A release build is faster:
 cargo run --release -- lab sweep --seeds 1000";
 
 /// Verbs of `regent lab`.
@@ -63,6 +65,8 @@ pub(crate) enum LabVerb {
     Check(play::CheckArgs),
     /// List the algorithms and the scenarios that `run` plays
     Algorithms(play::AlgorithmsArgs),
+    /// Find the ttl and the time-outs that suit a network
+    Tune(tune::TuneArgs),
 }
 
 /// For whom a verb of the lab writes.
@@ -94,6 +98,7 @@ impl LabVerb {
             Self::Run(args) => args.show.output(),
             Self::Check(args) => args.show.output(),
             Self::Algorithms(args) => args.show.output(),
+            Self::Tune(args) => args.show.output(),
         }
     }
 }
@@ -110,6 +115,7 @@ pub(crate) async fn run(verb: LabVerb) -> Outcome {
         LabVerb::Run(args) => play::run(&args),
         LabVerb::Check(args) => play::check(&args),
         LabVerb::Algorithms(args) => play::list(&args),
+        LabVerb::Tune(args) => tune::run(args).await,
     }
 }
 

@@ -22,6 +22,7 @@ mod out;
 pub mod paxos;
 pub mod raft;
 pub mod ring;
+pub mod session;
 
 use std::fmt;
 use std::time::Duration;

@@ -74,7 +74,15 @@ pub struct Raft {
     tokens: u64,
     /// The Raft term in which it was confirmed, and until when that counts.
     confirmed: Option<(u64, Moment)>,
+    /// Whether nobody asks for confirmation: see [`Unasked`].
+    is_unasked: bool,
 }
+
+/// The same replica when no client asks anything of it: a leader shows itself by its heartbeats alone, and
+/// whoever has the role counts as leader. It is what time-outs have to suit; every question would be one more
+/// sign of life.
+#[derive(Debug)]
+pub struct Unasked(Raft);
 
 /// The core's time-outs at this pace.
 ///
@@ -91,7 +99,7 @@ impl Raft {
     fn turn(&mut self, now: Moment, out: &mut Out<Self>) {
         let outputs = self.core.turn(now);
         self.absorb(now, outputs, out);
-        if self.core.is_serving() && now >= self.confirm_at {
+        if !self.is_unasked && self.core.is_serving() && now >= self.confirm_at {
             self.confirm(now, out);
         }
         let at = self.core.next_at().max(now + Duration::from_micros(10));
@@ -235,6 +243,7 @@ impl Protocol for Raft {
             confirm_at: now,
             tokens: 0,
             confirmed: None,
+            is_unasked: false,
         }
     }
 
@@ -285,6 +294,50 @@ impl Protocol for Raft {
             }
             other => Raftish(other),
         }
+    }
+}
+
+impl Unasked {
+    /// Lets the replica do something and takes over what it says.
+    fn with<T>(out: &mut Out<Self>, tell: impl FnOnce(&mut Out<Raft>) -> T) -> T {
+        let mut own = Out::new();
+        let done = tell(&mut own);
+        let Out { sends, kept, timers, remarks } = own;
+        out.sends.extend(sends);
+        out.timers.extend(timers);
+        out.remarks.extend(remarks);
+        if kept.is_some() {
+            out.kept = kept;
+        }
+        done
+    }
+}
+
+impl Protocol for Unasked {
+    type Message = Raftish;
+    type Timer = RaftTimer;
+    type Kept = Image;
+
+    fn start(setup: &Setup, kept: Option<Image>, now: Moment, out: &mut Out<Self>) -> Self {
+        let raft = Self::with(out, |out| Raft::start(setup, kept, now, out));
+        Self(Raft { is_unasked: true, ..raft })
+    }
+
+    fn receive(&mut self, now: Moment, from: NodeId, message: Raftish, out: &mut Out<Self>) {
+        Self::with(out, |out| self.0.receive(now, from, message, out));
+    }
+
+    fn wake(&mut self, now: Moment, timer: RaftTimer, out: &mut Out<Self>) {
+        Self::with(out, |out| self.0.wake(now, timer, out));
+    }
+
+    fn durable(&mut self, now: Moment, out: &mut Out<Self>) {
+        Self::with(out, |out| self.0.durable(now, out));
+    }
+
+    fn belief(&self, now: Moment) -> Belief {
+        let may_act = self.0.core.is_serving() && self.0.core.role() == Role::Leader;
+        Belief { may_act, ..self.0.belief(now) }
     }
 }
 

@@ -24,6 +24,7 @@ mod text;
 pub use library::{Told, library};
 pub use measure::{Figures, Reign, figures, reigns};
 pub use parse::{ParseError, parse};
+pub(crate) use play::play_quietly;
 pub use play::{Algorithm, Run, RunError, play};
 pub use record::{Entry, Fate, FenceSays, Record, What};
 pub use scenario::{Blow, Links, Scenario, Strike, Who};

@@ -170,6 +170,19 @@ pub fn play(algorithm: Algorithm, scenario: &Scenario, seed: u64) -> Result<Run,
     })
 }
 
+/// Plays a scenario for its offices alone: what nodes say and write is not recorded, so that days of it fit
+/// into memory. The scenario's time-outs are the caller's to check.
+pub(crate) fn play_quietly<P: Protocol>(
+    scenario: &Scenario,
+    seed: u64,
+    happenings_max: u64,
+) -> Result<Run, RunError> {
+    scenario.check()?;
+    let mut stage = Stage::<P>::new(scenario, seed);
+    (stage.is_quiet, stage.happenings_max) = (true, happenings_max);
+    Ok(stage.run())
+}
+
 /// What is due.
 #[derive(Debug)]
 pub(super) enum Happening<P: Protocol> {
@@ -205,6 +218,9 @@ pub(super) struct Stage<'a, P: Protocol> {
     storage_dice: Dice,
     tenures: u64,
     entries: Vec<Entry>,
+    /// Whether only lives and offices are recorded.
+    is_quiet: bool,
+    happenings_max: u64,
 }
 
 impl<'a, P: Protocol> Stage<'a, P> {
@@ -250,6 +266,8 @@ impl<'a, P: Protocol> Stage<'a, P> {
             storage_dice: dice.fork("storage"),
             tenures: 0,
             entries: Vec::new(),
+            is_quiet: false,
+            happenings_max: HAPPENINGS_MAX,
             dice: dice.fork("choices"),
         };
         for (number, strike) in scenario.strikes.iter().enumerate() {
@@ -267,14 +285,14 @@ impl<'a, P: Protocol> Stage<'a, P> {
         let end = nanos(self.scenario.lasts);
         let mut happened = 0;
         while let Some(at) = self.queue.next_at().filter(|at| *at < end)
-            && happened < HAPPENINGS_MAX
+            && happened < self.happenings_max
         {
             let Some((_, happening)) = self.queue.pop() else { break };
             self.now = at;
             happened += 1;
             self.happen(happening);
         }
-        let is_cut_short = happened >= HAPPENINGS_MAX;
+        let is_cut_short = happened >= self.happenings_max;
         let names = (0..self.actors.len() as u16).map(|number| self.name(NodeId(number))).collect();
         let ended_at = if is_cut_short { self.now } else { end };
         let nodes = self.scenario.nodes;
@@ -290,6 +308,9 @@ impl<'a, P: Protocol> Stage<'a, P> {
     }
 
     pub(super) fn note(&mut self, what: What) {
+        if self.is_quiet && !what.is_of_office() {
+            return;
+        }
         self.entries.push(Entry { at: self.now, what });
     }
 
@@ -483,6 +504,9 @@ impl<'a, P: Protocol> Stage<'a, P> {
                 let message = message.clone();
                 self.queue.push(*at, Happening::Arrive { from, to, message });
             }
+        }
+        if self.is_quiet {
+            return;
         }
         let (kind, carries) = (message.kind(), message.carries());
         let (bytes, is_upkeep) = (message.bytes(), message.is_upkeep());

@@ -130,6 +130,26 @@ pub enum What {
     },
 }
 
+impl What {
+    /// Whether it tells who lived and who held the office, rather than what was said and written.
+    pub(super) const fn is_of_office(&self) -> bool {
+        match self {
+            Self::Starts { .. }
+            | Self::Crashes { .. }
+            | Self::Pauses { .. }
+            | Self::Resumes { .. }
+            | Self::Leads { .. }
+            | Self::Ceases { .. } => true,
+            Self::Strikes { .. }
+            | Self::Sends { .. }
+            | Self::Unheard { .. }
+            | Self::Follows { .. }
+            | Self::Writes { .. }
+            | Self::Remarks { .. } => false,
+        }
+    }
+}
+
 /// What becomes of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fate {

@@ -327,7 +327,7 @@ impl Core {
 
     /// Longer than anybody waits between two campaigns.
     const fn respite(&self) -> Duration {
-        Duration::from_millis(10 * self.config.timing.election_ms_max())
+        Duration::from_millis(10 * self.timing.election_ms_max())
     }
 
     /// Whether it is a witness that laid leadership down and neither campaigns nor takes it yet: whoever
@@ -362,7 +362,7 @@ impl Core {
             let is_wanted = |id: u64| self.least_wanted != id;
             let best =
                 self.successors().max_by_key(|(matched, id)| (is_wanted(*id), *matched, *id));
-            let others_had = Duration::from_millis(self.config.timing.election_ms_min());
+            let others_had = Duration::from_millis(self.timing.election_ms_min());
             if let Some((_, target)) = best
                 && (is_wanted(target) || self.now.since(self.led_since) >= others_had)
             {

@@ -335,7 +335,7 @@ impl Core {
     /// What was never sent is a definite no; what was is uncertain.
     pub(super) fn time_out_proposals(&mut self) {
         let now = self.now;
-        let unsent_for = Duration::from_millis(2 * self.config.timing.election_ms_max());
+        let unsent_for = Duration::from_millis(2 * self.timing.election_ms_max());
         while let Some(Submission::Local { since, token, .. }) = self.submissions.front()
             && now.since(*since) >= unsent_for
         {
@@ -343,7 +343,7 @@ impl Core {
             self.submissions.pop_front();
             self.refuse(token, unavailable("no Raft leader is known"));
         }
-        let sent_for = Duration::from_millis(10 * self.config.timing.election_ms_max());
+        let sent_for = Duration::from_millis(10 * self.timing.election_ms_max());
         while let Some(entry) = self.pending.first_entry()
             && now.since(entry.get().since) >= sent_for
         {

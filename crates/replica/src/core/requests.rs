@@ -491,7 +491,7 @@ impl Core {
         for waiter in self.rounds.time_out(self.now) {
             self.give_up(waiter);
         }
-        let patience = Duration::from_millis(2 * self.config.timing.election_ms_max());
+        let patience = Duration::from_millis(2 * self.timing.election_ms_max());
         let now = self.now;
         while let Some(entry) = self.away.first_entry()
             && now.since(entry.get().0) >= patience

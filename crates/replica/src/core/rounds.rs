@@ -53,6 +53,11 @@ impl<W> Rounds<W> {
         }
     }
 
+    /// Rounds are given this long from here on.
+    pub(super) const fn set_patience(&mut self, patience: Duration) {
+        self.patience = patience;
+    }
+
     /// Queues somebody for the next round, or gives it back if too many wait.
     pub(super) fn queue(&mut self, now: Moment, waiter: W) -> Result<(), W> {
         if self.next.len() + self.confirmed_count >= WAITING_FOR_ROUND_MAX {

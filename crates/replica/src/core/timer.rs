@@ -22,6 +22,12 @@ impl ElectionTimer {
         timer
     }
 
+    /// Another patience holds from here on.
+    pub(super) fn set_timing(&mut self, timing: Timing) {
+        self.timing = timing;
+        self.draw();
+    }
+
     /// Whether a replica that has not heard of a leader for `silent_ms` campaigns.
     pub(super) const fn is_over(&self, silent_ms: u64) -> bool {
         silent_ms >= self.drawn_ms

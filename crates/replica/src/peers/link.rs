@@ -2,10 +2,11 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use regent_election::Moment;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
@@ -17,6 +18,7 @@ use super::frame::{Kind, Purpose, put_frame, take_frame};
 use super::{Shared, dial};
 use crate::io::{Input, PeerMessage};
 use crate::member::ReplicaId;
+use crate::recent::Recent;
 
 /// Pauses between two attempts to dial.
 const DIAL_AGAIN_AFTER: Duration = Duration::from_millis(50);
@@ -48,6 +50,8 @@ pub(super) struct Link {
     pub(super) connected: mpsc::Sender<Connected>,
     pub(super) task: JoinHandle<()>,
     round_trip_ns: Arc<AtomicU64>,
+    /// Round trips of the last minutes, whatever became of their connections.
+    recent: Arc<Mutex<Recent>>,
 }
 
 impl Link {
@@ -55,10 +59,24 @@ impl Link {
         let (queue, messages) = mpsc::channel(queue_max);
         let (connected, connections) = mpsc::channel(4);
         let round_trip_ns = Arc::new(AtomicU64::new(0));
-        let keeper =
-            Keeper { shared, to, messages, connections, round_trip_ns: Arc::clone(&round_trip_ns) };
+        let recent = Arc::new(Mutex::new(Recent::trips(regent_clock::now())));
+        let keeper = Keeper {
+            shared,
+            to,
+            messages,
+            connections,
+            round_trip_ns: Arc::clone(&round_trip_ns),
+            recent: Arc::clone(&recent),
+        };
         let task = tokio::spawn(keeper.keep());
-        Self { queue, connected, task, round_trip_ns }
+        Self { queue, connected, task, round_trip_ns, recent }
+    }
+
+    /// The round trips of the last minutes: up to how many microseconds, and how many.
+    pub(super) fn recent_trips(&self) -> Vec<(u64, u64)> {
+        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        recent.forget(regent_clock::now());
+        recent.counts()
     }
 
     pub(super) fn round_trip(&self) -> Option<Duration> {
@@ -74,6 +92,7 @@ struct Keeper {
     messages: mpsc::Receiver<PeerMessage>,
     connections: mpsc::Receiver<Connected>,
     round_trip_ns: Arc<AtomicU64>,
+    recent: Arc<Mutex<Recent>>,
 }
 
 impl Keeper {
@@ -145,12 +164,17 @@ impl Keeper {
     async fn serve(&mut self, stream: TcpStream) -> io::Result<Connected> {
         let (reader, writer) = stream.into_split();
         let (pongs, to_write) = mpsc::channel(8);
+        let trips = Trips {
+            last: VecDeque::new(),
+            shown: Arc::clone(&self.round_trip_ns),
+            recent: Arc::clone(&self.recent),
+        };
         let reading = read(
             BufReader::with_capacity(256 << 10, reader),
             Arc::clone(&self.shared),
             self.to,
             pongs,
-            Arc::clone(&self.round_trip_ns),
+            trips,
         );
         let writing = write(writer, &mut self.messages, to_write);
         tokio::select! {
@@ -168,10 +192,14 @@ impl Keeper {
 struct Trips {
     last: VecDeque<u64>,
     shown: Arc<AtomicU64>,
+    recent: Arc<Mutex<Recent>>,
 }
 
 impl Trips {
-    fn note(&mut self, trip_ns: u64) {
+    fn note(&mut self, now: Moment, trip_ns: u64) {
+        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        recent.note(now, Duration::from_nanos(trip_ns));
+        drop(recent);
         if self.last.len() >= TRIPS_KEPT {
             self.last.pop_front();
         }
@@ -193,10 +221,9 @@ async fn read(
     shared: Arc<Shared>,
     from: ReplicaId,
     pongs: mpsc::Sender<Vec<u8>>,
-    round_trip_ns: Arc<AtomicU64>,
+    mut trips: Trips,
 ) -> io::Error {
     let mut buffer = Vec::new();
-    let mut trips = Trips { last: VecDeque::new(), shown: round_trip_ns };
     loop {
         let kind = match next_frame(&mut reader, &mut buffer).await {
             Ok(kind) => kind,
@@ -215,8 +242,9 @@ async fn read(
             }
             Kind::Pong => {
                 if let Ok(sent) = <[u8; 8]>::try_from(buffer.as_slice()) {
-                    let now = regent_clock::now().as_nanos();
-                    trips.note(now.saturating_sub(u64::from_le_bytes(sent)).max(1));
+                    let now = regent_clock::now();
+                    let trip_ns = now.as_nanos().saturating_sub(u64::from_le_bytes(sent));
+                    trips.note(now, trip_ns.max(1));
                 }
             }
             Kind::Announcement | Kind::Chunk | Kind::End => {
@@ -277,14 +305,17 @@ mod tests {
     #[test]
     fn the_middle_of_the_last_round_trips_counts_until_the_connection_is_gone() {
         let shown = Arc::new(AtomicU64::new(0));
-        let mut trips = Trips { last: VecDeque::new(), shown: Arc::clone(&shown) };
+        let recent = Arc::new(Mutex::new(Recent::trips(Moment::ZERO)));
+        let of_link = Arc::clone(&recent);
+        let mut trips = Trips { last: VecDeque::new(), shown: Arc::clone(&shown), recent: of_link };
         let mut after = |trip| {
-            trips.note(trip);
+            trips.note(Moment::ZERO, trip);
             shown.load(Ordering::Relaxed)
         };
         assert_eq!([1, 900, 2, 3, 4].map(&mut after), [1, 1, 2, 2, 3]);
         assert_eq!([800, 800, 800].map(&mut after), [4, 4, 800], "what stays slow is slow");
         drop(trips);
         assert_eq!(shown.load(Ordering::Relaxed), 0);
+        assert_eq!(recent.lock().unwrap().count(), 8, "the link remembers them");
     }
 }

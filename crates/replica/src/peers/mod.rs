@@ -151,6 +151,14 @@ impl Peers {
         links.iter().filter_map(|(id, link)| Some((*id, link.round_trip()?))).collect()
     }
 
+    /// The round trips of the last minutes to each of these, none where there were none: up to how many
+    /// microseconds, and how many.
+    #[must_use]
+    pub fn recent_trips(&self, of: &[ReplicaId]) -> Vec<Vec<(u64, u64)>> {
+        let links = self.shared.lock();
+        of.iter().map(|id| links.get(id).map(Link::recent_trips).unwrap_or_default()).collect()
+    }
+
     /// Ends all connections and stops listening; when this returns the address is free.
     pub async fn close(&self) {
         let mut tasks =

@@ -7,6 +7,7 @@
 
 mod attacks;
 mod bench;
+mod patience;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
