@@ -17,6 +17,7 @@
 mod connection;
 mod line;
 mod messages;
+mod mode;
 mod sessions;
 mod wire;
 
@@ -37,6 +38,7 @@ use crate::register::{
 };
 use connection::{Asked, Link, Refused, Wish};
 use messages::{Ask, BAD_VERSION, NO_NODE, NODE_EXISTS, Outcome, Stay, Step};
+use mode::Mode;
 use sessions::Sessions;
 use wire::Wire;
 
@@ -52,24 +54,6 @@ const OPENING: &str = "regent 1 ";
 const READ_AT_ONCE_MAX: usize = 32;
 /// Who belongs to the ensemble, as it says itself.
 const MEMBERS: &str = "/zookeeper/config";
-
-/// Who times sessions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Mode {
-    /// Those who watch them.
-    Cas,
-    /// ZooKeeper.
-    Session,
-}
-
-impl Mode {
-    const fn word(self) -> &'static str {
-        match self {
-            Self::Cas => "cas",
-            Self::Session => "session",
-        }
-    }
-}
 
 /// A register on a ZooKeeper ensemble.
 #[derive(Debug)]
@@ -90,17 +74,7 @@ impl ZookeeperRegister {
     pub fn new(url: &str, request_for: Duration) -> Result<Self, UrlError> {
         let place = Place::parse(url, PORT)?;
         place.knows_only(&["mode"])?;
-        let mode = match place.options.iter().find(|(name, _)| name == "mode") {
-            None => Mode::Cas,
-            Some((_, word)) if word == Mode::Cas.word() => Mode::Cas,
-            Some((_, word)) if word == Mode::Session.word() => Mode::Session,
-            Some((_, other)) => {
-                return Err(UrlError::new(format_args!(
-                    "unknown mode {other:?}; known are cas (those who watch a session time it) and session \
-                     (ZooKeeper does)"
-                )));
-            }
-        };
+        let mode = Mode::of(&place)?;
         let root = if place.path.is_empty() { ROOT } else { &place.path };
         let is_name = |part: &str| {
             let is_plain = |byte: u8| byte.is_ascii_graphic();
@@ -117,37 +91,6 @@ impl ZookeeperRegister {
         let wire = Arc::new(Wire::new(&place, &root, &shelves, request_for));
         let (agreed, sessions) = (OnceCell::new(), Sessions::default());
         Ok(Self { wire, root, tower: Tower::new(), mode, agreed, sessions })
-    }
-
-    /// Makes sure, once, that all who elect below this root time sessions in one way: to those who watch, a
-    /// session that ZooKeeper times looks silent, and they would end it under its leader.
-    async fn agree(&self) -> RegisterResult<()> {
-        let agreeing = async || {
-            let (path, ours) = (format!("{}/mode", self.root), self.mode.word());
-            let (data, rights) = (ours.as_bytes(), self.wire.rights());
-            let steps = [Step::Create { path: &path, data, rights, stay: Stay::ForGood }];
-            // Whoever was first has written it; a doubt about this is none about what is asked after it.
-            let said = self.wire.ask(Effect::Reads, async |link: Link| {
-                let created = link.ask(Ask::Transaction { steps: &steps }).await?;
-                let asked = link.ask(Ask::Get { path: &path }).await?;
-                created.answer().await?;
-                match asked.answer().await? {
-                    (0, body) => Ok(messages::found(&body)?.0),
-                    (code, _) => Err(Refused::Code(code)),
-                }
-            });
-            let said = said.await?;
-            if said == data {
-                return Ok(());
-            }
-            Err(RegisterError::unfit(format_args!(
-                "others elect below {} in ZooKeeper with mode={}, and here it is mode={ours}; two ways to time a \
-                 session would end it under its leader: give all the same mode, or another root",
-                self.root,
-                String::from_utf8_lossy(&said),
-            )))
-        };
-        self.agreed.get_or_try_init(agreeing).await.copied()
     }
 
     fn shelf(&self, kind: Kind) -> String {
