@@ -14,6 +14,7 @@ pub mod peers;
 pub mod raft_codec;
 pub mod replicated;
 pub mod store;
+pub mod tape;
 pub mod timing;
 
 pub use backup::{Backup, BackupError};
@@ -23,4 +24,5 @@ pub use member::{Member, MemberChange, Members, ReplicaId};
 pub use node::{Handle, Node, NodeConfig};
 pub use replicated::Replicated;
 pub use store::ReplicaStore;
+pub use tape::{LogLeader, Tape};
 pub use timing::{Timing, TimingError};

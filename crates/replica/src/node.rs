@@ -34,6 +34,7 @@ use crate::keeper::{Errand, Job, beside, keep};
 use crate::measure::Measures;
 use crate::member::ReplicaId;
 use crate::peers::{Deliver, Identity, Peers};
+use crate::tape::{LogLeader, Tape};
 use crate::timing::Timing;
 
 /// What may wait for the core's thread.
@@ -70,6 +71,8 @@ pub struct NodeConfig {
     pub watch: Bounds,
     /// Whether a replica that joins, and does not know of itself yet, is a witness.
     pub is_witness: bool,
+    /// Who is told what it applies, if anybody.
+    pub tape: Option<Arc<dyn Tape>>,
 }
 
 impl Default for NodeConfig {
@@ -79,6 +82,7 @@ impl Default for NodeConfig {
             snapshot_every: crate::limits::LOG_ENTRIES_BETWEEN_SNAPSHOTS,
             watch: Bounds::default(),
             is_witness: false,
+            tape: None,
         }
     }
 }
@@ -248,6 +252,7 @@ impl Node {
             incarnation: life_of(identity.cluster),
             snapshot_every: config.snapshot_every,
             is_witness: config.is_witness,
+            is_taped: config.tape.is_some(),
         };
         let members = recovered.whole.members.clone();
         let revision = recovered.whole.state.revision();
@@ -303,6 +308,7 @@ impl Node {
             to_side: to_side.clone(),
             snapshots: snapshots.clone(),
             runtime: tokio::runtime::Handle::current(),
+            tape: config.tape.clone(),
         };
         let threads = vec![
             spawn("regent-core", move || worker.run())?,
@@ -407,6 +413,7 @@ struct Worker {
     to_side: std::sync::mpsc::Sender<Errand>,
     snapshots: Snapshots,
     runtime: tokio::runtime::Handle,
+    tape: Option<Arc<dyn Tape>>,
 }
 
 impl Worker {
@@ -472,8 +479,13 @@ impl Worker {
     }
 
     fn act(&mut self, outputs: Outputs) {
-        let Outputs { sends, batches, answers, events, snapshot, installed, members_changed: _ } =
-            outputs;
+        let Outputs { sends, batches, answers, events, taped, snapshot, installed, .. } = outputs;
+        if let Some(tape) = &self.tape {
+            if let Some(revision) = installed {
+                tape.leap(revision);
+            }
+            taped.into_iter().for_each(|record| tape.record(record));
+        }
         if !batches.is_empty() {
             let _ = self.to_disk.send(Job::Batches(batches));
         }
@@ -553,6 +565,13 @@ impl Worker {
         }
         if status.leader.is_some() && shared.leader != status.leader {
             self.leader_changes.fetch_add(1, Ordering::Relaxed);
+        }
+        if let Some(tape) = &self.tape
+            && (shared.leader != status.leader || shared.voters != status.voters)
+        {
+            let (leader, raft_term) = (status.leader, status.raft_term);
+            let voters = status.voters.clone();
+            tape.log_leader(LogLeader { wall_ms: wall_ms(), leader, raft_term, voters });
         }
         self.is_witness.store(status.is_witness, Ordering::Relaxed);
         *shared = status;

@@ -148,6 +148,11 @@ fn what(line: &mut Line<'_>, what: &What) -> fmt::Result {
                 None => line.flag("out", false),
             }
         }
+        What::Attempt { group, term, is_covered } => {
+            line.group(group)?;
+            line.term(*term)?;
+            line.flag("covered", *is_covered)
+        }
         What::Write { group, fenced, term, admitted } => {
             line.group(group)?;
             line.term(*term)?;
@@ -239,6 +244,7 @@ const fn word(what: &What) -> &'static str {
         What::Phase { .. } => "phase",
         What::Stand { .. } => "stand",
         What::Guard { .. } => "guard",
+        What::Attempt { .. } => "attempt",
         What::Write { admitted: true, .. } => "fence_ok",
         What::Write { admitted: false, .. } => "fence_no",
         What::Watch { what: Watched::Open { .. }, .. } => "watch_open",

@@ -184,6 +184,15 @@ pub enum What {
         /// The term it passed for, if it passed.
         passed: Option<Term>,
     },
+    /// An application of a user's own sends a write.
+    Attempt {
+        /// The group whose storage it writes to.
+        group: Group,
+        /// The term that it writes under.
+        term: Term,
+        /// Whether a check at this very instant would have passed for that term.
+        is_covered: bool,
+    },
     /// A write reached a register.
     Write {
         /// The group whose leaders write there.
