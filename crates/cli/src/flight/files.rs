@@ -180,7 +180,8 @@ mod tests {
         files.append(&row(8)).unwrap();
         files.flush().unwrap();
         let text = fs::read_to_string(&path).unwrap();
-        assert_eq!(text.lines().map(|line| Row::parse(line).unwrap()).count(), 2, "{text}");
+        let rows: Vec<Row> = text.lines().map(|line| Row::parse(line).unwrap()).collect();
+        assert_eq!(rows, [row(7), row(8)]);
     }
 
     #[test]

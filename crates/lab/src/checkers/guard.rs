@@ -8,11 +8,10 @@ use crate::history::What;
 
 pub(super) fn check(case: &Case<'_>) -> Verdict {
     for event in &case.history.events {
-        let What::Attempt { group, term, is_covered: false } = &event.what else { continue };
+        let What::Attempt { node, group, term, is_covered: false } = &event.what else { continue };
         let how = format!(
-            "{} writes to {group} under term {term}, and no check of that instant would have passed; \
-             check right before every write",
-            event.proc
+            "{node} writes to {group} under term {term}, and no check of that instant would have \
+             passed; check right before every write"
         );
         return Err(Violation::new("guard", event.at, how));
     }

@@ -148,7 +148,8 @@ fn what(line: &mut Line<'_>, what: &What) -> fmt::Result {
                 None => line.flag("out", false),
             }
         }
-        What::Attempt { group, term, is_covered } => {
+        What::Attempt { node, group, term, is_covered } => {
+            line.display("node", node)?;
             line.group(group)?;
             line.term(*term)?;
             line.flag("covered", *is_covered)

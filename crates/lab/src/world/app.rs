@@ -331,11 +331,11 @@ impl World {
         let Some(Client::Member(member)) = self.clients.get_mut(&number) else { return };
         let machine = member.machine.as_ref();
         let checked = machine.and_then(|machine| machine.check(member.clock.read(now), &group));
-        let proc = member.proc();
+        let (proc, node) = (member.proc(), member.node.clone());
         let is_covered = checked == Some(term);
         let parcel = Parcel::Write { group: group.clone(), term, run, value: Some(value) };
         member.outbox.push_back((Address::Registers, parcel));
-        self.note(proc, What::Attempt { group, term, is_covered });
+        self.note(proc, What::Attempt { node, group, term, is_covered });
         let at = now + self.dice.skewed(1_000..=2_000_000);
         self.queue.push(at, Happening::Client { number, run, timer: Timer::Depart });
     }
