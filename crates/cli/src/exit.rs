@@ -11,6 +11,8 @@ pub(crate) enum Exit {
     No,
     /// The command line is wrong.
     Usage,
+    /// It was done again and came out otherwise.
+    Differs,
     /// Nothing happened because nobody could be asked.
     Unavailable,
     /// It may have happened.
@@ -33,10 +35,11 @@ pub(crate) enum Exit {
 
 impl Exit {
     /// All that are the command's own, lowest first.
-    pub(crate) const ALL: [Self; 11] = [
+    pub(crate) const ALL: [Self; 12] = [
         Self::Done,
         Self::No,
         Self::Usage,
+        Self::Differs,
         Self::Unavailable,
         Self::Uncertain,
         Self::Files,
@@ -53,6 +56,7 @@ impl Exit {
             Self::Done => 0,
             Self::No => 1,
             Self::Usage => 64,
+            Self::Differs => 65,
             Self::Unavailable => 69,
             Self::Uncertain => 70,
             Self::Files => 74,
@@ -71,6 +75,7 @@ impl Exit {
             Self::Done => "DONE",
             Self::No => "NO",
             Self::Usage => "USAGE",
+            Self::Differs => "DIFFERS",
             Self::Unavailable => "UNAVAILABLE",
             Self::Uncertain => "UNCERTAIN",
             Self::Files => "FILES",
@@ -89,6 +94,7 @@ impl Exit {
             Self::Done => "done, or yes",
             Self::No => "no, as an answer: the campaign was lost, or nobody leads",
             Self::Usage => "the command line is wrong",
+            Self::Differs => "what was recorded came out otherwise when it was acted again",
             Self::Unavailable => "the server or its store is unavailable; nothing happened",
             Self::Uncertain => {
                 "the outcome is unknown: it may have happened, look before you decide anything"

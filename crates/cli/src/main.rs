@@ -14,6 +14,7 @@ mod duration;
 mod exit;
 mod failure;
 mod fence;
+mod flight;
 mod groups;
 mod history;
 mod keep;
@@ -25,6 +26,7 @@ mod migrate;
 mod output;
 mod peer;
 mod policy;
+mod record;
 mod renew;
 mod replica;
 mod resign;
@@ -115,6 +117,8 @@ enum Verb {
     StepDown(step_down::StepDownArgs),
     /// Show the last changes of a group and why they came about
     History(history::HistoryArgs),
+    /// Print what the flight recorder of a replica has kept
+    Record(record::RecordArgs),
     /// Fencing tokens: the current one, whether one may still write, what was admitted
     #[command(subcommand)]
     Token(token::TokenVerb),
@@ -217,6 +221,7 @@ impl Verb {
             Self::Group(verb) => groups::run(verb).await,
             Self::StepDown(args) => step_down::run(args).await,
             Self::History(args) => history::run(args).await,
+            Self::Record(args) => record::run(&args),
             Self::Token(verb) => token::run(verb).await,
             Self::Session(verb) => sessions::run(verb).await,
             Self::Cluster(verb) => cluster::run(verb, log).await,
@@ -262,6 +267,7 @@ impl Verb {
             Self::Migrate(args) => args.output,
             Self::Config(settings::ConfigVerb::Show(args)) => args.output,
             Self::Serve(_)
+            | Self::Record(_)
             | Self::Dev(_)
             | Self::Config(settings::ConfigVerb::Sample(_))
             | Self::Completions(_)

@@ -17,13 +17,14 @@ use regent_replica::core::Recovered;
 use regent_replica::disk::error::OpenError;
 use regent_replica::disk::{Disk, Founding, Identity, Opened, RealFiles};
 use regent_replica::replicated::{Payload, payload};
-use regent_replica::{Member, Members, Node, NodeConfig, ReplicaId, ReplicaStore};
+use regent_replica::{Member, Members, Node, NodeConfig, ReplicaId, ReplicaStore, Tape};
 use tokio::net::TcpListener;
 use tokio::time::{sleep, timeout};
 
 use crate::config::{ReplicaSettings, Settings};
 use crate::exit::Exit;
 use crate::failure::{Failure, plain};
+use crate::flight::{self, Recorder, Whose};
 
 /// How long a cluster of one may take until it serves.
 const SERVES_WITHIN: Duration = Duration::from_secs(30);
@@ -43,6 +44,7 @@ pub(crate) async fn run(
     let listener = listen(&settings.replica, is_alone).await?;
     tell_addresses(&members, id, &listener);
     let config = NodeConfig {
+        tape: tape(directory, settings.replica.flight_bytes, opened.identity),
         timing: settings.replica.timing,
         snapshot_every: settings.replica.snapshot_every,
         is_witness: settings.replica.is_witness,
@@ -62,6 +64,21 @@ pub(crate) async fn run(
         );
     }
     Ok(store)
+}
+
+/// Starts the flight recorder, if one is wanted. A replica without one serves all the same.
+fn tape(directory: &Path, bytes_max: u64, identity: Identity) -> Option<Arc<dyn Tape>> {
+    if bytes_max == 0 {
+        return None;
+    }
+    let whose = Whose { cluster: identity.cluster, replica: identity.replica.get() };
+    match Recorder::start(&directory.join(flight::DIRECTORY), bytes_max, whose) {
+        Ok(recorder) => Some(Arc::new(recorder)),
+        Err(error) => {
+            tracing::warn!(%error, "the flight recorder cannot start; nothing is recorded");
+            None
+        }
+    }
 }
 
 /// Opens the replica in a directory, or founds a cluster of one in an empty one.

@@ -62,6 +62,9 @@ pub(crate) struct SettingsArgs {
     /// Bytes of one file of the log [default: 67108864]
     #[arg(long, value_name = "N", help_heading = "Cluster")]
     segment_bytes: Option<String>,
+    /// Most bytes of the flight recorder's files; 0: none
+    #[arg(long, value_name = "N", help_heading = "Cluster")]
+    flight_bytes: Option<String>,
     /// Whether a replica that joins is a witness [default: false]
     #[arg(long, value_name = "BOOL", help_heading = "Cluster", num_args = 0..=1,
         default_missing_value = "true")]
@@ -164,6 +167,7 @@ impl SettingsArgs {
             Key::Tune => &self.tune,
             Key::SnapshotEvery => &self.snapshot_every,
             Key::SegmentBytes => &self.segment_bytes,
+            Key::FlightBytes => &self.flight_bytes,
             Key::Witness => &self.witness,
             Key::AutoCreate => &self.auto_create,
             Key::GroupsMax => &self.groups_max,

@@ -107,6 +107,7 @@ fn nothing_that_asks_a_server_hides_how_to_reach_it() {
             "cluster restore",
             "cluster recover",
             "fence keys",
+            "record",
         ]
         .iter()
         .any(|name| path.starts_with(&format!("regent {name}")));

@@ -47,6 +47,7 @@ const CLOCK_READERS: &[(&str, &str)] = &[
         "crates/cli/src/cluster/port.rs",
         "the wall clock stamp of a backup, which terms leap ahead of",
     ),
+    ("crates/cli/src/flight/recorder.rs", "the wall clock note of a recording, for people"),
     ("crates/cli/src/fence/keys.rs", "the dates of signing keys, which other machines read"),
     (
         "crates/client/src/fencing/signed/",

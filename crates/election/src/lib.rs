@@ -12,12 +12,14 @@
 //!   process works under which term; [`timing`] derives every timer from one ttl; [`fence`] refuses
 //!   what is stale; [`tuning`] estimates which ttl suits a network.
 //! - The witness's side: [`belief`] compares who acts with who may; [`forecast`] sees who will soon not lead any more.
+//! - The recorder's side: [`deed`] tells what an entry did, without any secret.
 
 pub mod belief;
 pub mod codec;
 pub mod command;
 pub mod contract;
 pub mod deadlines;
+pub mod deed;
 pub mod door;
 pub mod driver;
 pub mod fence;

@@ -7,6 +7,9 @@
 //! themselves) show that the checkers would notice. [`scenarios`] are the stories that must be told by
 //! name.
 //!
+//! [`rehearsal`] is the same for an application of your own; [`trace`] acts what was recorded of a real
+//! cluster again.
+//!
 //! Beside it stands the [`stage`]: the algorithms of the literature ([`protocols`]) under scenarios that
 //! anybody can write, to be watched and measured rather than judged. [`tune`] measures on it what time-outs cost.
 
@@ -22,18 +25,23 @@ pub mod mutants;
 pub mod plan;
 pub mod protocols;
 mod queue;
+pub mod rehearsal;
 pub mod scenarios;
 pub mod shrink;
 pub mod stage;
 pub mod stats;
 pub mod sweep;
+pub mod trace;
 pub mod trial;
 pub mod tune;
 pub mod world;
 
+pub use regent_election as election;
+
 pub use history::History;
 pub use plan::{Cuts, Fault, Plan, RegisterPlan, Sabotage, StoreKind};
+pub use rehearsal::{Outcome, Rehearsal};
 pub use stats::Stats;
 pub use sweep::{Failure, Progress, SweepOptions, SweepReport, sweep};
 pub use trial::{Trial, Verdict, replay, run};
-pub use world::World;
+pub use world::{Application, Context, World, Written};

@@ -63,6 +63,7 @@ impl Stats {
             | What::Phase { .. }
             | What::Stand { .. }
             | What::Guard { .. }
+            | What::Attempt { .. }
             | What::Write { .. }
             | What::Watch { .. }
             | What::Up

@@ -93,21 +93,26 @@ impl Trial {
     #[must_use]
     pub fn story(&self) -> String {
         let Some(violation) = self.violations().first() else { return String::new() };
-        let from = violation.at.saturating_sub(STORY_NS);
-        let until = violation.at + STORY_NS / 10;
-        let is_meant =
-            |event: &&Event| (from..=until).contains(&event.at) && !is_noise(&event.what);
-        let lines: Vec<&Event> = self.history.events.iter().filter(is_meant).collect();
-        let mut story = String::new();
-        for line in lines.iter().skip(lines.len().saturating_sub(STORY_LINES_MAX)) {
-            let text: String = line.to_string().chars().take(200).collect();
-            writeln!(story, "{text}").expect("a string takes everything");
-        }
+        let mut story = story_of(&self.history, violation.at);
         for violation in self.violations() {
             writeln!(story, "{violation}").expect("a string takes everything");
         }
         story
     }
+}
+
+/// What led to an instant, for people.
+pub(crate) fn story_of(history: &History, at: u64) -> String {
+    let from = at.saturating_sub(STORY_NS);
+    let until = at + STORY_NS / 10;
+    let is_meant = |event: &&Event| (from..=until).contains(&event.at) && !is_noise(&event.what);
+    let lines: Vec<&Event> = history.events.iter().filter(is_meant).collect();
+    let mut story = String::new();
+    for line in lines.iter().skip(lines.len().saturating_sub(STORY_LINES_MAX)) {
+        let text: String = line.to_string().chars().take(200).collect();
+        writeln!(story, "{text}").expect("a string takes everything");
+    }
+    story
 }
 
 /// What happens all the time and explains little.

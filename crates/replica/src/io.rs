@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use raft::eraftpb::{Entry as LogEntry, HardState, Message, SnapshotMetadata};
 use regent_election::codec::{CodecError, Input as Bytes, Wire, put_block};
+use regent_election::deed::Record;
 use regent_election::state::{Query, View};
 use regent_election::store::StoreError;
 use regent_election::{
@@ -275,6 +276,8 @@ pub struct Outputs {
     pub answers: Vec<(Token, Response)>,
     /// What was applied, entry by entry, for watchers.
     pub events: Vec<(Revision, Vec<Event>)>,
+    /// The same for a recorder, if there is one: only what changed something.
+    pub taped: Vec<Record>,
     /// To be made beside the loop.
     pub snapshot: Option<SnapshotTask>,
     /// A snapshot was installed: watchers that are behind it get a gap.

@@ -15,6 +15,7 @@ pub mod raft_codec;
 mod recent;
 pub mod replicated;
 pub mod store;
+pub mod tape;
 pub mod timing;
 pub mod tuning;
 
@@ -25,5 +26,6 @@ pub use member::{Member, MemberChange, Members, ReplicaId};
 pub use node::{Handle, Node, NodeConfig};
 pub use replicated::Replicated;
 pub use store::ReplicaStore;
+pub use tape::{LogLeader, Tape};
 pub use timing::{Timing, TimingError};
 pub use tuning::{Advice, Tune};

@@ -36,6 +36,7 @@ use crate::measure::Measures;
 use crate::member::ReplicaId;
 use crate::peers::{Deliver, Identity, Peers};
 use crate::recent::{PAUSE_MIN, Recent};
+use crate::tape::{LogLeader, Tape};
 use crate::timing::Timing;
 use crate::tuning::{Advice, Measurements, Tune, Tuner, advise};
 
@@ -75,6 +76,8 @@ pub struct NodeConfig {
     pub is_witness: bool,
     /// What is done about timers that do not suit the network.
     pub tune: Tune,
+    /// Who is told what it applies, if anybody.
+    pub tape: Option<Arc<dyn Tape>>,
 }
 
 impl Default for NodeConfig {
@@ -85,6 +88,7 @@ impl Default for NodeConfig {
             watch: Bounds::default(),
             is_witness: false,
             tune: Tune::default(),
+            tape: None,
         }
     }
 }
@@ -296,6 +300,7 @@ impl Node {
             incarnation: life_of(identity.cluster),
             snapshot_every: config.snapshot_every,
             is_witness: config.is_witness,
+            is_taped: config.tape.is_some(),
         };
         let members = recovered.whole.members.clone();
         let revision = recovered.whole.state.revision();
@@ -357,6 +362,7 @@ impl Node {
             to_side: to_side.clone(),
             snapshots: snapshots.clone(),
             runtime: tokio::runtime::Handle::current(),
+            tape: config.tape.clone(),
         };
         let threads = vec![
             spawn("regent-core", move || worker.run())?,
@@ -470,6 +476,7 @@ struct Worker {
     to_side: std::sync::mpsc::Sender<Errand>,
     snapshots: Snapshots,
     runtime: tokio::runtime::Handle,
+    tape: Option<Arc<dyn Tape>>,
 }
 
 impl Worker {
@@ -537,8 +544,13 @@ impl Worker {
     }
 
     fn act(&mut self, outputs: Outputs) {
-        let Outputs { sends, batches, answers, events, snapshot, installed, members_changed: _ } =
-            outputs;
+        let Outputs { sends, batches, answers, events, taped, snapshot, installed, .. } = outputs;
+        if let Some(tape) = &self.tape {
+            if let Some(revision) = installed {
+                tape.leap(revision);
+            }
+            taped.into_iter().for_each(|record| tape.record(record));
+        }
         if !batches.is_empty() {
             let _ = self.to_disk.send(Job::Batches(batches));
         }
@@ -675,6 +687,13 @@ impl Worker {
         }
         if status.leader.is_some() && shared.leader != status.leader {
             self.leader_changes.fetch_add(1, Ordering::Relaxed);
+        }
+        if let Some(tape) = &self.tape
+            && (shared.leader != status.leader || shared.voters != status.voters)
+        {
+            let (leader, raft_term) = (status.leader, status.raft_term);
+            let voters = status.voters.clone();
+            tape.log_leader(LogLeader { wall_ms: wall_ms(), leader, raft_term, voters });
         }
         self.is_witness.store(status.is_witness, Ordering::Relaxed);
         *shared = status;

@@ -20,6 +20,8 @@ pub(crate) const LISTEN_DEFAULT: &str = "127.0.0.1:7400";
 pub(crate) const PEER_LISTEN_DEFAULT: &str = "127.0.0.1:7401";
 /// The store if nobody says: our own replicated one, in `data_dir`.
 pub(crate) const STORE_DEFAULT: &str = "replica:";
+/// Bytes of the flight recorder's files if nobody says: some hundred thousand elections.
+const FLIGHT_BYTES_DEFAULT: u32 = 64 << 20;
 /// Words for the timers of a cluster: within a data centre, or between several.
 pub(crate) const TIMINGS: &[&str] = &["lan", "wan"];
 /// Words for what is done about time-outs that do not suit the network.
@@ -88,6 +90,8 @@ keys! {
         "changes between two snapshots of a replica, which bound how long a restart takes";
     SegmentBytes = "segment_bytes", Kind::Count,
         "bytes of one file of the log, of which at least three are on the disk";
+    FlightBytes = "flight_bytes", Kind::Count,
+        "most bytes of the flight recorder's files in data_dir/flight, which tell what a replica did; 0 records nothing";
     Witness = "witness", Kind::Bool,
         "whether a replica that joins votes and keeps the log but no state, and serves no clients";
     AutoCreate = "auto_create", Kind::Bool,
@@ -191,6 +195,7 @@ impl Key {
             Self::SegmentBytes => {
                 count(usize::try_from(SEGMENT_BYTES_DEFAULT).unwrap_or(usize::MAX))
             }
+            Self::FlightBytes => Value::Count(FLIGHT_BYTES_DEFAULT),
             Self::Witness => Value::Bool(false),
             Self::AutoCreate => Value::Bool(store.auto_create),
             Self::GroupsMax => count(usize::try_from(store.groups_max).unwrap_or(usize::MAX)),

@@ -25,6 +25,8 @@ pub(crate) struct ReplicaSettings {
     pub(crate) snapshot_every: u64,
     /// How it uses its directory.
     pub(crate) disk: Options,
+    /// How many bytes its flight recorder keeps.
+    pub(crate) flight_bytes: u64,
     /// Whether it is a witness, if it joins.
     pub(crate) is_witness: bool,
     /// Who says that it has peers, if anybody does.
@@ -61,6 +63,7 @@ impl Effective {
             },
             snapshot_every,
             disk: self.disk_options()?,
+            flight_bytes: u64::from(self.count(Key::FlightBytes)),
             is_witness: self.bool(Key::Witness),
             has_peers: speaks_of_peers
                 .iter()

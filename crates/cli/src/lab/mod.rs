@@ -6,6 +6,7 @@
 mod bar;
 mod mutants;
 mod play;
+mod reenact;
 mod replay;
 mod scenarios;
 mod sweep;
@@ -32,6 +33,7 @@ Examples:
   regent lab sweep --seeds 1000
   regent lab sweep --seeds 1000 --store lease
   regent lab replay --seed 7
+  regent lab replay trace.jsonl
   regent lab scenarios
   regent lab scenario 1
   regent lab algorithms
@@ -51,7 +53,7 @@ cargo run --release -- lab sweep --seeds 1000";
 pub(crate) enum LabVerb {
     /// Run seed after seed and judge every one by the promises
     Sweep(sweep::SweepArgs),
-    /// Run one seed again and tell its history
+    /// Run one seed again, or act a recording, and tell its history
     Replay(replay::ReplayArgs),
     /// List the stories that are told by name
     Scenarios(scenarios::ScenariosArgs),

@@ -1,15 +1,21 @@
-//! `regent lab replay`: one seed again, with its history for people or programs.
+//! `regent lab replay`: one seed again, with its history for people or programs; or a recording
+//! (`reenact`).
+
+use std::path::PathBuf;
 
 use clap::Args;
 use regent_lab::{Cuts, Fault, Plan, StoreKind, Trial, Verdict};
 
-use super::{ShowArgs, alone};
+use super::{ShowArgs, alone, reenact};
 use crate::exit::Exit;
 use crate::failure::{Failure, Outcome};
 use crate::output::{Output, Screen};
 
 /// Lines written at once: a reader that has seen enough may leave in between.
 const PAGE_LINES: usize = 1_000;
+
+/// The seed of a recording that is acted again, if nobody says.
+const SEED_DEFAULT: u64 = 1;
 
 /// Flags of `regent lab replay`.
 #[derive(Clone, Debug, Args)]
@@ -20,13 +26,24 @@ Examples:
   regent lab replay --seed 7 --story
   regent lab replay --seed 7 --json
   regent lab replay --seed 7 --store lease
+  regent record /var/lib/regent --group billing > trace.jsonl
+  regent lab replay trace.jsonl
 
 A broken seed prints the words that replay it. Exit code 1 says that a promise was broken. With
---json the history is one object per line, and the verdict is the exit code.")]
+--json the history is one object per line, and the verdict is the exit code.
+
+With a FILE, or the data directory of a replica, what its flight recorder wrote down is acted again
+by the real replica, rules and participants: everybody stands, resigns, falls silent and is stepped
+down as it was recorded, and what came about is shown beside what was recorded. Exit code 65 says
+that the two differ.")]
 pub(crate) struct ReplayArgs {
-    /// Which seed
-    #[arg(long, value_name = "N")]
-    seed: u64,
+    /// A recording to be acted again: a file, or the data directory of a replica
+    #[arg(value_name = "FILE", conflicts_with_all = ["store", "without", "chaos_ms", "members",
+        "callers", "watchers", "groups", "story"])]
+    trace: Option<PathBuf>,
+    /// Which seed; it decides delays and timers of a recording that is acted again
+    #[arg(long, value_name = "N", required_unless_present = "trace")]
+    seed: Option<u64>,
     /// What keeps the elections: our own replicas, or the lease in a register
     #[arg(long, value_name = "replica|lease", default_value_t)]
     store: StoreKind,
@@ -48,6 +65,9 @@ pub(crate) struct ReplayArgs {
     /// How many groups
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
     groups: Option<u32>,
+    /// With a recording: the whole history of its simulation, too
+    #[arg(long, requires = "trace")]
+    history: bool,
     #[command(flatten)]
     told: ToldArgs,
     #[command(flatten)]
@@ -73,12 +93,16 @@ impl ReplayArgs {
             watchers: self.watchers,
             groups: self.groups,
         };
-        Plan::cut(self.seed, &cuts)
+        Plan::cut(self.seed.unwrap_or(SEED_DEFAULT), &cuts)
     }
 }
 
 /// Runs the seed and tells its history.
 pub(crate) fn run(args: &ReplayArgs) -> Outcome {
+    if let Some(path) = &args.trace {
+        let seed = args.seed.unwrap_or(SEED_DEFAULT);
+        return reenact::run(path, seed, args.history, args.show.output());
+    }
     let plan = args.plan();
     let faults: Vec<&str> = plan.faults.iter().map(|fault| fault.word()).collect();
     let faults = if faults.is_empty() { "none".to_owned() } else { faults.join(", ") };
@@ -115,7 +139,7 @@ pub(super) fn tell(trial: &Trial, about: &str, told: ToldArgs, output: Output) -
     })
 }
 
-fn tell_history(trial: &Trial, screen: Screen) -> Result<(), Failure> {
+pub(super) fn tell_history(trial: &Trial, screen: Screen) -> Result<(), Failure> {
     for page in trial.history.events.chunks(PAGE_LINES) {
         let lines: Vec<String> = page.iter().map(ToString::to_string).collect();
         screen.line(&lines.join("\n"))?;
@@ -123,7 +147,7 @@ fn tell_history(trial: &Trial, screen: Screen) -> Result<(), Failure> {
     Ok(())
 }
 
-fn verdict(verdict: &Verdict) -> String {
+pub(super) fn verdict(verdict: &Verdict) -> String {
     match verdict {
         Verdict::Passed => "every promise was kept".to_owned(),
         Verdict::Void(why) => format!("void: {why}"),

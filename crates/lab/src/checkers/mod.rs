@@ -3,6 +3,7 @@
 //! They see nothing but the history: no replica, no participant, no world. Each is a sweep over the
 //! events, or a search that is bounded; none trusts another.
 
+mod guard;
 mod judge;
 mod l1;
 mod l3;
@@ -176,6 +177,7 @@ const ALL: &[(&str, Checker)] = &[
     ("L4", l4::check),
     ("L5", l5::check),
     ("L6", l6::check),
+    ("guard", guard::check),
 ];
 
 /// The same for elections that are kept in a register: those that ask for a log have others in their
@@ -194,6 +196,7 @@ const OF_LEASES: &[(&str, Checker)] = &[
     ("L3", l3::check),
     ("L4", lease::l4::check),
     ("L6", lease::l6::check),
+    ("guard", guard::check),
 ];
 
 /// Holds a history to every promise, and says which are broken.

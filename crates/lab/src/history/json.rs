@@ -148,6 +148,12 @@ fn what(line: &mut Line<'_>, what: &What) -> fmt::Result {
                 None => line.flag("out", false),
             }
         }
+        What::Attempt { node, group, term, is_covered } => {
+            line.display("node", node)?;
+            line.group(group)?;
+            line.term(*term)?;
+            line.flag("covered", *is_covered)
+        }
         What::Write { group, fenced, term, admitted } => {
             line.group(group)?;
             line.term(*term)?;
@@ -239,6 +245,7 @@ const fn word(what: &What) -> &'static str {
         What::Phase { .. } => "phase",
         What::Stand { .. } => "stand",
         What::Guard { .. } => "guard",
+        What::Attempt { .. } => "attempt",
         What::Write { admitted: true, .. } => "fence_ok",
         What::Write { admitted: false, .. } => "fence_no",
         What::Watch { what: Watched::Open { .. }, .. } => "watch_open",

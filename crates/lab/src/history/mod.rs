@@ -12,7 +12,7 @@ use regent_election::participant::Phase;
 use regent_election::state::{Query, View};
 use regent_election::store::{Scope, StoreError};
 use regent_election::{
-    Answer, Command, Cursor, Event as Change, Group, Refusal, RequestId, Revision, SessionId,
+    Answer, Command, Cursor, Event as Change, Group, Node, Refusal, RequestId, Revision, SessionId,
     Settings, Term,
 };
 use regent_replica::{MemberChange, Members, ReplicaId, Replicated};
@@ -183,6 +183,17 @@ pub enum What {
         session: Option<SessionId>,
         /// The term it passed for, if it passed.
         passed: Option<Term>,
+    },
+    /// An application of a user's own sends a write.
+    Attempt {
+        /// Its name.
+        node: Node,
+        /// The group whose storage it writes to.
+        group: Group,
+        /// The term that it writes under.
+        term: Term,
+        /// Whether a check at this very instant would have passed for that term.
+        is_covered: bool,
     },
     /// A write reached a register.
     Write {

@@ -39,6 +39,12 @@ impl fmt::Display for What {
                 write!(f, "check of {group} passes for term {term}")
             }
             Self::Guard { group, passed: None, .. } => write!(f, "check of {group} fails"),
+            Self::Attempt { node, group, term, is_covered: true } => {
+                write!(f, "{node} writes to {group} under term {term}")
+            }
+            Self::Attempt { node, group, term, is_covered: false } => {
+                write!(f, "{node} writes to {group} under term {term}, which no check covers")
+            }
             Self::Write { group, fenced, term, admitted } => {
                 let register = if *fenced { "fenced" } else { "unfenced" };
                 let verdict = if *admitted { "admitted" } else { "refused" };

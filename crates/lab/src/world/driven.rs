@@ -9,12 +9,12 @@
 //! Road not taken: a second kind of member. Faults, scripts and checkers would have to know both, and
 //! what they prove would be proved of one of them only.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use regent_election::driver::{ClaimId, Driver, Input, Output, Probe};
 use regent_election::participant::{Action, Event, Participant, Phase, Transition};
-use regent_election::{Budget, Group, Metadata, Moment, Node, Term};
+use regent_election::{Budget, Group, Metadata, Moment, Node, Priority, Term};
 
 use crate::dice::Dice;
 
@@ -32,12 +32,26 @@ pub(super) enum Machine {
     Driven(Box<Driven>),
 }
 
+/// What decides for a member, and how its application goes about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Manner {
+    /// The participant's rules alone.
+    Bare,
+    /// The driver; its application wants what it wanted once for ever, and now and then hangs.
+    Driven,
+    /// The driver; its application wants a term as often as it is told to.
+    Obedient,
+    /// The driver; its application wants what it wanted once until it says otherwise.
+    Attentive,
+}
+
 impl Machine {
-    pub(super) fn new(node: Node, budget: Budget, seed: u64, is_driven: bool) -> Self {
-        if is_driven {
-            Self::Driven(Box::new(Driven::new(node, budget, seed)))
-        } else {
-            Self::Bare(Box::new(Participant::new(node, budget, seed)))
+    pub(super) fn new(node: Node, budget: Budget, seed: u64, manner: Manner) -> Self {
+        match manner {
+            Manner::Bare => Self::Bare(Box::new(Participant::new(node, budget, seed))),
+            Manner::Driven | Manner::Obedient | Manner::Attentive => {
+                Self::Driven(Box::new(Driven::new(node, budget, seed, manner)))
+            }
         }
     }
 
@@ -89,7 +103,8 @@ pub(super) struct Driven {
     driver: Driver,
     budget: Budget,
     dice: Dice,
-    wants: BTreeSet<Group>,
+    manner: Manner,
+    wants: BTreeMap<Group, Priority>,
     claims: BTreeMap<Group, ClaimId>,
     claims_made: u64,
     work: BTreeMap<Group, Work>,
@@ -112,13 +127,14 @@ struct Work {
 }
 
 impl Driven {
-    fn new(node: Node, budget: Budget, seed: u64) -> Self {
+    fn new(node: Node, budget: Budget, seed: u64, manner: Manner) -> Self {
         let probe = Some(Probe::new(&budget));
         Self {
             driver: Driver::new(node, budget, seed, probe),
             budget,
             dice: Dice::new(seed),
-            wants: BTreeSet::new(),
+            manner,
+            wants: BTreeMap::new(),
             claims: BTreeMap::new(),
             claims_made: 0,
             work: BTreeMap::new(),
@@ -156,9 +172,11 @@ impl Driven {
 
     fn take(&mut self, event: Event) {
         let input = match event {
-            Event::Stand { group, .. } => {
-                self.wants.insert(group.clone());
-                return self.claim(group);
+            Event::Stand { group, priority, .. } => {
+                if self.manner != Manner::Obedient {
+                    self.wants.insert(group.clone(), priority);
+                }
+                return self.claim(group, priority);
             }
             Event::Withdraw { group } => {
                 self.wants.remove(&group);
@@ -195,7 +213,8 @@ impl Driven {
             self.again.iter().filter(|(_, at)| **at <= now).map(|(at, _)| at.clone()).collect();
         for group in again {
             self.again.remove(&group);
-            self.claim(group);
+            let priority = self.wants.get(&group).copied().unwrap_or_default();
+            self.claim(group, priority);
         }
         if self.is_asked && self.hangs_until <= now {
             self.is_asked = false;
@@ -204,15 +223,17 @@ impl Driven {
     }
 
     /// Claims a term, behind the one it has if it has one: now and then somebody waits for that.
-    fn claim(&mut self, group: Group) {
+    fn claim(&mut self, group: Group, priority: Priority) {
         let is_waiting = self.claims.contains_key(&group);
-        if is_waiting || (self.work.contains_key(&group) && !self.dice.once_in(4)) {
+        let may_queue = self.manner == Manner::Driven;
+        let has_one = self.work.contains_key(&group);
+        if is_waiting || (has_one && !(may_queue && self.dice.once_in(4))) {
             return;
         }
         self.claims_made += 1;
         let (claim, metadata) = (ClaimId(self.claims_made), Metadata::NONE);
         self.claims.insert(group.clone(), claim);
-        self.inputs.push_back(Input::Claim { claim, group, priority: 0, metadata });
+        self.inputs.push_back(Input::Claim { claim, group, priority, metadata });
     }
 
     fn give_up(&mut self, group: Group) {
@@ -225,8 +246,8 @@ impl Driven {
     fn work_ended(&mut self, group: Group) {
         let Some(Work { term, .. }) = self.work.remove(&group) else { return };
         self.inputs.push_back(Input::Idle { group: group.clone(), term });
-        if self.wants.contains(&group) {
-            self.claim(group);
+        if let Some(priority) = self.wants.get(&group).copied() {
+            self.claim(group, priority);
         }
     }
 
@@ -244,7 +265,9 @@ impl Driven {
                 let found = self.claims.iter().find(|(_, known)| **known == claim);
                 if let Some(group) = found.map(|(group, _)| group.clone()) {
                     self.claims.remove(&group);
-                    self.again.insert(group, now + CLAIM_AGAIN_AFTER);
+                    if self.manner != Manner::Obedient {
+                        self.again.insert(group, now + CLAIM_AGAIN_AFTER);
+                    }
                 }
                 return;
             }
@@ -293,7 +316,7 @@ impl Driven {
     /// The driver asks for a sign of life: given at once, unless the application hangs.
     fn asked(&mut self, now: Moment, is_calm: bool) {
         self.is_asked = true;
-        if !is_calm && self.dice.once_in(HANGS_ONCE_IN) {
+        if !is_calm && self.manner == Manner::Driven && self.dice.once_in(HANGS_ONCE_IN) {
             let ttl_ms = self.budget.ttl_ms();
             self.hangs_until = now + Duration::from_millis(self.dice.within(1..=ttl_ms * 3 / 2));
         }

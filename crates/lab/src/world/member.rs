@@ -8,21 +8,16 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use regent_election::participant::{
-    Action, Attempt, Event, GroupRequest, Phase, Reply, Request, Verb,
-};
-use regent_election::state::{Query, View};
-use regent_election::store::{
-    CampaignSession, Campaigned, Heard, Heartbeat, Open, StoreError, StoreResult,
-};
-use regent_election::{
-    Answer, Budget, Command, Group, IfLost, Metadata, Moment, Opening, Revision, SessionId, Term,
-};
+use regent_election::participant::{Action, Attempt, Event, Phase, Request};
+use regent_election::store::StoreError;
+use regent_election::{Budget, Group, Metadata, Moment, Node, Priority, SessionId, Term};
 use regent_replica::io::Response;
 
-use super::driven::Machine;
+use super::driven::{Machine, Manner};
 use super::net::Address;
-use super::parcel::{Ask, Parcel, told};
+use super::parcel::{Parcel, told};
+use super::puppet::{Hand, Stops};
+use super::wire::{ask_of, reply_of};
 use super::{Client, Happening, Timer, World, node_name};
 use crate::clock::Clock;
 use crate::dice::Dice;
@@ -32,6 +27,9 @@ use crate::history::{Proc, Stage, What};
 #[derive(Debug)]
 pub(super) struct Member {
     pub(super) number: u32,
+    pub(super) node: Node,
+    /// Who decides what its application does.
+    pub(super) hand: Hand,
     pub(super) run: u32,
     pub(super) clock: Clock,
     pub(super) pauses: u32,
@@ -42,12 +40,12 @@ pub(super) struct Member {
     pub(super) groups: Vec<Group>,
     /// The replica asked last; another one after a failure.
     favourite: u64,
-    session: Option<SessionId>,
+    pub(super) session: Option<SessionId>,
     /// Until when a hand-over that it was told to make may come about.
     pub(super) hands_over_until: u64,
-    calls: BTreeMap<u64, Sent>,
+    pub(super) calls: BTreeMap<u64, Sent>,
     inbox: VecDeque<Parcel>,
-    outbox: VecDeque<(Address, Parcel)>,
+    pub(super) outbox: VecDeque<(Address, Parcel)>,
     wake_at: Option<u64>,
     /// The client that watches for it, if any.
     pub(super) ears: Option<u32>,
@@ -57,7 +55,7 @@ pub(super) struct Member {
 
 /// A request that was not answered yet.
 #[derive(Debug)]
-struct Sent {
+pub(super) struct Sent {
     attempt: Attempt,
     to: u64,
     at: u64,
@@ -80,7 +78,6 @@ impl Member {
         !self.leads.is_empty()
     }
 
-    /// Asks another replica from here on.
     /// Asks the next replica from here on, as the library does: whoever asked one that is gone does not
     /// meet it again before it has asked all others.
     fn turn_away(&mut self, replicas: &[u64]) {
@@ -118,12 +115,26 @@ impl Member {
 impl World {
     /// Adds a participant that stands in these groups.
     pub fn add_member(&mut self, ttl_ms: u64, groups: Vec<Group>) -> u32 {
+        let node = node_name(self.clients.len() as u32 + 1);
+        self.add_by_hand(node, ttl_ms, groups, Hand::Chance)
+    }
+
+    /// Adds a participant of this name whose application is in somebody's hand.
+    pub(super) fn add_by_hand(
+        &mut self,
+        node: Node,
+        ttl_ms: u64,
+        groups: Vec<Group>,
+        hand: Hand,
+    ) -> u32 {
         let number = self.clients.len() as u32 + 1;
         let dice = self.dice.fork(&format!("member {number}"));
         let clock = self.draw_clock(&format!("clock of client {number}"));
         let budget = Budget::new(ttl_ms, self.drift()).expect("every ttl in bounds has a budget");
         let member = Member {
             number,
+            node,
+            hand,
             run: 0,
             clock,
             pauses: 0,
@@ -154,15 +165,21 @@ impl World {
         }
         member.run += 1;
         let seed = member.dice.roll();
-        let is_driven = number.is_multiple_of(2);
-        let machine = Machine::new(node_name(number), member.budget, seed, is_driven);
+        let manner = match member.hand {
+            Hand::Chance if number.is_multiple_of(2) => Manner::Driven,
+            Hand::Chance => Manner::Bare,
+            Hand::Puppet => Manner::Obedient,
+            Hand::App(_) => Manner::Attentive,
+        };
+        let machine = Machine::new(member.node.clone(), member.budget, seed, manner);
         member.machine = Some(machine);
         let (run, groups) = (member.run, member.groups.clone());
         let act_at = self.now + member.dice.within(act_every) * 1_000_000;
         self.queue.push(act_at, Happening::Client { number, run, timer: Timer::Act });
         self.note(Proc::Client { number, run }, What::Up);
+        self.start_app(number);
         for group in groups {
-            self.stand(number, group);
+            self.stand(number, group, 0);
         }
     }
 
@@ -182,11 +199,11 @@ impl World {
         self.note(proc, What::Down);
     }
 
-    pub(super) fn stand(&mut self, number: u32, group: Group) {
+    pub(super) fn stand(&mut self, number: u32, group: Group, priority: Priority) {
         let Some(Client::Member(member)) = self.clients.get(&number) else { return };
         self.note(member.proc(), What::Stand { group: group.clone(), wants: true });
         let metadata = Metadata::NONE;
-        self.on_member(number, Event::Stand { group, priority: 0, metadata });
+        self.on_member(number, Event::Stand { group, priority, metadata });
     }
 
     pub(super) fn withdraw(&mut self, number: u32, group: Group) {
@@ -217,6 +234,7 @@ impl World {
             let at = now + self.dice.skewed(1_000..=300_000);
             self.queue.push(at, Happening::Client { number, run, timer: Timer::Depart });
         }
+        self.tell_app(number);
     }
 
     fn do_action(&mut self, number: u32, action: Action) {
@@ -225,13 +243,16 @@ impl World {
         match action {
             Action::Send { attempt, request } => self.ask_for(number, attempt, request),
             Action::Transition(transition) => {
+                member.hand.news(&transition);
                 let (group, phase, term) = (transition.group, transition.to, transition.term);
                 self.note(proc, What::Phase { group, phase, term });
             }
             Action::StopWork { group, term, by } => self.stop_work(number, group, term, by),
             Action::LastResort { group, term } => self.end_by_force(number, group, term),
             // Some never get ready: a leader must not wait for them for ever.
-            Action::Offered { group, term, .. } if !member.dice.once_in(8) => {
+            Action::Offered { group, term, .. }
+                if !member.hand.is_chance() || !member.dice.once_in(8) =>
+            {
                 self.on_member(number, Event::Warm { group, term });
             }
             Action::Offered { .. } | Action::OfferOver { .. } => {}
@@ -257,6 +278,10 @@ impl World {
     /// Work that did not stop in time is killed; half of the time its process dies with it.
     fn end_by_force(&mut self, number: u32, group: Group, term: Term) {
         let Some(Client::Member(member)) = self.clients.get_mut(&number) else { return };
+        // The library does no more than to say so; the term is over in any case.
+        if !member.hand.is_chance() {
+            return;
+        }
         if member.dice.once_in(2) {
             self.kill_client(number);
             self.restart_client_later(number);
@@ -271,10 +296,13 @@ impl World {
         let overruns_ppm = if self.stage == Stage::Chaos { self.plan.overruns_ppm } else { 0 };
         let Some(Client::Member(member)) = self.clients.get_mut(&number) else { return };
         let left = member.clock.when(by).saturating_sub(self.now);
-        let takes = if member.dice.chance(overruns_ppm) {
-            left + member.dice.within(1_000_000..=2_000_000_000)
-        } else {
-            member.dice.below(left * 3 / 4 + 1)
+        let takes = match member.hand.told_to_stop(&group, term, left) {
+            Stops::WhenItSays => return,
+            Stops::Within(ns) => ns,
+            Stops::ByChance if member.dice.chance(overruns_ppm) => {
+                left + member.dice.within(1_000_000..=2_000_000_000)
+            }
+            Stops::ByChance => member.dice.below(left * 3 / 4 + 1),
         };
         let run = member.run;
         let timer = Timer::Drained { group, term };
@@ -358,16 +386,24 @@ impl World {
         let act_every = self.plan.act_every_ms.clone();
         let members: Vec<u32> = self.member_numbers();
         let Some(Client::Member(member)) = self.clients.get_mut(&number) else { return };
+        let act_every = match &member.hand {
+            Hand::Chance | Hand::Puppet => act_every,
+            Hand::App(cast) => cast.tick_ms(),
+        };
         let at = now + member.dice.within(act_every) * 1_000_000;
         let run = member.run;
         self.queue.push(at, Happening::Client { number, run, timer: Timer::Act });
+        if member.hand.is_app() {
+            self.tick_app(number);
+            return;
+        }
         for group in member.groups.clone() {
             self.work(number, &group);
         }
-        if self.stage != Stage::Chaos {
+        let Some(Client::Member(member)) = self.clients.get_mut(&number) else { return };
+        if self.stage != Stage::Chaos || !member.hand.is_chance() {
             return;
         }
-        let Some(Client::Member(member)) = self.clients.get_mut(&number) else { return };
         let Some(at) = member.dice.pick(&(0..member.groups.len()).collect::<Vec<_>>()) else {
             return;
         };
@@ -387,7 +423,7 @@ impl World {
                 }
             }
             3 => self.withdraw(number, group),
-            4..=9 => self.stand(number, group),
+            4..=9 => self.stand(number, group, 0),
             10 => self.on_member(number, Event::Unhealthy),
             11..=20 => self.on_member(number, Event::Healthy),
             _ => {}
@@ -406,7 +442,7 @@ impl World {
         if let Some(term) = passed
             && let Some(Client::Member(member)) = self.clients.get_mut(&number)
         {
-            let parcel = Parcel::Write { group: group.clone(), term, run };
+            let parcel = Parcel::Write { group: group.clone(), term, run, value: None };
             member.outbox.push_back((Address::Registers, parcel));
             let at = now + self.dice.skewed(1_000..=20_000_000);
             self.queue.push(at, Happening::Client { number, run, timer: Timer::Depart });
@@ -470,8 +506,12 @@ impl World {
         let (groups, run) = (member.groups.clone(), member.run);
         let inbox = std::mem::take(&mut member.inbox);
         member.wake_at = None;
-        for group in groups {
-            self.work(number, &group);
+        if member.hand.is_app() {
+            self.tick_app(number);
+        } else {
+            for group in groups {
+                self.work(number, &group);
+            }
         }
         self.queue.push(self.now, Happening::Client { number, run, timer: Timer::Depart });
         self.on_member(number, Event::Tick);
@@ -505,90 +545,4 @@ impl World {
             }
         }
     }
-}
-
-/// What a server in front of a replica makes of a participant's request.
-fn ask_of(request: Request) -> Ask {
-    match request {
-        Request::Open(Open { node, ttl_ms, session }) => Ask::Submit {
-            command: Command::Open { session, node, ttl_ms },
-            request: None,
-            query: Some(Query::Session(session)),
-        },
-        Request::Heartbeat(Heartbeat { session, sequence, disowned, beliefs: _ }) => {
-            Ask::Heartbeat { session, sequence, tenure: None, disowned }
-        }
-        Request::List(session) => Ask::Read { query: Query::Session(session), linearizable: true },
-        Request::Close(session) => {
-            Ask::Submit { command: Command::Close { session }, request: None, query: None }
-        }
-        Request::Campaign(campaign) => {
-            let (CampaignSession::Own(session) | CampaignSession::Passing(session)) =
-                campaign.session;
-            let opening = Opening { node: campaign.node, ttl_ms: campaign.ttl_ms, passing: false };
-            Ask::Submit {
-                query: Some(Query::Leader(campaign.group.clone())),
-                command: Command::Campaign {
-                    group: campaign.group,
-                    session,
-                    opening: Some(opening),
-                    if_lost: IfLost::Stand,
-                    priority: campaign.priority,
-                    metadata: campaign.metadata,
-                },
-                request: campaign.request,
-            }
-        }
-        Request::Group(GroupRequest { group, session, request, verb }) => {
-            let query = matches!(verb, Verb::Accept(_)).then_some(Query::Session(session));
-            let command = match verb {
-                Verb::Withdraw => Command::Withdraw { group, session },
-                Verb::Accept(term) => Command::Accept { group, session, term },
-                Verb::Resign(term) => Command::Resign { group, session, term },
-                Verb::Offer(term, to) => Command::Offer { group, session, term, to },
-                Verb::Warm(term) => Command::Warm { group, session, term },
-                Verb::Transfer(term, to) => Command::Transfer { group, session, term, to },
-            };
-            Ask::Submit { command, request: Some(request), query }
-        }
-    }
-}
-
-/// What a client library makes of a replica's answer.
-fn reply_of(response: Response) -> StoreResult<Reply> {
-    match response {
-        Response::Error(error) => Err(error),
-        Response::Heard { ttl_ms, epoch, revision, .. } => {
-            Ok(Reply::Heard(Heard { ttl_ms, epoch, revision }))
-        }
-        Response::View { view: View::Session(view), .. } => Ok(Reply::Session(view)),
-        Response::View { .. } | Response::Done => Ok(Reply::Done),
-        Response::Applied { answer: Err(refusal), .. } => Err(refusal.into()),
-        Response::Applied { answer: Ok(answer), revision, view } => {
-            applied(answer, revision, view.transpose()?)
-        }
-    }
-}
-
-fn applied(answer: Answer, revision: Revision, view: Option<View>) -> StoreResult<Reply> {
-    let elected = answer.elected();
-    let standing = matches!(answer, Answer::Standing { .. });
-    Ok(match (answer, view) {
-        (Answer::Session { .. }, Some(View::Session(view))) => Reply::Session(view),
-        (Answer::Done, Some(View::Session(view))) => {
-            Reply::Heard(Heard { ttl_ms: view.ttl_ms, epoch: view.epoch, revision })
-        }
-        (
-            Answer::Elected { .. } | Answer::Standing { .. } | Answer::Lost,
-            Some(View::Leader(office)),
-        ) => Reply::Campaigned(Campaigned {
-            elected,
-            standing,
-            office,
-            session: None,
-            ttl_ms: 0,
-            retry_after: None,
-        }),
-        (_, _) => Reply::Done,
-    })
 }

@@ -8,12 +8,15 @@
 //! - `replica` and `turn`: replicas; `disk` (`directory`, `files`), `clock`, `net`: what they stand on.
 //! - `lease`: in place of replicas, hosts that keep elections in a register.
 //! - `member`: participants and their applications; `caller`: other clients; `watcher`: watches.
+//! - `puppet`, `app`: participants in the hand of a script, or of a user's own application; `wire`: what
+//!   they ask, as a replica is asked.
 //! - `acts`: what can be done to the world, by hand in scenarios (`script`) or by chance (`strike`).
 //!
 //! Road not taken: running the real asynchronous server over a simulated network. It would cover
 //! more code and a thousand times fewer elections; the real processes have tests of their own.
 
 mod acts;
+mod app;
 mod caller;
 mod directory;
 mod disk;
@@ -24,17 +27,19 @@ mod member;
 mod net;
 mod operator;
 mod parcel;
+mod puppet;
 mod replica;
 mod script;
 mod stages;
 mod strike;
 mod turn;
 mod watcher;
+mod wire;
 
 use std::collections::BTreeMap;
 
 use regent_election::fence::Fence;
-use regent_election::{Drift, Group, Node, SessionId, Term};
+use regent_election::{Drift, Event as Change, Group, Node, Revision, SessionId, Term};
 use regent_replica::{Member as Seat, Members, ReplicaId};
 
 use crate::dice::Dice;
@@ -54,6 +59,7 @@ use replica::{Replica, Told};
 use strike::Strike;
 use watcher::Watcher;
 
+pub use app::{Application, Context, Written};
 pub use net::Address;
 pub(crate) use stages::AGREE_MS_MAX;
 pub use stages::live;
@@ -107,6 +113,8 @@ struct Registers {
     fence: Fence,
     /// The highest term that the unfenced one was written with.
     highest: Term,
+    /// What applications of a user's own wrote, as it landed.
+    written: Vec<Written>,
 }
 
 /// A client, whatever it does.
@@ -133,6 +141,10 @@ pub struct World {
     clients: BTreeMap<u32, Client>,
     registers: BTreeMap<Group, Registers>,
     history: History,
+    /// What the store told watchers, in the order of its revisions, with when it was first applied.
+    changes: Vec<(u64, Change)>,
+    /// The last revision that is in them.
+    changed: Revision,
     stats: Stats,
     stage: Stage,
     voters: stages::Voters,
@@ -176,6 +188,8 @@ impl World {
             clients: BTreeMap::new(),
             registers: BTreeMap::new(),
             history: History::new(setup),
+            changes: Vec::new(),
+            changed: whole.state.revision(),
             stats: Stats::default(),
             stage: Stage::Chaos,
             voters: stages::Voters::new(1..=plan.replicas),
@@ -228,6 +242,12 @@ impl World {
     #[must_use]
     pub const fn history(&self) -> &History {
         &self.history
+    }
+
+    /// Every change of who leads that the store has made so far, with its true time.
+    #[must_use]
+    pub fn changes(&self) -> &[(u64, Change)] {
+        &self.changes
     }
 
     /// What was counted so far.
@@ -330,15 +350,21 @@ impl World {
     }
 
     fn arrive_at_registers(&mut self, from: Address, parcel: Parcel) {
-        let (Address::Client(number), Parcel::Write { group, term, run }) = (from, parcel) else {
+        let (Address::Client(number), Parcel::Write { group, term, run, value }) = (from, parcel)
+        else {
             return;
         };
+        let node = self.node_of(number).cloned();
         let proc = Proc::Client { number, run };
         let registers = self.registers.entry(group.clone()).or_default();
         let is_fence_off = self.plan.sabotage == Some(Sabotage::FenceOff);
         let admitted = registers.fence.admit(term).is_ok() || is_fence_off;
         self.stats.unfenced_harm += u64::from(term < registers.highest);
         registers.highest = registers.highest.max(term);
+        if let (Some(node), Some(value)) = (node, value) {
+            let (at, is_admitted, value) = (self.now, admitted, value.into());
+            registers.written.push(Written { at, node, term, value, is_admitted });
+        }
         for (fenced, admitted) in [(true, admitted), (false, true)] {
             let group = group.clone();
             self.note(proc, What::Write { group, fenced, term, admitted });

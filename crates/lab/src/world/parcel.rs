@@ -70,6 +70,8 @@ pub(super) enum Parcel {
         term: Term,
         /// The run of the client, for the answer.
         run: u32,
+        /// What an application of a user's writes.
+        value: Option<Box<str>>,
     },
     /// A host asks the engine.
     Question {

@@ -351,7 +351,7 @@ impl World {
             self.on_member(number, Event::Healthy);
             let Some(Client::Member(member)) = self.clients.get(&number) else { continue };
             for group in member.groups.clone() {
-                self.stand(number, group);
+                self.stand(number, group, 0);
             }
         }
     }

@@ -203,8 +203,7 @@ impl World {
 
     /// Does what a turn wants done.
     fn act(&mut self, id: u64, running: &mut Running, outputs: Outputs) {
-        let Outputs { sends, batches, answers, events, snapshot, installed, members_changed: _ } =
-            outputs;
+        let Outputs { sends, batches, answers, events, snapshot, installed, .. } = outputs;
         self.note_role(id, running);
         for batch in batches {
             self.note_appended(id, running, &batch.entries);
@@ -226,6 +225,11 @@ impl World {
         }
         for (revision, events) in events {
             running.hub.publish(revision, &events);
+            if revision > self.changed {
+                self.changed = revision;
+                let at = self.now;
+                self.changes.extend(events.into_iter().map(|change| (at, change)));
+            }
         }
         self.pump(running);
         for (token, response) in answers {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use raft::eraftpb::{Entry as LogEntry, SnapshotMetadata};
+use regent_election::deed::Draft;
 use regent_election::{Answer, Applied, Effect, Event, Refusal, Revision};
 
 use super::{Core, Role, unavailable};
@@ -23,6 +24,8 @@ const DISK_STUCK_AFTER: Duration = Duration::from_secs(5);
 pub(super) struct Applying {
     index: u64,
     origin: Origin,
+    /// What the recorder is to be told of it, if there is one.
+    draft: Option<Draft>,
     /// Once the state has changed: what is left to be told.
     outcome: Option<Outcome>,
 }
@@ -56,12 +59,12 @@ impl Core {
 
     /// Does a slice of the entry under way; whether it is done.
     fn advance(&mut self) -> bool {
-        let Some(Applying { index, origin, mut outcome }) = self.applying.take() else {
+        let Some(Applying { index, origin, draft, mut outcome }) = self.applying.take() else {
             return true;
         };
         if outcome.is_none() {
             let Some(applied) = self.whole.state.advance(APPLY_GROUPS_PER_SLICE) else {
-                self.applying = Some(Applying { index, origin, outcome });
+                self.applying = Some(Applying { index, origin, draft, outcome });
                 return false;
             };
             let Applied { revision, answer, events, effects } = applied;
@@ -70,8 +73,12 @@ impl Core {
         let Some(mut outcome) = outcome else { return true };
         self.time(index, outcome.effects.by_ref().take(APPLY_EFFECTS_PER_SLICE));
         if outcome.effects.len() > 0 {
-            self.applying = Some(Applying { index, origin, outcome: Some(outcome) });
+            self.applying = Some(Applying { index, origin, draft, outcome: Some(outcome) });
             return false;
+        }
+        if let Some(draft) = draft {
+            let Outcome { revision, answer, events, .. } = &outcome;
+            self.out.taped.extend(draft.complete(&self.whole.state, *revision, answer, events));
         }
         self.finish(index, origin, outcome);
         true
@@ -84,8 +91,10 @@ impl Core {
             Payload::Empty => self.applied_to(index),
             Payload::Proposal(origin, proposal) => {
                 if self.whole.admit(origin) && !self.config.is_witness {
+                    let state = &self.whole.state;
+                    let draft = self.config.is_taped.then(|| Draft::of(state, &proposal));
                     self.whole.state.begin(proposal);
-                    self.applying = Some(Applying { index, origin, outcome: None });
+                    self.applying = Some(Applying { index, origin, draft, outcome: None });
                 } else {
                     self.applied_to(index);
                 }

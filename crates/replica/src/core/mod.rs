@@ -73,6 +73,8 @@ pub struct CoreConfig {
     pub snapshot_every: u64,
     /// Whether it votes and keeps the log, but no state.
     pub is_witness: bool,
+    /// Whether it tells a recorder what every entry did.
+    pub is_taped: bool,
 }
 
 impl CoreConfig {
@@ -87,6 +89,7 @@ impl CoreConfig {
             incarnation: Incarnation(1),
             snapshot_every: LOG_ENTRIES_BETWEEN_SNAPSHOTS,
             is_witness: false,
+            is_taped: false,
         }
     }
 }

@@ -1,0 +1,206 @@
+//! The files of a recording: which there are, how they are bounded, and how they are read.
+//!
+//! `flight-N.jsonl`, N rising. The newest is appended to; at a quarter of the bytes that may be kept
+//! the next one begins, and the oldest goes. Nothing is synced: a recording survives the end of the
+//! process, and may lose its last moments to a power cut. What such a cut left of a last line is taken
+//! away when the file is opened again.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufRead, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use super::row::Row;
+use crate::exit::Exit;
+use crate::failure::Failure;
+
+/// Where in a data directory a recording is.
+pub(crate) const DIRECTORY: &str = "flight";
+/// Files that are kept: the oldest goes when another begins.
+const FILES_MAX: u64 = 4;
+/// How much of the end of a file is read to find its last revision.
+const TAIL_BYTES: u64 = 1 << 20;
+/// The longest line that is read: the largest policy is far shorter.
+const LINE_BYTES_MAX: u64 = 1 << 20;
+
+/// Reads a file line by line; each is told with its number.
+pub(crate) fn each_line(
+    path: &Path,
+    mut take: impl FnMut(usize, &str) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let file = File::open(path).map_err(|error| Failure::file(path, &error))?;
+    let mut file = BufReader::new(file);
+    let mut text = String::new();
+    for number in 1.. {
+        text.clear();
+        let read = file.by_ref().take(LINE_BYTES_MAX).read_line(&mut text);
+        let bytes = read.map_err(|error| Failure::file(path, &error))? as u64;
+        if bytes == LINE_BYTES_MAX && !text.ends_with('\n') {
+            let what = "a line longer than a mebibyte is no line of a recording";
+            return Err(Failure::new(Exit::Files, format!("{}:{number}: {what}", path.display())));
+        }
+        if bytes == 0 {
+            break;
+        }
+        take(number, text.trim_end())?;
+    }
+    Ok(())
+}
+
+/// The files of a recording, oldest first.
+pub(crate) fn of_directory(directory: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut files: Vec<(u64, PathBuf)> = Vec::new();
+    for entry in fs::read_dir(directory)? {
+        let path = entry?.path();
+        if let Some(number) = number_of(&path) {
+            files.push((number, path));
+        }
+    }
+    files.sort_unstable();
+    Ok(files.into_iter().map(|(_, path)| path).collect())
+}
+
+fn number_of(path: &Path) -> Option<u64> {
+    let name = path.file_name()?.to_str()?;
+    name.strip_prefix("flight-")?.strip_suffix(".jsonl")?.parse().ok()
+}
+
+/// The newest file, to be appended to.
+#[derive(Debug)]
+pub(super) struct Files {
+    directory: PathBuf,
+    file_bytes_max: u64,
+    number: u64,
+    file: BufWriter<File>,
+    bytes: u64,
+}
+
+impl Files {
+    /// Opens the newest file, or begins the first, and says which revision it told last.
+    pub(super) fn open(directory: &Path, bytes_max: u64) -> io::Result<(Self, Option<u64>)> {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+        let newest = of_directory(directory)?.pop();
+        let number = newest.as_deref().and_then(number_of).unwrap_or(1);
+        let mut file = open_file(directory, number)?;
+        let bytes = whole_lines(&mut file)?;
+        let last = last_revision(&mut file, bytes)?;
+        file.seek(SeekFrom::End(0))?;
+        let file_bytes_max = bytes_max / FILES_MAX;
+        let directory = directory.to_owned();
+        let file = BufWriter::new(file);
+        Ok((Self { directory, file_bytes_max, number, file, bytes }, last))
+    }
+
+    /// Whether the next line belongs into another file.
+    pub(super) const fn is_full(&self) -> bool {
+        self.bytes >= self.file_bytes_max
+    }
+
+    /// Begins another file and lets the oldest go.
+    pub(super) fn turn_over(&mut self) -> io::Result<()> {
+        self.file.flush()?;
+        self.number += 1;
+        self.file = BufWriter::new(open_file(&self.directory, self.number)?);
+        self.bytes = 0;
+        for path in of_directory(&self.directory)? {
+            if number_of(&path).is_some_and(|number| number + FILES_MAX <= self.number) {
+                fs::remove_file(path)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Appends a line.
+    pub(super) fn append(&mut self, row: &Row) -> io::Result<()> {
+        let mut line = row.to_json();
+        line.push('\n');
+        self.file.write_all(line.as_bytes())?;
+        self.bytes += line.len() as u64;
+        Ok(())
+    }
+
+    /// Hands everything to the system.
+    pub(super) fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+fn open_file(directory: &Path, number: u64) -> io::Result<File> {
+    let path = directory.join(format!("flight-{number:08}.jsonl"));
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
+}
+
+/// Takes away what is behind the last whole line, and says how many bytes are left.
+fn whole_lines(file: &mut File) -> io::Result<u64> {
+    let bytes = file.seek(SeekFrom::End(0))?;
+    let from = bytes.saturating_sub(TAIL_BYTES);
+    file.seek(SeekFrom::Start(from))?;
+    let mut tail = Vec::new();
+    file.take(TAIL_BYTES).read_to_end(&mut tail)?;
+    let whole = tail.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at as u64 + 1);
+    let whole = if whole == 0 && from > 0 { bytes } else { from + whole };
+    if whole < bytes {
+        file.set_len(whole)?;
+    }
+    Ok(whole)
+}
+
+fn last_revision(file: &mut File, bytes: u64) -> io::Result<Option<u64>> {
+    file.seek(SeekFrom::Start(bytes.saturating_sub(TAIL_BYTES)))?;
+    let mut last = None;
+    for line in BufReader::new(file).lines() {
+        // The first may be half a line.
+        last = Row::parse(&line?).ok().and_then(|row| row.revision()).or(last);
+    }
+    Ok(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::row::EndRow;
+    use super::*;
+
+    fn row(rev: u64) -> Row {
+        Row::End(EndRow { at_ms: 1, rev })
+    }
+
+    #[test]
+    fn a_recording_goes_on_where_it_ended_without_half_a_line() {
+        let room = tempfile::tempdir().unwrap();
+        let (mut files, last) = Files::open(room.path(), 1 << 20).unwrap();
+        assert_eq!(last, None);
+        files.append(&row(7)).unwrap();
+        files.flush().unwrap();
+        let path = of_directory(room.path()).unwrap().pop().unwrap();
+        let whole = fs::read_to_string(&path).unwrap();
+        fs::write(&path, format!("{whole}{{\"ev\":\"end\",\"at")).unwrap();
+        let (mut files, last) = Files::open(room.path(), 1 << 20).unwrap();
+        assert_eq!(last, Some(7));
+        files.append(&row(8)).unwrap();
+        files.flush().unwrap();
+        let text = fs::read_to_string(&path).unwrap();
+        let rows: Vec<Row> = text.lines().map(|line| Row::parse(line).unwrap()).collect();
+        assert_eq!(rows, [row(7), row(8)]);
+    }
+
+    #[test]
+    fn a_recording_keeps_its_newest_files_and_no_more_bytes_than_it_may() {
+        const BYTES_MAX: u64 = 40_000;
+        let room = tempfile::tempdir().unwrap();
+        let (mut files, _) = Files::open(room.path(), BYTES_MAX).unwrap();
+        for rev in 0..10_000 {
+            if files.is_full() {
+                files.turn_over().unwrap();
+            }
+            files.append(&row(rev)).unwrap();
+        }
+        files.flush().unwrap();
+        let kept = of_directory(room.path()).unwrap();
+        assert_eq!(kept.len(), 4);
+        let bytes: u64 = kept.iter().map(|path| fs::metadata(path).unwrap().len()).sum();
+        assert!(bytes <= BYTES_MAX + 400, "{bytes}");
+        let (_, last) = Files::open(room.path(), BYTES_MAX).unwrap();
+        assert_eq!(last, Some(9_999));
+    }
+}

@@ -1,0 +1,307 @@
+//! What a replica tells its recorder, on its way to the files.
+//!
+//! The core's thread puts it into a bounded queue and goes on; a thread of its own writes. If the queue is
+//! full, or the disk refuses, what came is dropped, and the next thing that is kept is preceded by a `gap`.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use regent_election::deed::Record;
+use regent_election::{Moment, Revision};
+use regent_replica::{LogLeader, Tape};
+
+use super::files::Files;
+use super::row::{Begin, EndRow, FORMAT, GapRow, RaftRow, Row};
+
+/// Entries that wait to be written.
+const QUEUE_MAX: usize = 16_384;
+/// Changes that wait to be written: one entry may have a hundred thousand.
+const QUEUED_CHANGES_MAX: usize = 1_000_000;
+/// How long a disk that refused is left alone.
+const AGAIN_AFTER: Duration = Duration::from_secs(30);
+/// How often the end is looked for when nothing comes.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+/// Whose recording it is.
+#[derive(Clone, Debug)]
+pub(crate) struct Whose {
+    /// The cluster, by its number.
+    pub(crate) cluster: u128,
+    /// The replica.
+    pub(crate) replica: u64,
+}
+
+#[derive(Debug)]
+enum News {
+    Entry(Record),
+    Leap(Revision),
+    LogLeader(LogLeader),
+}
+
+/// A running recorder. Dropping it ends the recording in order.
+#[derive(Debug)]
+pub(crate) struct Recorder {
+    queue: Option<SyncSender<News>>,
+    shared: Arc<Shared>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    /// Changes in the queue.
+    changes: AtomicUsize,
+    /// Whether something was dropped that no gap tells of yet.
+    is_lossy: AtomicBool,
+}
+
+impl Recorder {
+    /// Records into this directory, at most so many bytes.
+    pub(crate) fn start(directory: &Path, bytes_max: u64, whose: Whose) -> io::Result<Self> {
+        let (files, last) = Files::open(directory, bytes_max)?;
+        let (queue, news) = sync_channel(QUEUE_MAX);
+        let shared = Arc::new(Shared::default());
+        let mut writer = Writer {
+            directory: directory.to_owned(),
+            bytes_max,
+            whose,
+            files: Some(files),
+            refused_at: None,
+            last: last.unwrap_or(0),
+            is_first: last.is_some(),
+            gap: None,
+            shared: Arc::clone(&shared),
+        };
+        let begin = writer.begin();
+        writer.write(&begin);
+        let body = move || writer.run(&news);
+        let thread = std::thread::Builder::new().name("regent-flight".into()).spawn(body)?;
+        Ok(Self { queue: Some(queue), shared, thread: Mutex::new(Some(thread)) })
+    }
+
+    fn tell(&self, news: News) {
+        let is_kept = self.queue.as_ref().is_some_and(|queue| queue.try_send(news).is_ok());
+        if !is_kept {
+            self.shared.is_lossy.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Tape for Recorder {
+    fn record(&self, record: Record) {
+        let changes = record.events.len();
+        let queued = self.shared.changes.fetch_add(changes, Ordering::Relaxed);
+        if queued > QUEUED_CHANGES_MAX {
+            self.shared.changes.fetch_sub(changes, Ordering::Relaxed);
+            self.shared.is_lossy.store(true, Ordering::Relaxed);
+            return;
+        }
+        self.tell(News::Entry(record));
+    }
+
+    fn leap(&self, to: Revision) {
+        self.tell(News::Leap(to));
+    }
+
+    fn log_leader(&self, leader: LogLeader) {
+        self.tell(News::LogLeader(leader));
+    }
+}
+
+impl Drop for Recorder {
+    fn drop(&mut self) {
+        drop(self.queue.take());
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The recorder's thread.
+struct Writer {
+    directory: PathBuf,
+    bytes_max: u64,
+    whose: Whose,
+    /// None while the disk refuses.
+    files: Option<Files>,
+    refused_at: Option<Moment>,
+    /// The last revision in the files.
+    last: u64,
+    /// Whether nothing has come yet since an earlier run recorded.
+    is_first: bool,
+    /// Why the next line does not follow the one before.
+    gap: Option<&'static str>,
+    shared: Arc<Shared>,
+}
+
+impl Writer {
+    fn run(mut self, news: &Receiver<News>) {
+        loop {
+            match news.recv_timeout(LOOK_EVERY) {
+                Ok(first) => {
+                    self.take(first);
+                    while let Ok(next) = news.try_recv() {
+                        self.take(next);
+                    }
+                    self.attempt(Files::flush);
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+        }
+        let rev = self.last;
+        self.write(&Row::End(EndRow { at_ms: wall_ms(), rev }));
+        self.attempt(Files::flush);
+    }
+
+    fn take(&mut self, news: News) {
+        if self.shared.is_lossy.swap(false, Ordering::Relaxed) {
+            self.gap = Some("more came than could be written");
+        }
+        match news {
+            News::Entry(record) => {
+                self.shared.changes.fetch_sub(record.events.len(), Ordering::Relaxed);
+                self.entry(record);
+            }
+            News::Leap(to) if to.0 > self.last => {
+                self.gap = Some("a snapshot took the place of what led there");
+            }
+            News::Leap(_) => {}
+            News::LogLeader(LogLeader { wall_ms, leader, raft_term, voters }) => {
+                let leader = leader.map(regent_replica::ReplicaId::get);
+                let voters = voters.into_iter().map(regent_replica::ReplicaId::get).collect();
+                self.write(&Row::Raft(RaftRow { at_ms: wall_ms, leader, raft_term, voters }));
+            }
+        }
+    }
+
+    /// After a restart the last entries of the log are applied once more: they are in the files already.
+    fn entry(&mut self, record: Record) {
+        let revision = record.revision.0;
+        let is_fresh = revision > self.last;
+        if std::mem::take(&mut self.is_first) && is_fresh && revision > self.last + 1 {
+            self.gap.get_or_insert("nothing was recorded in between, or nothing happened");
+        }
+        if !is_fresh {
+            return;
+        }
+        if let Some(why) = self.gap.take() {
+            let (at_ms, to, why) = (record.wall_ms, revision, why.to_owned());
+            self.write(&Row::Gap(GapRow { at_ms, to, why }));
+        }
+        for row in Row::of(record) {
+            self.write(&row);
+        }
+        self.last = revision;
+    }
+
+    fn begin(&self) -> Row {
+        Row::Begin(Begin {
+            at_ms: wall_ms(),
+            format: FORMAT,
+            cluster: format!("{:032x}", self.whose.cluster),
+            replica: self.whose.replica,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+        })
+    }
+
+    /// Writes a line, into another file if this one is full.
+    fn write(&mut self, row: &Row) {
+        let begin = self.begin();
+        self.attempt(|files| {
+            if files.is_full() {
+                files.turn_over()?;
+                files.append(&begin)?;
+            }
+            files.append(row)
+        });
+    }
+
+    /// Does something with the files; a disk that refuses is left alone for a while.
+    fn attempt(&mut self, what: impl FnOnce(&mut Files) -> io::Result<()>) {
+        let now = regent_clock::now();
+        if self.files.is_none() && self.refused_at.is_none_or(|at| now.since(at) >= AGAIN_AFTER) {
+            self.refused_at = Some(now);
+            self.files = Files::open(&self.directory, self.bytes_max).ok().map(|(files, _)| files);
+        }
+        let Some(files) = &mut self.files else {
+            self.gap = Some("the disk refused");
+            return;
+        };
+        if let Err(error) = what(files) {
+            tracing::warn!(%error, directory = %self.directory.display(), "the flight recorder cannot write");
+            self.files = None;
+            self.refused_at = Some(now);
+            self.gap = Some("the disk refused");
+        }
+    }
+}
+
+/// The wall clock, as a note for people.
+fn wall_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use regent_election::deed::{Deed, Party};
+    use regent_election::{Node, SessionNo};
+
+    use super::super::files::of_directory;
+    use super::*;
+
+    fn record(revision: u64) -> Record {
+        let node = Node::new("a").unwrap();
+        Record {
+            revision: Revision(revision),
+            wall_ms: revision,
+            deed: Deed::Open,
+            parties: vec![Party { session: SessionNo(revision), node, ttl_ms: 1_000 }],
+            events: Vec::new(),
+        }
+    }
+
+    fn run(directory: &Path, revisions: &[u64]) {
+        let whose = Whose { cluster: 1, replica: 1 };
+        let recorder = Recorder::start(directory, 1 << 20, whose).unwrap();
+        revisions.iter().for_each(|revision| recorder.record(record(*revision)));
+    }
+
+    fn told(directory: &Path) -> Vec<String> {
+        let text = fs::read_to_string(&of_directory(directory).unwrap()[0]).unwrap();
+        let rows = text.lines().map(|line| Row::parse(line).unwrap());
+        rows.map(|row| match row {
+            Row::Begin(_) => "begin".to_owned(),
+            Row::Gap(gap) => format!("gap to {}", gap.to),
+            Row::End(_) => "end".to_owned(),
+            Row::Deed(_) | Row::Change(_) | Row::Raft(_) => row.revision().unwrap_or(0).to_string(),
+        })
+        .collect()
+    }
+
+    #[test]
+    fn what_is_applied_again_after_a_restart_is_recorded_once() {
+        let room = tempfile::tempdir().unwrap();
+        run(room.path(), &[1, 2, 4]);
+        run(room.path(), &[2, 4, 5]);
+        let wanted = ["begin", "1", "2", "4", "end", "begin", "5", "end"];
+        assert_eq!(told(room.path()), wanted);
+    }
+
+    #[test]
+    fn what_may_be_missing_after_a_restart_is_told_as_a_gap() {
+        let room = tempfile::tempdir().unwrap();
+        run(room.path(), &[1, 2]);
+        run(room.path(), &[7]);
+        let wanted = ["begin", "1", "2", "end", "begin", "gap to 7", "7", "end"];
+        assert_eq!(told(room.path()), wanted);
+    }
+}
