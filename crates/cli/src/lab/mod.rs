@@ -4,6 +4,7 @@
 //! kept; 1: one was broken, with the command that replays it and the story that led to it.
 
 mod bar;
+mod compare;
 mod mutants;
 mod play;
 mod replay;
@@ -35,8 +36,9 @@ Examples:
   regent lab scenario 1
   regent lab algorithms
   regent lab run bully flapping
+  regent lab compare --html report.html
 
-`run` plays the algorithms of the literature under a scenario, to be watched and compared. The
+`run` plays an algorithm of the literature under a scenario, and `compare` measures them all. The
 other verbs test Regent itself: the simulator runs the real replica or the real lease, the real
 rules and the real participant in virtual time, with faulty links, disks, registers, clocks and
 processes. One seed decides everything, so whatever breaks can be replayed. A release build is
@@ -59,6 +61,8 @@ pub(crate) enum LabVerb {
     Mutants(mutants::MutantsArgs),
     /// Play an algorithm of the literature under a scenario and tell what happens
     Run(play::RunArgs),
+    /// Compare algorithms under scenarios with many seeds: cost, speed, and what goes wrong
+    Compare(compare::CompareArgs),
     /// Say whether a scenario of your own can be read
     Check(play::CheckArgs),
     /// List the algorithms and the scenarios that `run` plays
@@ -92,6 +96,7 @@ impl LabVerb {
             Self::Scenario(args) => args.show.output(),
             Self::Mutants(args) => args.show.output(),
             Self::Run(args) => args.show.output(),
+            Self::Compare(args) => args.show.output(),
             Self::Check(args) => args.show.output(),
             Self::Algorithms(args) => args.show.output(),
         }
@@ -108,6 +113,7 @@ pub(crate) async fn run(verb: LabVerb) -> Outcome {
         LabVerb::Scenario(args) => scenarios::run(&args),
         LabVerb::Mutants(args) => mutants::run(args).await,
         LabVerb::Run(args) => play::run(&args),
+        LabVerb::Compare(args) => compare::run(args).await,
         LabVerb::Check(args) => play::check(&args),
         LabVerb::Algorithms(args) => play::list(&args),
     }
