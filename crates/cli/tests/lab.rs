@@ -174,3 +174,116 @@ fn time_outs_for_a_network_are_found_or_what_is_in_the_way_is_said() {
     assert_eq!(wrong.code, 64, "{wrong:?}");
     assert!(wrong.stderr.contains("write it like 2ms..20ms"), "{wrong:?}");
 }
+
+/// The tags of a page are closed in the order in which they were opened.
+fn is_well_formed(page: &str) -> bool {
+    let mut open: Vec<String> = Vec::new();
+    let (_, body) = page.split_once("<!DOCTYPE html>").unwrap();
+    for part in body.split('<').skip(1) {
+        let Some((tag, _)) = part.split_once('>') else { return false };
+        let name = tag.trim_start_matches('/').split([' ', '\n', '/']).next().unwrap_or_default();
+        if tag.starts_with('/') {
+            if open.pop().as_deref() != Some(name) {
+                return false;
+            }
+        } else if !tag.ends_with('/') {
+            open.push(name.to_owned());
+        }
+    }
+    open.is_empty()
+}
+
+#[test]
+fn a_comparison_tells_people_programs_and_browsers_the_same() {
+    let room = Room::new();
+    let (page, sheet) = (room.path("report.html"), room.path("figures.csv"));
+    let words = [
+        "lab",
+        "compare",
+        "--seeds",
+        "1..3",
+        "--algorithms",
+        "bully,lease",
+        "--scenarios",
+        "crash,long-pause",
+        "--sizes",
+        "3,5",
+    ];
+    let compare = |more: &[&str]| {
+        let ended = room.run(&[&words[..], more].concat());
+        assert_eq!(ended.code, 0, "{ended:?}");
+        ended.stdout
+    };
+    let files = ["--html", page.to_str().unwrap(), "--csv", sheet.to_str().unwrap()];
+    let people = compare(&[&["--threads", "1"], &files[..]].concat());
+    assert!(people.starts_with("seeds 1 to 3, 30 runs\n"), "{people}");
+    assert_eq!(people, compare(&["--threads", "2"]), "threads change nothing");
+
+    let lines: Vec<serde_json::Value> = compare(&["--json"]).lines().map(json).collect();
+    let cells: Vec<_> = lines.iter().filter(|line| line["kind"] == "cell").collect();
+    assert_eq!(cells.len(), 4);
+    let paused =
+        cells.iter().find(|cell| cell["algorithm"] == "lease" && cell["scenario"] == "long-pause");
+    let paused = paused.unwrap();
+    assert_eq!((paused["runs"].as_u64(), paused["wrong_writes"].as_u64()), (Some(3), Some(3)));
+    assert_eq!(paused["wrong_writes_fenced"].as_u64(), Some(0));
+    assert!(people.lines().any(|line| {
+        let row: Vec<&str> = line.split_whitespace().collect();
+        row.starts_with(&["long-pause", "lease"]) && row.ends_with(&["1.00", "0"])
+    }));
+
+    let sheet = std::fs::read_to_string(sheet).unwrap();
+    let rows: Vec<Vec<&str>> = sheet.lines().map(|line| line.split(',').collect()).collect();
+    assert!(rows.iter().all(|row| row.len() == rows[0].len()), "{sheet}");
+    assert_eq!(rows.len(), 1 + 4 + 2 * 2 + 2);
+    let column = |name: &str| rows[0].iter().position(|head| *head == name).unwrap();
+    for cell in cells {
+        let row = rows.iter().find(|row| row[1] == cell["algorithm"] && row[2] == cell["scenario"]);
+        for name in ["elections", "messages", "leaderless_ns", "wrong_writes"] {
+            assert_eq!(row.unwrap()[column(name)], cell[name].to_string(), "{name}");
+        }
+    }
+
+    let page = std::fs::read_to_string(page).unwrap();
+    assert!(is_well_formed(&page));
+    assert!(!page.contains("http") && !page.contains("<script"), "nothing from elsewhere");
+}
+
+#[test]
+fn a_comparison_of_what_there_is_not_names_what_there_is() {
+    let room = Room::new();
+    let refuse = |words: &[&str]| {
+        let ended = room.run(&[&["lab", "compare"], words].concat());
+        assert_eq!(ended.code, 64, "{ended:?}");
+        ended.stderr
+    };
+    let algorithm = refuse(&["--algorithms", "bully,quorum"]);
+    assert!(algorithm.contains("quorum") && algorithm.contains("chang-roberts"), "{algorithm}");
+    let scenario = refuse(&["--scenarios", "earthquake"]);
+    assert!(scenario.contains("earthquake") && scenario.contains("gc-pause"), "{scenario}");
+    let seeds = refuse(&["--seeds", "5..4"]);
+    assert!(seeds.contains("1..1000 means seeds 1 to 1000"), "{seeds}");
+    let nodes = refuse(&["--scenarios", "three-way-partition", "--nodes", "3"]);
+    assert!(nodes.contains("the scenario names E, and 3 nodes are A to C"), "{nodes}");
+    let document = room.path("plain.md");
+    std::fs::write(&document, "no marks\n").unwrap();
+    let unmarked = refuse(&["--update", document.to_str().unwrap()]);
+    assert!(unmarked.contains("there is not one of each"), "{unmarked}");
+}
+
+#[test]
+fn a_document_gets_the_tables_between_its_marks() {
+    let room = Room::new();
+    let document = room.path("notes.md");
+    let marks =
+        "before\n<!-- regent lab compare: begin -->\n<!-- regent lab compare: end -->\nafter\n";
+    std::fs::write(&document, marks).unwrap();
+    let words = ["--algorithms", "ring", "--scenarios", "calm", "--no-scale", "--seeds", "2"];
+    let update = ["--update", document.to_str().unwrap()];
+    let ended = room.run(&[&["lab", "compare"], &words[..], &update].concat());
+    assert_eq!(ended.code, 0, "{ended:?}");
+    let text = std::fs::read_to_string(&document).unwrap();
+    assert!(text.starts_with("before\n<!--") && text.ends_with("-->\nafter\n"), "{text}");
+    assert!(text.contains("Seeds 1 to 2; algorithms: 1, scenarios: 1, runs: 2."), "{text}");
+    assert!(text.contains("| calm | "), "{text}");
+}

@@ -139,6 +139,17 @@ pub enum Deed {
         /// Who did what.
         reason: Reason,
     },
+    /// A leader was asked to hand over, because it is about to fail.
+    Relieve {
+        /// Where.
+        group: Group,
+        /// Its term.
+        term: Term,
+        /// To whom.
+        to: Node,
+        /// Why.
+        reason: Reason,
+    },
     /// What holds for the whole store changed.
     PutSettings,
     /// A wait was over.
@@ -173,6 +184,7 @@ impl Deed {
             Self::Delete { .. } => "delete",
             Self::Move { .. } => "move",
             Self::Report { .. } => "report",
+            Self::Relieve { .. } => "relieve",
             Self::PutSettings => "put_settings",
             Self::Elapsed { .. } => "elapsed",
             Self::Refill => "refill",
@@ -195,6 +207,7 @@ impl Deed {
             | Self::Delete { group }
             | Self::Move { group }
             | Self::Report { group, .. }
+            | Self::Relieve { group, .. }
             | Self::Elapsed { group, .. } => Some(group),
             Self::Open
             | Self::ChangeTtl
@@ -328,6 +341,7 @@ fn deed_of(command: &Command) -> Option<Deed> {
         Command::Delete { group } => Deed::Delete { group },
         Command::Move { group, .. } => Deed::Move { group },
         Command::Report { group, finding, reason } => Deed::Report { group, finding, reason },
+        Command::Relieve { group, term, to, reason } => Deed::Relieve { group, term, to, reason },
         Command::PutSettings { .. } => Deed::PutSettings,
         Command::Elapsed { group, kind, .. } => Deed::Elapsed { group, kind },
         Command::Refill { .. } => Deed::Refill,

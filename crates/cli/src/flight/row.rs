@@ -280,6 +280,7 @@ impl DeedRow {
                 let what = self.what.as_deref().ok_or_else(|| lacks("what"))?;
                 Deed::Report { group: place()?, finding: finding(what)?, reason: said()? }
             }
+            "relieve" => Deed::Relieve { group: place()?, term: at()?, to: to()?, reason: said()? },
             "put_settings" => Deed::PutSettings,
             "elapsed" => {
                 let what = self.what.as_deref().ok_or_else(|| lacks("what"))?;
@@ -332,6 +333,10 @@ fn deed_row(at_ms: u64, revision: Revision, deed: Deed) -> DeedRow {
             row.what = Some(finding_word(finding).to_owned());
             row.reason = Some(reason.as_str().to_owned());
         }
+        Deed::Relieve { term, to, reason, .. } => {
+            (row.term, row.to) = (Some(term.get()), Some(to.to_string()));
+            row.reason = Some(reason.as_str().to_owned());
+        }
         Deed::Elapsed { kind, .. } => row.what = Some(wait_word(kind).to_owned()),
     }
     row
@@ -349,7 +354,8 @@ fn term(number: u64) -> Result<Term, String> {
     Term::new(number).ok_or_else(|| format!("{number} is no term"))
 }
 
-const FINDINGS: [Finding; 3] = [Finding::SplitBrain, Finding::StaleAttempt, Finding::NearMiss];
+const FINDINGS: [Finding; 4] =
+    [Finding::SplitBrain, Finding::StaleAttempt, Finding::NearMiss, Finding::Failing];
 const WAITS: [WaitKind; 4] =
     [WaitKind::LockDelay, WaitKind::Ending, WaitKind::Acceptance, WaitKind::MinimumTenure];
 
@@ -358,6 +364,7 @@ const fn finding_word(finding: Finding) -> &'static str {
         Finding::SplitBrain => "split_brain",
         Finding::StaleAttempt => "stale_attempt",
         Finding::NearMiss => "near_miss",
+        Finding::Failing => "failing",
     }
 }
 
@@ -400,6 +407,7 @@ mod tests {
             Deed::Accept { group: g(), term: at },
             Deed::Resign { group: g(), term: at },
             Deed::Offer { group: g(), term: at, to: to() },
+            Deed::Relieve { group: g(), term: at, to: to(), reason: reason.clone() },
             Deed::Warm { group: g(), term: at },
             Deed::Transfer { group: g(), term: at, to: to() },
             Deed::StepDown { group: g(), reason: reason.clone(), to: Some(to()), immediate: true },

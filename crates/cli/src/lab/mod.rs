@@ -4,6 +4,7 @@
 //! kept; 1: one was broken, with the command that replays it and the story that led to it.
 
 mod bar;
+mod compare;
 mod mutants;
 mod play;
 mod reenact;
@@ -38,9 +39,10 @@ Examples:
   regent lab scenario 1
   regent lab algorithms
   regent lab run bully flapping
+  regent lab compare --html report.html
   regent lab tune --rtt 2ms..20ms --loss 1% --pause 300ms
 
-`run` plays the algorithms of the literature under a scenario, to be watched and compared; `tune`
+`run` plays an algorithm of the literature under a scenario, `compare` measures them all, and `tune`
 finds time-outs for a network. The other verbs test Regent itself: the simulator runs the real
 replica or the real lease, the real rules and the real participant in virtual time, with faulty
 links, disks, registers, clocks and processes. One seed decides everything, so whatever breaks can
@@ -63,6 +65,8 @@ pub(crate) enum LabVerb {
     Mutants(mutants::MutantsArgs),
     /// Play an algorithm of the literature under a scenario and tell what happens
     Run(play::RunArgs),
+    /// Compare algorithms under scenarios with many seeds: cost, speed, and what goes wrong
+    Compare(compare::CompareArgs),
     /// Say whether a scenario of your own can be read
     Check(play::CheckArgs),
     /// List the algorithms and the scenarios that `run` plays
@@ -98,6 +102,7 @@ impl LabVerb {
             Self::Scenario(args) => args.show.output(),
             Self::Mutants(args) => args.show.output(),
             Self::Run(args) => args.show.output(),
+            Self::Compare(args) => args.show.output(),
             Self::Check(args) => args.show.output(),
             Self::Algorithms(args) => args.show.output(),
             Self::Tune(args) => args.show.output(),
@@ -115,6 +120,7 @@ pub(crate) async fn run(verb: LabVerb) -> Outcome {
         LabVerb::Scenario(args) => scenarios::run(&args),
         LabVerb::Mutants(args) => mutants::run(args).await,
         LabVerb::Run(args) => play::run(&args),
+        LabVerb::Compare(args) => compare::run(args).await,
         LabVerb::Check(args) => play::check(&args),
         LabVerb::Algorithms(args) => play::list(&args),
         LabVerb::Tune(args) => tune::run(args).await,

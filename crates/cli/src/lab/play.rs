@@ -108,7 +108,8 @@ pub(crate) struct AlgorithmsArgs {
     pub(super) show: ShowArgs,
 }
 
-fn algorithm(name: &str) -> Result<Algorithm, String> {
+/// An algorithm by its name.
+pub(super) fn algorithm(name: &str) -> Result<Algorithm, String> {
     Algorithm::find(name).ok_or_else(|| {
         let names: Vec<&str> = Algorithm::ALL.iter().map(|one| one.name()).collect();
         format!("there are {}", names.join(", "))
@@ -203,13 +204,19 @@ pub(crate) fn list(args: &AlgorithmsArgs) -> Outcome {
     Ok(Exit::Done)
 }
 
-fn find(name: &str) -> Result<Scenario, Failure> {
+/// A scenario by its name or its file.
+pub(super) fn find(name: &str) -> Result<Scenario, Failure> {
     match Told::find(name) {
         Some(told) => Ok(told.scenario()),
         None if name.contains(['/', '.']) => read(name),
-        None => Err(Failure::usage(format!(
-            "there is no scenario {name}; `regent lab algorithms` lists them, and a file is named by its path"
-        ))),
+        None => {
+            let names: Vec<&str> = library().iter().map(|told| told.name).collect();
+            Err(Failure::usage(format!(
+                "there is no scenario {name}; there are {}; `regent lab algorithms` tells what they show, \
+                 and a file is named by its path",
+                names.join(", ")
+            )))
+        }
     }
 }
 

@@ -27,6 +27,9 @@ pub enum Leasing {
     Campaign {
         /// The candidate's number for it.
         attempt: u64,
+        /// Whether it asks before the lease that it was told of can be over: a standby that looks, in case
+        /// the holder resigned. That is sent as long as all is well.
+        is_look: bool,
     },
     /// I lead, and want to go on.
     Renew {
@@ -57,6 +60,8 @@ pub enum Leasing {
         term: u64,
         /// How much longer, unless it renews.
         remaining: Duration,
+        /// Whether it answers a look.
+        is_look: bool,
     },
 }
 
@@ -107,17 +112,19 @@ pub struct Candidate {
     lease: Option<(u64, Moment)>,
     /// Who else leads, as it was last told.
     told: Option<(NodeId, u64)>,
+    /// Until when the office is taken even if its holder is silent, as it was last told.
+    taken_until: Option<Moment>,
 }
 
 impl Store {
     fn receive(&mut self, now: Moment, from: NodeId, message: Leasing, out: &mut Out<Lease>) {
         match message {
-            Leasing::Campaign { attempt } => {
+            Leasing::Campaign { attempt, is_look } => {
                 if self.office.holder == Some((from, attempt)) && now < self.free_at {
                     // The answer was lost: it is given again, and adds no time.
                     out.send(from, Leasing::Granted { attempt, term: self.office.term });
                 } else if now < self.free_at {
-                    out.send(from, self.denial(now, attempt));
+                    out.send(from, self.denial(now, attempt, is_look));
                 } else {
                     let term = self.office.term + 1;
                     self.office = Office { term, holder: Some((from, attempt)) };
@@ -132,18 +139,18 @@ impl Store {
                     self.free_at = now + self.ttl;
                     out.send(from, Leasing::Renewed { attempt });
                 } else {
-                    out.send(from, self.denial(now, attempt));
+                    out.send(from, self.denial(now, attempt, false));
                 }
             }
             Leasing::Granted { .. } | Leasing::Renewed { .. } | Leasing::Denied { .. } => {}
         }
     }
 
-    fn denial(&self, now: Moment, attempt: u64) -> Leasing {
+    fn denial(&self, now: Moment, attempt: u64, is_look: bool) -> Leasing {
         let is_held = now < self.free_at;
         let holder = self.office.holder.filter(|_| is_held).map(|(holder, _)| holder);
         let remaining = now.until(self.free_at);
-        Leasing::Denied { attempt, holder, term: self.office.term, remaining }
+        Leasing::Denied { attempt, holder, term: self.office.term, remaining, is_look }
     }
 }
 
@@ -164,11 +171,12 @@ impl Candidate {
                 asked
             }
         };
+        let is_look = self.taken_until.is_some_and(|until| now < until);
         out.send(
             self.store(),
             match self.lease {
                 Some((term, _)) => Leasing::Renew { attempt, term },
-                None => Leasing::Campaign { attempt },
+                None => Leasing::Campaign { attempt, is_look },
             },
         );
         out.set(LeaseTimer::Ask, now + self.setup.pace.answer_within);
@@ -189,7 +197,7 @@ impl Candidate {
     }
 
     fn lose(&mut self, now: Moment, out: &mut Out<Lease>) {
-        (self.lease, self.asked) = (None, None);
+        (self.lease, self.asked, self.taken_until) = (None, None, None);
         out.stop(LeaseTimer::Ended);
         self.bid_after(now, Duration::ZERO, out);
     }
@@ -221,6 +229,7 @@ impl Candidate {
                 self.lose(now, out);
                 let other = holder.filter(|holder| *holder != self.setup.me);
                 self.told = other.map(|holder| (holder, term));
+                self.taken_until = Some(now + remaining);
                 self.bid_after(now, remaining, out);
             }
             Leasing::Campaign { .. } | Leasing::Renew { .. } => {}
@@ -265,8 +274,15 @@ impl Protocol for Lease {
         }
         let dice = Dice::new(setup.seed.wrapping_add(u64::from(setup.run)));
         let setup = setup.clone();
-        let mut candidate =
-            Candidate { setup, dice, asked: None, attempts: 0, lease: None, told: None };
+        let mut candidate = Candidate {
+            setup,
+            dice,
+            asked: None,
+            attempts: 0,
+            lease: None,
+            told: None,
+            taken_until: None,
+        };
         if !candidate.setup.is_witness() {
             candidate.bid_after(now, Duration::ZERO, out);
         }
@@ -303,7 +319,7 @@ impl Protocol for Lease {
     /// A liar claims the next term. The store compares, and says no.
     fn lie(_setup: &Setup, _to: NodeId, message: Leasing) -> Leasing {
         match message {
-            Leasing::Campaign { attempt } => Leasing::Renew { attempt, term: u64::MAX },
+            Leasing::Campaign { attempt, .. } => Leasing::Renew { attempt, term: u64::MAX },
             Leasing::Renew { attempt, term } => Leasing::Renew { attempt, term: term + 1 },
             Leasing::Granted { .. } | Leasing::Renewed { .. } | Leasing::Denied { .. } => message,
         }
@@ -323,6 +339,7 @@ impl Message for Leasing {
 
     fn carries(&self) -> String {
         match self {
+            Self::Campaign { is_look: true, .. } => "in case it is free".to_owned(),
             Self::Campaign { .. } | Self::Renewed { .. } => String::new(),
             Self::Renew { term, .. } | Self::Granted { term, .. } => format!("term {term}"),
             Self::Denied { holder: Some(holder), term, .. } => format!("{holder}, term {term}"),
@@ -339,7 +356,11 @@ impl Message for Leasing {
     }
 
     fn is_upkeep(&self) -> bool {
-        matches!(self, Self::Renew { .. } | Self::Renewed { .. })
+        match self {
+            Self::Renew { .. } | Self::Renewed { .. } => true,
+            Self::Campaign { is_look, .. } | Self::Denied { is_look, .. } => *is_look,
+            Self::Granted { .. } => false,
+        }
     }
 }
 
@@ -372,6 +393,24 @@ mod tests {
         hand.wake(B, LeaseTimer::Ask);
         hand.deliver_all();
         assert_eq!(hand.belief(B), Belief { leader: Some(B), term: Some(2), may_act: true });
+    }
+
+    #[test]
+    fn a_standby_looks_while_the_holder_lives_and_bids_when_its_lease_may_be_over() {
+        let mut hand = Hand::<Lease>::new(2);
+        hand.start_all();
+        hand.wake(A, LeaseTimer::Ask);
+        hand.deliver_all();
+        hand.wake(B, LeaseTimer::Ask);
+        assert_eq!(hand.said(), ["B -> #2 CAMPAIGN"]);
+        hand.deliver_all();
+        hand.pass(PACE.ttl / 2);
+        hand.wake(B, LeaseTimer::Ask);
+        assert_eq!(hand.said(), ["B -> #2 CAMPAIGN in case it is free"]);
+        hand.deliver_all();
+        hand.pass(PACE.ttl / 2);
+        hand.wake(B, LeaseTimer::Ask);
+        assert_eq!(hand.said(), ["B -> #2 CAMPAIGN"]);
     }
 
     #[test]

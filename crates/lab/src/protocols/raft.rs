@@ -272,7 +272,7 @@ impl Protocol for Raft {
 
     fn belief(&self, now: Moment) -> Belief {
         let raft_term = self.core.raft_term();
-        let leader = self.core.status().leader;
+        let leader = self.core.leader();
         let leader = leader.and_then(|id| u16::try_from(id.get() - 1).ok()).map(NodeId);
         let is_confirmed =
             self.confirmed.is_some_and(|(term, until)| term == raft_term && now < until);

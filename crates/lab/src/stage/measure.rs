@@ -37,6 +37,8 @@ pub struct Figures {
     pub kinds: BTreeMap<&'static str, (u64, u64)>,
     /// How long each vacancy lasted that ended, the first one from the start; in nanoseconds.
     pub vacancies_ns: Vec<u64>,
+    /// How long the vacancy had lasted that had not ended when the run did.
+    pub unfilled_ns: Option<u64>,
     /// How long nobody acted as leader.
     pub leaderless_ns: u64,
     /// How long more than one did.
@@ -79,8 +81,14 @@ pub fn reigns(record: &Record) -> Vec<Reign> {
 /// Counts everything.
 #[must_use]
 pub fn figures(record: &Record) -> Figures {
+    figures_from(record, 0)
+}
+
+/// Counts everything from some moment on, in nanoseconds, as if the run had begun then.
+#[must_use]
+pub fn figures_from(record: &Record, from: u64) -> Figures {
     let mut figures = Figures::default();
-    for entry in &record.entries {
+    for entry in record.entries.iter().filter(|entry| entry.at >= from) {
         match &entry.what {
             What::Sends { kind, bytes, is_upkeep, .. } => {
                 let bytes = *bytes as u64;
@@ -109,20 +117,20 @@ pub fn figures(record: &Record) -> Figures {
             _ => {}
         }
     }
-    count_times(&reigns(record), record.ended_at, &mut figures);
+    count_times(&reigns(record), from, record.ended_at, &mut figures);
     figures
 }
 
 /// Walks over every instant at which somebody begins or ends, and adds up what lies between.
-fn count_times(reigns: &[Reign], ended_at: u64, figures: &mut Figures) {
+fn count_times(reigns: &[Reign], began_at: u64, ended_at: u64, figures: &mut Figures) {
     let mut changes: Vec<(u64, i64)> = Vec::new();
-    for reign in reigns.iter().filter(|reign| reign.from < reign.until) {
-        changes.extend([(reign.from, 1), (reign.until, -1)]);
+    for reign in reigns.iter().filter(|reign| reign.from.max(began_at) < reign.until) {
+        changes.extend([(reign.from.max(began_at), 1), (reign.until, -1)]);
     }
     // At one instant ends come before beginnings: a hand-over is no overlap.
     changes.sort_unstable();
-    let (mut before, mut acting) = (0, 0_i64);
-    let mut vacant_since = Some(0);
+    let (mut before, mut acting) = (began_at, 0_i64);
+    let mut vacant_since = Some(began_at);
     for (at, change) in changes {
         match acting {
             0 => figures.leaderless_ns += at - before,
@@ -139,6 +147,8 @@ fn count_times(reigns: &[Reign], ended_at: u64, figures: &mut Figures) {
             figures.vacancies_ns.push(at - since);
         }
     }
+    figures.unfilled_ns =
+        vacant_since.map(|since| ended_at.saturating_sub(since)).filter(|time| *time > 0);
     match acting {
         0 => figures.leaderless_ns += ended_at.saturating_sub(before),
         1 => {}
@@ -174,16 +184,28 @@ mod tests {
     #[test]
     fn time_is_nobodys_or_one_nodes_or_two_nodes() {
         let mut figures = Figures::default();
-        count_times(&[reign(0, 10, 50), reign(1, 40, 60), reign(0, 70, 90)], 100, &mut figures);
+        count_times(&[reign(0, 10, 50), reign(1, 40, 60), reign(0, 70, 90)], 0, 100, &mut figures);
         assert_eq!((figures.leaderless_ns, figures.two_leaders_ns), (10 + 10 + 10, 10));
-        assert_eq!(figures.vacancies_ns, [10, 10]);
+        assert_eq!(
+            (figures.vacancies_ns.as_slice(), figures.unfilled_ns),
+            (&[10, 10][..], Some(10))
+        );
         assert_eq!((figures.vacancy_at(50), figures.vacancy_at(99)), (Some(10), Some(10)));
+    }
+
+    #[test]
+    fn counted_from_a_moment_on_a_run_begins_then() {
+        let mut figures = Figures::default();
+        let reigns = [reign(0, 10, 50), reign(1, 40, 60), reign(0, 70, 80)];
+        count_times(&reigns, 45, 80, &mut figures);
+        assert_eq!((figures.leaderless_ns, figures.two_leaders_ns), (10, 5));
+        assert_eq!((figures.vacancies_ns.as_slice(), figures.unfilled_ns), (&[10][..], None));
     }
 
     #[test]
     fn a_handover_at_one_instant_is_neither_a_gap_nor_an_overlap() {
         let mut figures = Figures::default();
-        count_times(&[reign(0, 0, 50), reign(1, 50, 100)], 100, &mut figures);
+        count_times(&[reign(0, 0, 50), reign(1, 50, 100)], 0, 100, &mut figures);
         assert_eq!((figures.leaderless_ns, figures.two_leaders_ns), (0, 0));
         assert_eq!(figures.vacancies_ns, []);
     }

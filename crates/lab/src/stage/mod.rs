@@ -9,6 +9,8 @@
 //! writes. Whoever is paused in between writes late, and only the storage can notice.
 
 mod actor;
+mod algorithm;
+pub mod compare;
 pub mod draw;
 mod library;
 mod links;
@@ -21,11 +23,12 @@ mod storage;
 mod strike;
 mod text;
 
+pub use algorithm::Algorithm;
 pub use library::{Told, library};
-pub use measure::{Figures, Reign, figures, reigns};
+pub use measure::{Figures, Reign, figures, figures_from, reigns};
 pub use parse::{ParseError, parse};
 pub(crate) use play::play_quietly;
-pub use play::{Algorithm, Run, RunError, play};
+pub use play::{Run, RunError, fits, play};
 pub use record::{Entry, Fate, FenceSays, Record, What};
 pub use scenario::{Blow, Links, Scenario, Strike, Who};
 pub use text::{line, seconds};

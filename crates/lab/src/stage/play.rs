@@ -6,6 +6,7 @@ use std::fmt;
 use regent_election::Moment;
 
 use super::actor::Actor;
+use super::algorithm::Algorithm;
 use super::links::{Network, Way};
 use super::record::{Entry, Fate, Record, What};
 use super::scenario::Scenario;
@@ -31,82 +32,6 @@ const HAPPENINGS_MAX: u64 = 5_000_000;
 const STARTS_WITHIN_NS: u64 = 50_000_000;
 /// How long a write takes to its storage, in microseconds. Nobody cuts that way: the worst case.
 const STORAGE_US: std::ops::RangeInclusive<u64> = 500..=5_000;
-
-/// The algorithms, by name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Algorithm {
-    /// Garcia-Molina's.
-    Bully,
-    /// The collecting token.
-    Ring,
-    /// The token of one name.
-    ChangRoberts,
-    /// One store, and a term.
-    Lease,
-    /// The real replica's.
-    Raft,
-    /// One decree an epoch.
-    Paxos,
-    /// Groups elect, and their leaders elect.
-    Hierarchy,
-    /// Whoever is not suspected.
-    Gossip,
-    /// Signed votes.
-    Byzantine,
-}
-
-impl Algorithm {
-    /// All of them.
-    pub const ALL: &[Self] = &[
-        Self::Bully,
-        Self::Ring,
-        Self::ChangRoberts,
-        Self::Lease,
-        Self::Raft,
-        Self::Paxos,
-        Self::Hierarchy,
-        Self::Gossip,
-        Self::Byzantine,
-    ];
-
-    /// Its name on a command line.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Bully => "bully",
-            Self::Ring => "ring",
-            Self::ChangRoberts => "chang-roberts",
-            Self::Lease => "lease",
-            Self::Raft => "raft",
-            Self::Paxos => "paxos",
-            Self::Hierarchy => "hierarchy",
-            Self::Gossip => "gossip",
-            Self::Byzantine => "byzantine",
-        }
-    }
-
-    /// What it promises, in a clause.
-    #[must_use]
-    pub const fn about(self) -> &'static str {
-        match self {
-            Self::Bully => "the highest name that is alive leads; O(n²) messages, no terms",
-            Self::Ring => "a token collects names and the highest wins; O(n) messages, no terms",
-            Self::ChangRoberts => "a token of one name, replaced by higher ones; no terms",
-            Self::Lease => "one store grants the office for a time; terms to fence by",
-            Self::Raft => "a majority votes, by the real replica; one leader per term, and terms",
-            Self::Hierarchy => "groups elect, and their leaders elect among themselves; no terms",
-            Self::Gossip => "the highest name that nobody suspects leads, by phi accrual; no terms",
-            Self::Byzantine => "signed votes of 2f + 1 among 3f + 1, of whom f may lie; terms",
-            Self::Paxos => "a majority agrees on the leader of each epoch; epochs are terms",
-        }
-    }
-
-    /// The one with this name.
-    #[must_use]
-    pub fn find(name: &str) -> Option<Self> {
-        Self::ALL.iter().copied().find(|one| one.name() == name)
-    }
-}
 
 /// What came of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -148,21 +73,30 @@ impl fmt::Display for RunError {
 
 impl std::error::Error for RunError {}
 
+/// Whether an algorithm can be played under a scenario.
+///
+/// # Errors
+/// If the scenario names nodes that there are not, or the algorithm refuses its time-outs.
+pub fn fits(algorithm: Algorithm, scenario: &Scenario) -> Result<(), RunError> {
+    scenario.check()?;
+    if algorithm == Algorithm::Raft {
+        raft::timing(&scenario.pace).map_err(|error| RunError::Pace(error.to_string()))?;
+    }
+    Ok(())
+}
+
 /// Plays a scenario with an algorithm. The same arguments always give the same record.
 ///
 /// # Errors
 /// If the scenario does not fit its number of nodes.
 pub fn play(algorithm: Algorithm, scenario: &Scenario, seed: u64) -> Result<Run, RunError> {
-    scenario.check()?;
+    fits(algorithm, scenario)?;
     Ok(match algorithm {
         Algorithm::Bully => Stage::<Bully>::new(scenario, seed).run(),
         Algorithm::Ring => Stage::<Ring>::new(scenario, seed).run(),
         Algorithm::ChangRoberts => Stage::<ChangRoberts>::new(scenario, seed).run(),
         Algorithm::Lease => Stage::<Lease>::new(scenario, seed).run(),
-        Algorithm::Raft => {
-            raft::timing(&scenario.pace).map_err(|error| RunError::Pace(error.to_string()))?;
-            Stage::<Raft>::new(scenario, seed).run()
-        }
+        Algorithm::Raft => Stage::<Raft>::new(scenario, seed).run(),
         Algorithm::Paxos => Stage::<Paxos>::new(scenario, seed).run(),
         Algorithm::Hierarchy => Stage::<Hierarchy>::new(scenario, seed).run(),
         Algorithm::Gossip => Stage::<Gossip>::new(scenario, seed).run(),

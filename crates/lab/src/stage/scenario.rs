@@ -28,6 +28,48 @@ pub struct Scenario {
     pub strikes: Vec<Strike>,
 }
 
+/// Clocks are taken to run wrong by so many parts in a million at most.
+const DRIFT_PPM_MAX: u64 = 10_000;
+
+impl Scenario {
+    /// Whether clocks keep the bound that algorithms rely on, and nobody lies.
+    #[must_use]
+    pub fn keeps_bounds(&self) -> bool {
+        self.strikes.iter().all(|strike| match &strike.blow {
+            Blow::Drift(_, ppm) => ppm.unsigned_abs() <= DRIFT_PPM_MAX,
+            // A clock that shows something else from the start does no harm: nobody compares two of them.
+            Blow::Clock(..) => strike.at.is_zero(),
+            Blow::Lie(_) => false,
+            Blow::Crash(..)
+            | Blow::Restart(_)
+            | Blow::Pause(..)
+            | Blow::Partition(_)
+            | Blow::Cut(..)
+            | Blow::Heal
+            | Blow::Latency(_)
+            | Blow::Loss(_)
+            | Blow::Double(_)
+            | Blow::Slow(..)
+            | Blow::Disk(..)
+            | Blow::Witness(_) => true,
+        })
+    }
+
+    /// Whether it is about a network that falls apart.
+    #[must_use]
+    pub fn has_partitions(&self) -> bool {
+        let is_one = |strike: &Strike| matches!(strike.blow, Blow::Partition(_) | Blow::Cut(..));
+        self.keeps_bounds() && self.strikes.iter().any(is_one)
+    }
+
+    /// Whether it is about processes that stand still.
+    #[must_use]
+    pub fn has_pauses(&self) -> bool {
+        let is_one = |strike: &Strike| matches!(strike.blow, Blow::Pause(..));
+        self.keeps_bounds() && self.strikes.iter().any(is_one)
+    }
+}
+
 /// What messages meet on their way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Links {

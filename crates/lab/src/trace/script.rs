@@ -193,6 +193,7 @@ impl Writer {
                 | Deed::Offer { .. }
                 | Deed::Warm { .. }
                 | Deed::Report { .. }
+                | Deed::Relieve { .. }
                 | Deed::Elapsed { .. }
                 | Deed::Refill,
                 _,

@@ -433,7 +433,8 @@ impl Core {
     }
 
     /// Who leads, as far as this replica knows.
-    fn leader(&self) -> Option<ReplicaId> {
+    #[must_use]
+    pub fn leader(&self) -> Option<ReplicaId> {
         ReplicaId::new(self.node.raft.leader_id)
     }
 

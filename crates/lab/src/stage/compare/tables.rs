@@ -1,0 +1,147 @@
+//! A comparison as tables of text, for whoever draws them: Markdown, a page, a terminal.
+
+use super::measures::Measure;
+use super::{Comparison, Noticer, Series};
+use crate::stage::algorithm::Algorithm;
+
+/// A table. The first column names the row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Table {
+    /// What it shows.
+    pub title: String,
+    /// How to read it.
+    pub note: String,
+    /// The heads of its columns.
+    pub head: Vec<String>,
+    /// Its rows, each as long as the head.
+    pub rows: Vec<Vec<String>>,
+}
+
+/// One row for every algorithm: what theory says of it, measured, and the same in words if they are wanted.
+#[must_use]
+pub fn summary(comparison: &Comparison, with_words: bool) -> Table {
+    let series = comparison.series();
+    let mut head = vec!["algorithm".to_owned()];
+    if let Some([(few, _), .., (many, _)]) = series.first().map(|series| series.points.as_slice()) {
+        let sizes = [few, many].map(|nodes| format!("messages, {nodes} nodes"));
+        head.extend(sizes);
+        head.push("grow as".to_owned());
+    }
+    let columns = ["bytes", "elect p50 / p99", "no leader", "two leaders, partitions"];
+    head.extend(columns.map(str::to_owned));
+    head.extend(["wrong writes, pauses", "the same, fenced"].map(str::to_owned));
+    if with_words {
+        head.extend(["consistency", "availability", "complexity"].map(str::to_owned));
+    }
+    let rows = comparison.algorithms().iter().map(|algorithm| {
+        // Theory speaks of the worst case: it comes last where it is measured.
+        let of = series.iter().rev().find(|series| series.algorithm == *algorithm);
+        summary_row(comparison, *algorithm, of, with_words)
+    });
+    Table {
+        title: "All algorithms".to_owned(),
+        note: "Messages per election are counted from the death of a leader, for bully and ring in the worst case; \
+               bytes per election, time to elect and \
+               time without a leader over all scenarios, two leaders under those with partitions and wrong writes \
+               under those with pauses; times are in seconds, per run where they are sums."
+            .to_owned(),
+        head,
+        rows: rows.collect(),
+    }
+}
+
+fn summary_row(
+    comparison: &Comparison,
+    algorithm: Algorithm,
+    series: Option<&Series<'_>>,
+    with_words: bool,
+) -> Vec<String> {
+    let mut row = vec![algorithm.name().to_owned()];
+    if let Some(series) = series
+        && let [(_, few), .., (_, many)] = series.points.as_slice()
+    {
+        row.extend([few, many].map(|cell| Measure::Messages.show(cell)));
+        row.push(power(series));
+    }
+    let whole = comparison.whole(algorithm, |_| true);
+    let measures = [Measure::Bytes, Measure::TimeToElect, Measure::Leaderless];
+    row.extend(measures.map(|measure| measure.show(&whole)));
+    let parted = comparison.whole(algorithm, |scenario| scenario.has_partitions());
+    row.push(Measure::TwoLeaders.show(&parted));
+    let paused = comparison.whole(algorithm, |scenario| scenario.has_pauses());
+    let measures = [Measure::WrongWrites, Measure::WrongWritesFenced];
+    row.extend(measures.map(|measure| measure.show(&paused)));
+    if with_words {
+        let words = [algorithm.consistency(), algorithm.availability(), algorithm.complexity()];
+        row.extend(words.map(str::to_owned));
+    }
+    row
+}
+
+/// The exponent as a power of n.
+fn power(series: &Series<'_>) -> String {
+    series.exponent().map_or_else(|| "-".to_owned(), |exponent| format!("n^{exponent:.2}"))
+}
+
+/// How messages grow with the number of nodes; none if nobody measured it.
+#[must_use]
+pub fn scale_table(comparison: &Comparison) -> Option<Table> {
+    let all = comparison.series();
+    let sizes = &all.first()?.points;
+    let mut head = vec!["algorithm".to_owned(), "who notices".to_owned()];
+    head.extend(sizes.iter().map(|(nodes, _)| format!("{nodes} nodes")));
+    head.push("grow as".to_owned());
+    let rows = all.iter().map(|series| {
+        let who = match series.noticer {
+            Noticer::AnyNode => "any",
+            Noticer::Lowest => "the lowest",
+        };
+        let mut row = vec![series.algorithm.name().to_owned(), who.to_owned()];
+        row.extend(series.points.iter().map(|(_, cell)| Measure::Messages.show(cell)));
+        row.push(power(series));
+        row
+    });
+    Some(Table {
+        title: "Messages for one election, by the number of nodes".to_owned(),
+        note: "Counted from the death of the leader to five seconds after it. The power is the slope of a straight \
+               line through the logarithms; a cost with a share that does not grow bends it, so that 2 (n - 1) among 3 \
+               to 25 nodes comes to n^1.16 and n (n - 1) to n^2.16."
+            .to_owned(),
+        rows: rows.collect(),
+        head,
+    })
+}
+
+/// One measure: a row for every scenario, a column for every algorithm.
+#[must_use]
+pub fn matrix(comparison: &Comparison, measure: Measure) -> Table {
+    let mut head = vec!["scenario".to_owned()];
+    head.extend(comparison.algorithms().iter().map(|one| one.name().to_owned()));
+    let rows = comparison.scenarios().iter().map(|scenario| {
+        let mut row = vec![scenario.name.clone()];
+        row.extend(comparison.algorithms().iter().map(|algorithm| {
+            let cell = comparison.cell(*algorithm, &scenario.name);
+            cell.map_or_else(|| "-".to_owned(), |cell| measure.show(cell))
+        }));
+        row
+    });
+    let note = match measure {
+        Measure::Messages | Measure::Bytes => {
+            "Everything but heartbeats, renewals and looks at a lease that is held, by the number of times that the \
+             office changed hands."
+        }
+        Measure::TimeToElect => {
+            "How long vacancies lasted after somebody had led; `never` if one had not ended when its run did, `-` if \
+             the office was never vacant."
+        }
+        Measure::Leaderless | Measure::TwoLeaders => {
+            "The mean of all runs; `0` is never, not even once."
+        }
+        Measure::WrongWrites | Measure::WrongWritesFenced => {
+            "Writes by a leader that another one had replaced and that had already written; `0` is not one in all \
+             runs."
+        }
+    };
+    let (title, note) = (measure.title().to_owned(), note.to_owned());
+    Table { title, note, head, rows: rows.collect() }
+}
