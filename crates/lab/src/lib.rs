@@ -11,7 +11,8 @@
 //! cluster again.
 //!
 //! Beside it stands the [`stage`]: the algorithms of the literature ([`protocols`]) under scenarios that
-//! anybody can write, to be watched and measured rather than judged. [`tune`] measures on it what time-outs cost.
+//! anybody can write, to be watched and measured rather than judged. [`tune`] measures on it what
+//! time-outs cost.
 
 pub mod checkers;
 pub mod chronicle;

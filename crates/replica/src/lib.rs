@@ -3,6 +3,7 @@
 pub mod backup;
 pub mod core;
 pub mod disk;
+mod fitting;
 pub mod io;
 mod keeper;
 pub mod limits;

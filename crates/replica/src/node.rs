@@ -29,16 +29,15 @@ use tokio::sync::oneshot;
 
 use crate::core::{Core, CoreConfig, Role, Status};
 use crate::disk::{Identity as Whose, Opened, Snapshots};
+use crate::fitting::{Fitting, Tuned};
 use crate::io::{Input, Outputs, PeerMessage, Request, Response, Token};
 use crate::keeper::{Errand, Job, beside, keep};
-use crate::limits::JUDGE_EVERY;
 use crate::measure::Measures;
 use crate::member::ReplicaId;
 use crate::peers::{Deliver, Identity, Peers};
-use crate::recent::{PAUSE_MIN, Recent};
 use crate::tape::{LogLeader, Tape};
 use crate::timing::Timing;
-use crate::tuning::{Advice, Measurements, Tune, Tuner, advise};
+use crate::tuning::{Advice, Tune};
 
 /// What may wait for the core's thread.
 const INBOX_MAX: usize = 65_536;
@@ -118,28 +117,6 @@ pub struct Handle {
     tune: Tune,
     tuned: Arc<Tuned>,
     measures: Arc<Measures>,
-}
-
-/// What is known of how the timers suit the network, for whoever asks.
-#[derive(Debug)]
-struct Tuned {
-    /// The patience that holds, in per cent of what is configured.
-    percent: AtomicU64,
-    advice: Mutex<Option<Advice>>,
-    /// Whether it is being judged at the moment.
-    is_judging: AtomicBool,
-}
-
-impl Tuned {
-    const fn new() -> Self {
-        let (percent, is_judging) = (AtomicU64::new(100), AtomicBool::new(false));
-        Self { percent, advice: Mutex::new(None), is_judging }
-    }
-
-    /// The timers that hold.
-    fn timing(&self, configured: Timing) -> Timing {
-        configured.stretched(self.percent.load(Ordering::Relaxed)).unwrap_or(configured)
-    }
 }
 
 impl fmt::Debug for Handle {
@@ -241,7 +218,7 @@ impl Handle {
     /// How the timers suit what was measured; none while too little was, or nobody wants to know.
     #[must_use]
     pub fn advice(&self) -> Option<Advice> {
-        self.tuned.advice.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.tuned.advice()
     }
 
     /// Hands Raft leadership over if there is somebody to take it, then stops.
@@ -351,13 +328,8 @@ impl Node {
             status_at: now,
             leader_changes: Arc::clone(&leader_changes),
             is_witness: Arc::clone(&is_witness),
-            timing: config.timing,
             is_warned: false,
-            tune: config.tune,
-            tuned: Arc::clone(&tuned),
-            tuner: Tuner::default(),
-            pauses: Recent::pauses(now),
-            judged_at: now,
+            fitting: Fitting::new(config.tune, config.timing, Arc::clone(&tuned), now),
             measures: Arc::clone(&measures),
             to_side: to_side.clone(),
             snapshots: snapshots.clone(),
@@ -462,16 +434,9 @@ struct Worker {
     status_at: Moment,
     leader_changes: Arc<AtomicU64>,
     is_witness: Arc<AtomicBool>,
-    timing: Timing,
     /// Whether the log has been told that the network is too slow, and not that it no longer is.
     is_warned: bool,
-    tune: Tune,
-    tuned: Arc<Tuned>,
-    tuner: Tuner,
-    /// By how much this thread was late, the last minutes.
-    pauses: Recent,
-    /// When measurements were last judged.
-    judged_at: Moment,
+    fitting: Fitting,
     measures: Arc<Measures>,
     to_side: std::sync::mpsc::Sender<Errand>,
     snapshots: Snapshots,
@@ -501,7 +466,7 @@ impl Worker {
                 Err(RecvTimeoutError::Disconnected) => return,
             };
             let now = regent_clock::now();
-            self.note_pause(now, wanted_at);
+            self.fitting.woke(now, wanted_at);
             let more = std::iter::from_fn(|| self.told.try_recv().ok()).take(INPUTS_PER_TURN);
             let told: Vec<Told> = first.into_iter().chain(more).collect();
             for told in told {
@@ -601,7 +566,7 @@ impl Worker {
 
     /// Tells the log once when the network gets too slow for the timers, and once when it is not.
     fn warn_of_slow_network(&mut self) {
-        let timing = self.tuned.timing(self.timing);
+        let timing = self.fitting.timing();
         match (self.is_warned, timing_warning(timing, &self.peers)) {
             (false, Some(warning)) => tracing::warn!("{warning}"),
             (true, None) => tracing::info!("round trips between replicas fit the timers again"),
@@ -610,54 +575,13 @@ impl Worker {
         self.is_warned = !self.is_warned;
     }
 
-    /// A turn that comes later than it was wanted is a pause, whoever is to blame: it looks like one from outside.
-    fn note_pause(&mut self, now: Moment, wanted_at: Moment) {
-        let late = now.since(wanted_at);
-        if late >= PAUSE_MIN {
-            self.pauses.note(now, late);
-        }
-    }
-
-    /// Follows the last advice if that is allowed, and has what was measured since judged beside this thread.
-    fn tune(&mut self, now: Moment, status: &Status) {
-        if self.tune == Tune::Off || now.since(self.judged_at) < JUDGE_EVERY {
-            return;
-        }
-        self.judged_at = now;
-        if self.tune == Tune::Apply {
-            self.apply_advice(now);
-        }
-        if self.tuned.is_judging.swap(true, Ordering::Relaxed) {
-            return;
-        }
-        self.pauses.forget(now);
-        let others = status.voters.iter().copied().filter(|id| *id != status.id);
-        let others: Vec<ReplicaId> = others.collect();
-        let measured = Measurements {
-            ways: self.peers.recent_trips(&others),
-            pauses: self.pauses.counts(),
-            watched: self.pauses.watched(now),
-        };
-        let (timing, percent) = (self.timing, self.tuner.percent());
-        let tuned = Arc::clone(&self.tuned);
-        self.runtime.spawn_blocking(move || {
-            let advice = advise(timing, percent, &measured);
-            *tuned.advice.lock().unwrap_or_else(PoisonError::into_inner) = advice;
-            tuned.is_judging.store(false, Ordering::Relaxed);
-        });
-    }
-
-    fn apply_advice(&mut self, now: Moment) {
-        let advice = self.tuned.advice.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let Some(advice) = advice else { return };
-        let before = self.tuner.percent();
-        let better = advice.better.map(|(percent, _)| percent);
-        let Some(percent) = self.tuner.on(now, better) else { return };
+    /// Takes the patience that suits the network, where that is allowed.
+    fn fit(&mut self, now: Moment, status: &Status) {
+        let Some((percent, advice)) = self.fitting.turn(now, status, &self.peers) else { return };
         let timing = self.core.set_patience(percent);
-        self.tuned.percent.store(percent, Ordering::Relaxed);
         tracing::info!(
             percent,
-            before,
+            before = advice.percent,
             election_ms_min = timing.election_ms_min(),
             election_ms_max = timing.election_ms_max(),
             why = %advice.why,
@@ -673,7 +597,7 @@ impl Worker {
         let status = self.core.status();
         self.peers.set_members(status.members.clone());
         self.warn_of_slow_network();
-        self.tune(now, &status);
+        self.fit(now, &status);
         let mut shared = self.status.lock().unwrap_or_else(PoisonError::into_inner);
         if (shared.role, shared.leader, shared.raft_term)
             != (status.role, status.leader, status.raft_term)

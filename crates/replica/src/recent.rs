@@ -1,7 +1,8 @@
 //! Durations of the last minutes, counted by how long they were: what time-outs are judged by.
 //!
-//! Two halves, of which the older is forgotten when the newer is full: what was slow an hour ago says nothing
-//! about the network of today, and a single list of samples would grow or forget the rare ones first.
+//! Two halves, of which the older is forgotten when the newer is full: what was slow an hour ago
+//! says nothing about the network of today, and a single list of samples would grow or forget the
+//! rare ones first.
 
 use std::time::Duration;
 
@@ -9,8 +10,8 @@ use regent_election::Moment;
 
 use crate::limits::MEASURED_FOR;
 
-/// Upper bounds of round trips in microseconds, a quarter more each: fine enough that the bound of a bucket is
-/// no lie about what is in it.
+/// Upper bounds of round trips in microseconds, a quarter more each: fine enough that the bound of
+/// a bucket is no lie about what is in it.
 const TRIP_STEPS: usize = 60;
 /// Upper bounds of pauses in microseconds. Shorter ones are the noise of any scheduler.
 const PAUSE_BOUNDS_US: [u64; 14] = [

@@ -1,20 +1,21 @@
 //! Whether a replica's patience suits the network it measures, and what would.
 //!
-//! The same arithmetic as `regent lab tune` ([`regent_election::tuning`]) on measured round trips and pauses. It
-//! is a report for operators, or, if they allow it, applied.
+//! The same arithmetic as `regent lab tune` ([`regent_election::tuning`]) on measured round trips
+//! and pauses. It is a report for operators, or, if they allow it, applied.
 //!
-//! **What is applied is patience alone**: the election time-outs and the window of the quorum check are
-//! stretched; heartbeats are sent as often as configured. So every replica may decide for itself. A leader
-//! shows itself to an impatient follower as often as ever, however patient it is; a patient follower only stands later
-//! and refuses its pre-vote longer while it has heard a leader, as one does whose draw was long; and the
-//! dead are succeeded when a majority has lost patience, at the latest when the most patient has. The road
-//! not taken is to stretch heartbeats with the rest: a leader that had, among followers that had not, would be
-//! deposed again and again.
+//! **What is applied is patience alone**: the election time-outs and the window of the quorum check
+//! are stretched; heartbeats are sent as often as configured. So every replica may decide for
+//! itself. A leader shows itself to an impatient follower as often as ever, however patient it is;
+//! a patient follower only stands later and refuses its pre-vote longer while it has heard a
+//! leader, as one does whose draw was long; and the dead are succeeded when a majority has lost
+//! patience, at the latest when the most patient has. The road not taken is to stretch heartbeats
+//! with the rest: a leader that had, among followers that had not, would be deposed again and
+//! again.
 //!
-//! **No promise leans on it.** Terms and votes are Raft's, which needs no time; reads and heartbeats of sessions
-//! are answered after a round that a majority confirmed, never because a time-out is not over; sessions
-//! expire by their ttl on the lease clock, which is not stretched; and the core is turned as often as before, so no
-//! turn looks like a gap (semantics 8).
+//! **No promise leans on it.** Terms and votes are Raft's, which needs no time; reads and
+//! heartbeats of sessions are answered after a round that a majority confirmed, never because a
+//! time-out is not over; sessions expire by their ttl on the lease clock, which is not stretched;
+//! and the core is turned as often as before, so no turn looks like a gap (semantics 8).
 
 use std::fmt;
 use std::time::Duration;
@@ -108,7 +109,8 @@ pub struct Advice {
     pub why: String,
 }
 
-/// Judges the present patience, in per cent of what is configured. None while too little was measured.
+/// Judges the present patience, in per cent of what is configured. None while too little was
+/// measured.
 #[must_use]
 pub fn advise(timing: Timing, percent: u64, measured: &Measurements) -> Option<Advice> {
     let ways: Vec<Trips> = measured
@@ -158,14 +160,16 @@ pub fn advise(timing: Timing, percent: u64, measured: &Measurements) -> Option<A
     })
 }
 
-/// Whether these time-outs leave a living leader alone, by this margin, and an election the time to end: whoever
-/// stands needs two round trips, and with less than three nobody may win before the next one stands.
+/// Whether these time-outs leave a living leader alone, by this margin, and an election the time to
+/// end: whoever stands needs two round trips, and with less than three nobody may win before the
+/// next one stands.
 fn suits(timers: &LogTimers, surroundings: &Surroundings, margin: f64) -> bool {
     let calm = estimate_log(timers, surroundings).false_per_day() * margin <= WANTED.per_day();
     calm && 3 * surroundings.slowest().at_permille(990) <= timers.election_ms_min * 1000
 }
 
-/// Less patience, if what is wanted would be met by far and this was watched for long enough to know.
+/// Less patience, if what is wanted would be met by far and this was watched for long enough to
+/// know.
 fn less_patience(
     timing: Timing,
     percent: u64,
@@ -200,7 +204,8 @@ fn pauses(measured: &Measurements) -> Vec<Pause> {
         .collect()
 }
 
-/// Applies advice slowly: at most twice as much or half as much, once a minute, and less only after a quiet time.
+/// Applies advice slowly: at most twice as much or half as much, once a minute, and less only after
+/// a quiet time.
 #[derive(Clone, Copy, Debug)]
 pub struct Tuner {
     percent: u64,
@@ -222,8 +227,8 @@ impl Tuner {
         self.percent
     }
 
-    /// Takes advice on what would be better, if anything would; returns the patience to hold from here on, if
-    /// it is another. Never less than is configured, nor more than its bound.
+    /// Takes advice on what would be better, if anything would; returns the patience to hold from
+    /// here on, if it is another. Never less than is configured, nor more than its bound.
     pub fn on(&mut self, now: Moment, better: Option<u64>) -> Option<u64> {
         let wanted = better.unwrap_or(self.percent).clamp(100, PATIENCE_PERCENT_MAX);
         let less_since = (wanted < self.percent).then(|| self.less_since.unwrap_or(now));

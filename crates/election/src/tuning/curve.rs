@@ -140,7 +140,8 @@ pub(super) fn choose(points: impl Iterator<Item = (bool, bool)>) -> Choice {
 }
 
 impl Choice {
-    /// The same choice over verdicts that were made otherwise, by measuring: whether each is calm and quick.
+    /// The same choice over verdicts that were made otherwise, by measuring: whether each is calm
+    /// and quick.
     pub fn among(points: impl Iterator<Item = (bool, bool)>) -> Self {
         choose(points)
     }

@@ -1,14 +1,17 @@
-//! A holder's ttl: how often renewals would fail for a living holder, and how long a dead one is waited for.
+//! A holder's ttl: how often renewals would fail for a living holder, and how long a dead one is
+//! waited for.
 //!
-//! From the send of the last acknowledged heartbeat, the next is sent after the renewal period, and another
-//! one whenever the newest has had its time-out; an answer counts however late, until the work must stop.
+//! From the send of the last acknowledged heartbeat, the next is sent after the renewal period, and
+//! another one whenever the newest has had its time-out; an answer counts however late, until the
+//! work must stop.
 //!
 //! ```text
 //!   0            R        R+T       R+2T     act_for
 //!   |------------|---------|---------|---------|  stops; the office is lost
 //!   sent         try       try       try
 //! ```
-//! The office is lost when every try fails: `Π (1 − answered × share of trips within act_for − tried at)`.
+//! The office is lost when every try fails: `Π (1 − answered × share of trips within act_for −
+//! tried at)`.
 
 use super::curve::{DAY_MS, Estimate};
 use super::surroundings::{Pause, Surroundings, Trips};
@@ -16,7 +19,8 @@ use crate::timing::{Budget, Drift};
 
 /// Moments of a renewal period at which a pause may begin that are looked at.
 const PHASES: u64 = 64;
-/// Tries that are looked at: three fit into a derived budget; more only where somebody wished for it.
+/// Tries that are looked at: three fit into a derived budget; more only where somebody wished for
+/// it.
 const TRIES_MAX: usize = 64;
 
 /// Ttls worth looking at, from the shortest that is allowed to an hour.
@@ -40,8 +44,8 @@ pub fn estimate(budget: &Budget, surroundings: &Surroundings) -> Estimate {
     let pauses = surroundings.pauses().iter();
     let false_by_pauses = pauses.fold(0.0, |sum, pause| sum + renewals.lost_by(*pause));
     let trip_ms = |permille| renewals.way.at_permille(permille).div_ceil(1000);
-    // The successor is told, asks for the office, and is answered. What of that is lost is made good by its
-    // next heartbeat.
+    // The successor is told, asks for the office, and is answered. What of that is lost is made
+    // good by its next heartbeat.
     let arrives = surroundings.arrives();
     let is_told_late = 1.0 - arrives * arrives * arrives > 0.01;
     let late_ms = if is_told_late { renewals.renew_ms } else { 0 };
@@ -74,7 +78,8 @@ impl Renewals {
         }
     }
 
-    /// When tries are made, the first one at `from_ms` after the send of the last acknowledged heartbeat.
+    /// When tries are made, the first one at `from_ms` after the send of the last acknowledged
+    /// heartbeat.
     pub(super) fn tries(&self, from_ms: u64) -> impl Iterator<Item = u64> + use<> {
         let (timeout_ms, act_ms) = (self.timeout_ms, self.act_ms);
         let at = move |number: u64| from_ms.saturating_add(number.saturating_mul(timeout_ms));
@@ -94,7 +99,8 @@ impl Renewals {
         }
     }
 
-    /// How often a day a living holder loses its office by pauses of this kind, of its own or of its store.
+    /// How often a day a living holder loses its office by pauses of this kind, of its own or of
+    /// its store.
     fn lost_by(&self, pause: Pause) -> f64 {
         let cycle_us = self.renew_ms * 1000 + self.way.at_permille(500);
         let begins = (0..PHASES).map(|phase| cycle_us * (2 * phase + 1) / (2 * PHASES) / 1000);
@@ -114,8 +120,8 @@ impl Renewals {
         self.missed(before.into_iter().chain(self.tries(wakes_ms.max(self.renew_ms))))
     }
 
-    /// The chance to lose the office by a pause of the store that begins here: what is asked meanwhile is
-    /// answered when it is over.
+    /// The chance to lose the office by a pause of the store that begins here: what is asked
+    /// meanwhile is answered when it is over.
     fn lost_with_store(&self, at_ms: u64, pause: Pause) -> f64 {
         let wakes_ms = at_ms.saturating_add(pause.length_ms);
         self.missed(self.tries(self.renew_ms).map(|at| at.max(wakes_ms)))

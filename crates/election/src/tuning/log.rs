@@ -1,22 +1,23 @@
-//! The time-outs of the replicated log: how often its living leader would be deposed, and how long a dead one
-//! is missed.
+//! The time-outs of the replicated log: how often its living leader would be deposed, and how long
+//! a dead one is missed.
 //!
-//! A leader steps down when, for a whole smallest election time-out, too few others answered it; and a follower
-//! stands for election when it has heard nothing for a time drawn by lot between the smallest and the
-//! largest one, if a majority was left without a sign for at least the smallest. A change of the log's leader ends
-//! no tenure of any group, but nobody is answered until it is over.
+//! A leader steps down when, for a whole smallest election time-out, too few others answered it;
+//! and a follower stands for election when it has heard nothing for a time drawn by lot between the
+//! smallest and the largest one, if a majority was left without a sign for at least the smallest. A
+//! change of the log's leader ends no tenure of any group, but nobody is answered until it is over.
 //!
-//! Who has least patience stands first, so the leader is taken to have drawn the least of all: the next to stand
-//! has the second smallest of all draws. Time-outs are drawn again only with an election, so that after some pauses
-//! of one length only patient ones follow: such pauses depose less often than is said here, and never
-//! more often.
+//! Who has least patience stands first, so the leader is taken to have drawn the least of all: the
+//! next to stand has the second smallest of all draws. Time-outs are drawn again only with an
+//! election, so that after some pauses of one length only patient ones follow: such pauses depose
+//! less often than is said here, and never more often.
 
 use super::curve::{DAY_MS, Estimate};
 use super::surroundings::{Pause, Surroundings, Trips};
 
 /// Moments between two heartbeats that are looked at.
 const PHASES: u64 = 8;
-/// Heartbeats that are looked at for one window: far more than fit into the most patient one that is slow.
+/// Heartbeats that are looked at for one window: far more than fit into the most patient one that
+/// is slow.
 const SENDS_MAX: u64 = 4096;
 /// Halvings in which the place of a draw is found: finer than a millisecond.
 const HALVINGS: u32 = 40;
@@ -41,8 +42,8 @@ pub struct LogTimers {
 }
 
 impl LogTimers {
-    /// Three signs of life before the most impatient loses patience, and twice the patience for the most
-    /// patient: the proportions of a data centre.
+    /// Three signs of life before the most impatient loses patience, and twice the patience for the
+    /// most patient: the proportions of a data centre.
     #[must_use]
     pub fn of_election(election_ms_min: u64) -> Self {
         let heartbeat_ms = (election_ms_min / 3 / TICK_MS * TICK_MS).max(TICK_MS);
@@ -66,7 +67,8 @@ pub fn ladder() -> Vec<LogTimers> {
     ELECTIONS_MS.iter().map(|ms| LogTimers::of_election(*ms)).collect()
 }
 
-/// What these time-outs cost a leader with these ways to its fellow voters. Alone, it loses nothing.
+/// What these time-outs cost a leader with these ways to its fellow voters. Alone, it loses
+/// nothing.
 #[must_use]
 pub fn estimate(timers: &LogTimers, surroundings: &Surroundings) -> Estimate {
     let log = Log { timers: *timers, surroundings };
@@ -100,11 +102,12 @@ struct Log<'a> {
 
 impl Log<'_> {
     fn majority(&self) -> usize {
-        (self.surroundings.ways().len() + 1) / 2 + 1
+        let voters = self.surroundings.ways().len() + 1;
+        voters / 2 + 1
     }
 
-    /// The chance that too few answer within one window of the quorum check. A peer that stands still is known
-    /// to be silent.
+    /// The chance that too few answer within one window of the quorum check. A peer that stands
+    /// still is known to be silent.
     fn unanswered(&self, still: Option<usize>) -> f64 {
         let silent = |(number, way): (usize, &Trips)| match still {
             Some(still) if still == number => 1.0,
@@ -117,7 +120,8 @@ impl Log<'_> {
         at_least(&silent, silent.len() + 2 - self.majority())
     }
 
-    /// The chance that a majority hears nothing for the smallest election time-out from some heartbeat on.
+    /// The chance that a majority hears nothing for the smallest election time-out from some
+    /// heartbeat on.
     fn unheard(&self) -> f64 {
         let of = |way: &Trips| {
             self.silent(
@@ -130,8 +134,8 @@ impl Log<'_> {
         at_least(&silent, self.majority())
     }
 
-    /// The chance that nothing arrives for a whole smallest election time-out, of signs sent with every
-    /// heartbeat that take `within` a time and arrive with this chance.
+    /// The chance that nothing arrives for a whole smallest election time-out, of signs sent with
+    /// every heartbeat that take `within` a time and arrive with this chance.
     fn silent(&self, arrives: f64, within: impl Fn(u64) -> f64, longest_us: u64) -> f64 {
         let (window_us, every_us) =
             (self.timers.election_ms_min * 1000, self.timers.heartbeat_ms * 1000);
@@ -167,15 +171,16 @@ impl Log<'_> {
         pause.per_day() * (own + others)
     }
 
-    /// The chance that of all who follow one has drawn a time-out that is over after so much silence.
+    /// The chance that of all who follow one has drawn a time-out that is over after so much
+    /// silence.
     fn somebody_stands_within(&self, silent_ms: u64) -> f64 {
         let LogTimers { election_ms_min: min, election_ms_max: max, .. } = self.timers;
         let share = silent_ms.saturating_sub(min) as f64 / (max - min).max(1) as f64;
         self.second_within(share)
     }
 
-    /// The chance that the second smallest of all draws lies within this share of the way from the smallest
-    /// election time-out to the largest.
+    /// The chance that the second smallest of all draws lies within this share of the way from the
+    /// smallest election time-out to the largest.
     fn second_within(&self, share: f64) -> f64 {
         let (share, voters) = (share.clamp(0.0, 1.0), self.surroundings.ways().len() as i32 + 1);
         let none = (1.0 - share).powi(voters);
@@ -208,7 +213,8 @@ impl Log<'_> {
         min + spread as u64 + trips_ms + more_ms - shown_ms.min(min)
     }
 
-    /// The chance that an election elects nobody: somebody's word was lost who was needed, or two stood at once.
+    /// The chance that an election elects nobody: somebody's word was lost who was needed, or two
+    /// stood at once.
     fn election_fails(&self, trip_us: u64) -> f64 {
         let LogTimers { election_ms_min: min, election_ms_max: max, .. } = self.timers;
         let (peers, majority) = (self.surroundings.ways().len(), self.majority());

@@ -13,8 +13,8 @@ pub struct Trips {
 }
 
 impl Trips {
-    /// Round trips as they were counted: how many took at most so many microseconds and longer than the
-    /// bound before. None if there are none.
+    /// Round trips as they were counted: how many took at most so many microseconds and longer than
+    /// the bound before. None if there are none.
     #[must_use]
     pub fn counted(counts: &[(u64, u64)]) -> Option<Self> {
         let mut counts: Vec<(u64, u64)> =
@@ -36,8 +36,9 @@ impl Trips {
         Self { steps: vec![(us, 1.0)] }
     }
 
-    /// Round trips between these two, where each way takes a little over half of the shortest far more often
-    /// than half of the longest. It is how the simulator draws them: a number below another one by lot.
+    /// Round trips between these two, where each way takes a little over half of the shortest far
+    /// more often than half of the longest. It is how the simulator draws them: a number below
+    /// another one by lot.
     #[must_use]
     pub fn between(shortest_us: u64, longest_us: u64) -> Self {
         let width = longest_us.saturating_sub(shortest_us);
@@ -110,8 +111,9 @@ pub struct Surroundings {
 }
 
 impl Surroundings {
-    /// These surroundings, the first of each if there are too many: round trips on the way to each peer, the
-    /// chances in a million that one message is lost, and pauses that happen beside each other.
+    /// These surroundings, the first of each if there are too many: round trips on the way to each
+    /// peer, the chances in a million that one message is lost, and pauses that happen beside each
+    /// other.
     #[must_use]
     pub fn new(mut ways: Vec<Trips>, loss_ppm: u32, mut pauses: Vec<Pause>) -> Self {
         ways.truncate(WAYS_MAX);

@@ -17,8 +17,9 @@ fn flat(us: u64, loss_ppm: u32, pauses: Vec<Pause>) -> Surroundings {
     Surroundings::new(vec![Trips::of(us); 2], loss_ppm, pauses)
 }
 
-/// ttl 3s: renewed every 1s, time-out 600ms; valid for 2940ms, work stops at 2640ms. Tries at 1000, 1600 and
-/// 2200ms. With 1 % loss each way one gets no answer with 1 − 0.99² = 0.0199; 86,400 renewals a day.
+/// ttl 3s: renewed every 1s, time-out 600ms; valid for 2940ms, work stops at 2640ms. Tries at 1000,
+/// 1600 and 2200ms. With 1 % loss each way one gets no answer with 1 − 0.99² = 0.0199; 86,400
+/// renewals a day.
 #[test]
 fn a_lease_is_lost_when_every_try_that_fits_is_lost() {
     let estimate = estimate_lease(&budget(3_000), &flat(10_000, 10_000, vec![]));
@@ -33,9 +34,9 @@ fn a_try_whose_answer_comes_too_late_counts_for_nothing() {
     assert!(close(estimate.false_by_network, 86_400.0 * 0.0199_f64.powi(2)), "{estimate:?}");
 }
 
-/// Without loss a pause of 2s costs the office exactly if it begins after 640ms of a period of 1000ms: waking
-/// at 2640ms or later, the work must have stopped. A pause of the store does if it ends too late for
-/// an answer, which without a round trip is the same moment.
+/// Without loss a pause of 2s costs the office exactly if it begins after 640ms of a period of
+/// 1000ms: waking at 2640ms or later, the work must have stopped. A pause of the store does if it
+/// ends too late for an answer, which without a round trip is the same moment.
 #[test]
 fn a_pause_costs_the_office_if_it_ends_after_the_work_must_stop() {
     let pause = Pause { length_ms: 2_000, every_ms: 24 * 60 * 60 * 1000 };
@@ -47,8 +48,8 @@ fn a_pause_costs_the_office_if_it_ends_after_the_work_must_stop() {
     assert!(close(estimate_lease(&budget(3_000), &flat(0, 0, vec![short])).false_by_pauses, 0.0));
 }
 
-/// Three voters, heartbeats every 50ms and a window of 150ms: three answers of each follower fall into it, and
-/// both must have lost all three. 576,000 windows a day.
+/// Three voters, heartbeats every 50ms and a window of 150ms: three answers of each follower fall
+/// into it, and both must have lost all three. 576,000 windows a day.
 #[test]
 fn a_log_is_lost_when_a_whole_window_of_both_followers_is_lost() {
     let timers = LogTimers { heartbeat_ms: 50, election_ms_min: 150, election_ms_max: 300 };
@@ -59,8 +60,8 @@ fn a_log_is_lost_when_a_whole_window_of_both_followers_is_lost() {
     assert!(close(estimate.false_by_network, expected), "{estimate:?} {expected}");
 }
 
-/// A leader that stands still for longer than the largest time-out is deposed every time, one that does for less
-/// than the smallest less one heartbeat never.
+/// A leader that stands still for longer than the largest time-out is deposed every time, one that
+/// does for less than the smallest less one heartbeat never.
 #[test]
 fn a_pause_of_the_log_s_leader_deposes_it_if_somebody_has_less_patience() {
     let timers = LogTimers { heartbeat_ms: 50, election_ms_min: 150, election_ms_max: 300 };

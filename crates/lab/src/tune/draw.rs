@@ -1,7 +1,7 @@
 //! The trade-off drawn: bars of letters, and a picture.
 //!
-//! Failover times grow with a setting and are drawn as they are; false failovers fall by powers of ten and
-//! are drawn by their logarithm.
+//! Failover times grow with a setting and are drawn as they are; false failovers fall by powers of
+//! ten and are drawn by their logarithm.
 
 use std::fmt::Write as _;
 
@@ -32,7 +32,8 @@ fn failover_ms(rung: &Rung) -> u64 {
     rung.measured.failover_ms(990).unwrap_or(rung.estimate.failover_ms_p99)
 }
 
-/// Two bars for each setting: `#` how long a failover takes, `*` how often a living leader loses its office.
+/// Two bars for each setting: `#` how long a failover takes, `*` how often a living leader loses
+/// its office.
 #[must_use]
 pub fn bars(rungs: &[Rung], target: &Target, name: impl Fn(&Setting) -> String) -> String {
     let longest_ms = rungs.iter().map(failover_ms).max().unwrap_or(1).max(target.failover_ms);

@@ -6,7 +6,8 @@ use super::runs::{Crash, calm, crash};
 use super::seen::{Seen, Verdict};
 use super::{Place, Setting};
 
-/// Leaders that die for every calm run: one run shows one failover, and of a hundred the longest counts.
+/// Leaders that die for every calm run: one run shows one failover, and of a hundred the longest
+/// counts.
 pub(super) const CRASHES_PER_SEED: u64 = 5;
 
 /// What was measured of one setting.
@@ -55,8 +56,8 @@ impl Measured {
         self.orphaned += other.orphaned;
     }
 
-    /// What this share in a thousand of all failovers was not longer than, in whole milliseconds; none if that one never
-    /// ended, or nobody died.
+    /// What this share in a thousand of all failovers was not longer than, in whole milliseconds;
+    /// none if that one never ended, or nobody died.
     #[must_use]
     pub fn failover_ms(&self, permille: usize) -> Option<u64> {
         let mut sorted = self.failovers_ns.clone();
@@ -85,8 +86,8 @@ impl Rung {
         self.measured.false_failovers.against(target.false_failovers)
     }
 
-    /// Whether it leaves living leaders alone as much as the target wants: as was seen, and where too little was
-    /// seen to say, as the arithmetic says.
+    /// Whether it leaves living leaders alone as much as the target wants: as was seen, and where
+    /// too little was seen to say, as the arithmetic says.
     #[must_use]
     pub fn is_calm(&self, target: &Target) -> bool {
         match self.verdict(target) {

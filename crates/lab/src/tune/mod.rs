@@ -1,13 +1,16 @@
-//! Time-outs measured: what a ttl, or the patience of a log, costs on a stage of given surroundings.
+//! Time-outs measured: what a ttl, or the patience of a log, costs on a stage of given
+//! surroundings.
 //!
-//! [`regent_election::tuning`] estimates by arithmetic; here the same settings are played. A ttl is played by
-//! the real participants and the real rules ([`crate::protocols::session`]), the log's time-outs by the real
-//! replica of which nobody asks anything ([`crate::protocols::raft::Unasked`]). Two things are measured, each in runs of its own: in *calm* ones
-//! nobody dies and every change of office is false; in *crashes* the leader dies, once, and the next
-//! one is waited for.
+//! [`regent_election::tuning`] estimates by arithmetic; here the same settings are played. A ttl is
+//! played by the real participants and the real rules ([`crate::protocols::session`]), the log's
+//! time-outs by the real replica of which nobody asks anything
+//! ([`crate::protocols::raft::Unasked`]). Two things are measured, each in runs of its own: in
+//! *calm* ones nobody dies and every change of office is false; in *crashes* the leader dies, once,
+//! and the next one is waited for.
 //!
-//! One seed decides a run, and runs share nothing, so any number of threads gives the same figures. What is
-//! rare is not seen: [`Seen`] says what the number of events allows to conclude and nothing more.
+//! One seed decides a run, and runs share nothing, so any number of threads gives the same figures.
+//! What is rare is not seen: [`Seen`] says what the number of events allows to conclude and nothing
+//! more.
 
 mod draw;
 mod measured;
@@ -96,8 +99,8 @@ impl Setting {
         }
     }
 
-    /// How long one calm run of it lasts: as many renewals, or heartbeats, for every setting, so that patient ones
-    /// are watched for longer at the same price.
+    /// How long one calm run of it lasts: as many renewals, or heartbeats, for every setting, so
+    /// that patient ones are watched for longer at the same price.
     #[must_use]
     pub fn calm_for(&self) -> Duration {
         match self {

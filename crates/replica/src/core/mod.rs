@@ -20,6 +20,7 @@
 
 mod apply;
 mod leases;
+mod patience;
 mod proposals;
 mod ready;
 mod requests;
@@ -337,40 +338,6 @@ impl Core {
         let ticks = self.node.raft.election_elapsed as u64;
         let told_ms = (ticks * TICK_MS * self.patience_percent + self.untold) / 100;
         told_ms + (since_tick.as_millis() as u64).min(TICK_MS)
-    }
-
-    /// Stretches election time-outs, the window of the quorum check and whatever waits for either to so many per
-    /// cent of what is configured; [`crate::tuning`] says why that is harmless. Returns the timers that
-    /// hold: unchanged if such ones would not go together.
-    ///
-    /// The library counts ticks, and how many make a time-out is fixed when it starts. So its ticks become longer.
-    /// Turns and heartbeats stay as frequent as they were.
-    pub fn set_patience(&mut self, percent: u64) -> Timing {
-        if let Some(timing) = self.config.timing.stretched(percent.max(100)) {
-            (self.timing, self.patience_percent) = (timing, percent.max(100));
-            (self.untold, self.unshown_ms) = (0, 0);
-            self.timer.set_timing(timing);
-            self.rounds.set_patience(Duration::from_millis(timing.election_ms_max()));
-        }
-        self.timing
-    }
-
-    /// A tick of ours is over: perhaps one of the library's is, and perhaps it is time to be seen.
-    fn count_tick(&mut self) {
-        self.untold += TICK_MS * 100;
-        let length = TICK_MS * self.patience_percent;
-        if self.untold >= length {
-            self.untold -= length;
-            self.node.tick();
-        }
-        if self.patience_percent > 100 {
-            // The library's own heartbeats come late by as much as its ticks are long.
-            self.unshown_ms += TICK_MS;
-            if self.unshown_ms >= self.timing.heartbeat_ms() {
-                self.unshown_ms = 0;
-                self.node.ping();
-            }
-        }
     }
 
     /// At most one tick a turn: a loop that stood still must hear its messages before it judges.

@@ -48,7 +48,8 @@ fn a_patient_leader_shows_itself_as_often_as_before() {
     stretch(&mut cluster, &[leader.get()], 1600);
     cluster.run(1000);
     let before = raft_term(&cluster);
-    // The others would stand after 150 ms at the soonest, and its library's own heartbeats come every 800.
+    // The others would stand after 150 ms at the soonest, and its library's own heartbeats come
+    // every 800.
     cluster.run(10_000);
     assert_eq!((raft_term(&cluster), cluster.leader()), (before, Some(leader)));
 }

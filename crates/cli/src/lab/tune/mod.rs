@@ -1,8 +1,8 @@
 //! `regent lab tune`: which ttl and which time-outs suit a network, estimated and then played.
 //!
-//! The arithmetic proposes settings around the one it would choose; each is played in virtual time on all
-//! cores, and the quickest that meets both targets as played is recommended. What is too rare to be seen is
-//! told as such, with what the arithmetic says of it.
+//! The arithmetic proposes settings around the one it would choose; each is played in virtual time
+//! on all cores, and the quickest that meets both targets as played is recommended. What is too
+//! rare to be seen is told as such, with what the arithmetic says of it.
 
 mod parse;
 mod told;
@@ -163,20 +163,36 @@ fn log_rungs(place: &Place, target: &Target) -> Vec<Rung> {
 
 fn around(settings: &[Setting], place: &Place, target: &Target) -> Vec<Rung> {
     let curve = Curve::of(settings, |setting| setting.estimate(place));
-    let middle = match curve.choose(target) {
-        Choice::Found(at) => at,
-        // Both ends of the gap are worth a look; the patient one decides.
-        Choice::TargetsConflict { calm, quick } => calm.or(quick).unwrap_or(0),
+    let (low, high) = match curve.choose(target) {
+        Choice::Found(at) => (at, at),
+        // Whatever lies between is in the way, and both ends are worth a look.
+        Choice::TargetsConflict { calm: Some(calm), quick: Some(quick) } => {
+            (calm.min(quick), calm.max(quick))
+        }
+        Choice::TargetsConflict { calm, quick } => {
+            let end = calm.or(quick).unwrap_or(settings.len() - 1);
+            (end, end)
+        }
     };
-    let from = middle.saturating_sub(BESIDE).min(settings.len().saturating_sub(2 * BESIDE + 1));
-    let points = curve.0.into_iter().skip(from).take(2 * BESIDE + 1);
-    points
+    places(low, high, settings.len())
+        .filter_map(|at| curve.0.get(at).copied())
         .map(|point| Rung {
             setting: point.setting,
             estimate: point.estimate,
             measured: Measured::default(),
         })
         .collect()
+}
+
+/// Places of a ladder with so many rungs: both of these and those around them, and of a wide gap
+/// some, evenly.
+fn places(low: usize, high: usize, rungs: usize) -> impl Iterator<Item = usize> {
+    const COUNT: usize = 2 * BESIDE + 1;
+    let spare = COUNT.saturating_sub(high - low + 1);
+    let from = low.saturating_sub(spare.div_ceil(2)).min(rungs.saturating_sub(COUNT));
+    let to = (from + COUNT - 1).max(high).min(rungs.saturating_sub(1));
+    let steps = (COUNT - 1).min(to - from);
+    (0..=steps).map(move |step| from + (to - from) * step / steps.max(1))
 }
 
 /// What all threads share.
@@ -238,7 +254,8 @@ async fn play(
     }
     bar.clear();
     if done < all {
-        // A thread that is gone took its runs with it: figures of fewer would look like figures of all.
+        // A thread that is gone took its runs with it: figures of fewer would look like figures of
+        // all.
         return Err(Failure::new(Exit::Uncertain, "the simulator itself failed"));
     }
     Ok(Some(measured))

@@ -27,7 +27,9 @@ pub(super) fn text(found: &[Found; 2], place: &Place, target: &Target, seeds: u6
         "The time-outs of the replicated log, played by the real replica",
     ];
     for (found, title) in found.iter().zip(titles) {
-        text.push_str(&format!("\n{title}, {seeds} runs each:\n\n"));
+        let deaths = found.rungs.iter().map(|rung| rung.measured.failovers_ns.len()).max();
+        let deaths = deaths.unwrap_or_default();
+        text.push_str(&format!("\n{title}, {seeds} runs and {deaths} deaths each:\n\n"));
         text.push_str(&rows(found, target));
         text.push_str("\n\n");
         text.push_str(&bars(&found.rungs, target, name));
@@ -158,7 +160,7 @@ fn why(rung: &Rung, place: &Place) -> String {
 fn conflict(found: &Found, calm: Option<usize>, quick: Option<usize>, target: &Target) -> String {
     let wanted = (show_ms(target.failover_ms), target.false_failovers);
     let mut text = format!(
-        "No setting meets both targets, a failover within {} and at most {} false ones.\n",
+        "No setting meets both targets: a failover within {}, and false ones at most {}.\n",
         wanted.0, wanted.1
     );
     match calm.map(|at| &found.rungs[at]) {

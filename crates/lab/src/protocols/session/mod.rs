@@ -1,13 +1,14 @@
 //! A lease as Regent's own participants keep it: the real participant, the real rules, one store.
 //!
 //! Nothing of the election is written here. Candidates are [`Participant`]s with the timers that
-//! [`Budget`] derives from the ttl, the store applies entries to [`State`](regent_election::State) and asks
-//! [`Deadlines`](regent_election::Deadlines) who is due, as every store of ours does. What is left out is what keeps the store
-//! itself alive: it is one process, and the log is [measured on its own](super::raft). So this shows what a ttl
-//! costs, and [`super::lease`] what the textbook's lease does.
+//! [`Budget`] derives from the ttl, the store applies entries to [`State`](regent_election::State)
+//! and asks [`Deadlines`](regent_election::Deadlines) who is due, as every store of ours does. What
+//! is left out is what keeps the store itself alive: it is one process, and the log is [measured on
+//! its own](super::raft). So this shows what a ttl costs, and [`super::lease`] what the textbook's
+//! lease does.
 //!
-//! Whoever watches is told of a change once. On a real connection a lost word would come late; here the
-//! next heartbeat brings it.
+//! Whoever watches is told of a change once. On a real connection a lost word would come late; here
+//! the next heartbeat brings it.
 
 mod store;
 

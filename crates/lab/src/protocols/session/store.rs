@@ -1,4 +1,5 @@
-//! The store of a stage: the thinnest driver there can be around the real state and the real deadlines.
+//! The store of a stage: the thinnest driver there can be around the real state and the real
+//! deadlines.
 
 use regent_election::deadlines::{Deadlines, Hearing};
 use regent_election::participant::{GroupRequest, Reply, Request, Verb};
