@@ -14,8 +14,6 @@ use process::{Room, Running, Server, json, until};
 const TTL: &str = "9s";
 const TTL_MS: u64 = 9000;
 const RENEW_EVERY: Duration = Duration::from_secs(3);
-/// By how much a renewal is later than the one before: a fiftieth of the ttl.
-const STEP_MS: u64 = TTL_MS / 50;
 /// Longer than a whole fall takes on a machine that is busy with something else.
 const PATIENCE: Duration = Duration::from_secs(150);
 
@@ -54,14 +52,14 @@ fn predictions(server: &Server, outcome: &str) -> f64 {
     metric(server, &format!("regent_leader_predictions_total{{outcome=\"{outcome}\"}}"))
 }
 
-/// Makes the roads longer renewal by renewal, until something is so, up to this length.
-fn slow_down(roads: &[&Slow], most_ms: u64, mut is_so: impl FnMut() -> bool) {
+/// Makes the roads longer by a step with every renewal, until something is so, up to this length.
+fn slow_down(roads: &[&Slow], step_ms: u64, most_ms: u64, mut is_so: impl FnMut() -> bool) {
     let since = Instant::now();
     let mut delay_ms = 0;
     while !is_so() {
         assert!(since.elapsed() < PATIENCE, "it did not come about");
         let steps = since.elapsed().as_millis() / RENEW_EVERY.as_millis();
-        let due_ms = (u64::try_from(steps).unwrap() * STEP_MS).min(most_ms);
+        let due_ms = (u64::try_from(steps).unwrap() * step_ms).min(most_ms);
         if due_ms != delay_ms {
             delay_ms = due_ms;
             roads.iter().for_each(|road| road.delay(delay_ms));
@@ -80,7 +78,7 @@ fn a_leader_that_becomes_slow_is_replaced_before_it_fails() {
     let mut b = run(&room, &server.url, "b");
     until("b stands", || server.standbys(&room, "billing") == 1);
     until("both have renewed a few times", || metric(&server, "renew_margin_ms_count") >= 5.0);
-    slow_down(&[&road], TTL_MS, || leader(&server) == (Some("b".to_owned()), 2));
+    slow_down(&[&road], TTL_MS * 3 / 200, TTL_MS, || leader(&server) == (Some("b".to_owned()), 2));
     let told = causes(&server);
     // In one commit if it was still fast enough to hear that b is warm, otherwise by its own resignation; never because
     // it was not heard any more.
@@ -110,7 +108,7 @@ fn what_is_slow_for_both_replaces_nobody() {
     until("b stands", || server.standbys(&room, "billing") == 1);
     until("both have renewed a few times", || metric(&server, "renew_margin_ms_count") >= 5.0);
     // Slow, and not so slow that nothing comes through.
-    slow_down(&[&roads[0], &roads[1]], TTL_MS * 3 / 20, || {
+    slow_down(&[&roads[0], &roads[1]], TTL_MS / 50, TTL_MS * 3 / 20, || {
         predictions(&server, "nobody_better") >= 1.0
     });
     let told = server.yes(&room, &["history", "billing"]);
