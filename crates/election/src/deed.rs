@@ -419,7 +419,10 @@ mod tests {
         let term = Term::new(3).unwrap();
         let resign = Command::Resign { group: group(), session: secret(1), term };
         assert!(tell(&mut state, resign).is_none(), "a refusal");
-        tell(&mut state, stand(1, "a")).unwrap();
+        // The id of a session that was closed is not used again.
+        assert!(tell(&mut state, stand(1, "a")).is_none(), "a refusal");
+        tell(&mut state, stand(2, "a")).unwrap();
+        assert!(tell(&mut state, stand(2, "a")).is_none(), "it leads already");
         let late = Command::Elapsed { group: group(), kind: WaitKind::Ending, since: Revision(1) };
         assert!(tell(&mut state, late).is_none(), "a wait that is not waited for");
     }

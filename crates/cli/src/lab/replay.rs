@@ -32,10 +32,10 @@ Examples:
 A broken seed prints the words that replay it. Exit code 1 says that a promise was broken. With
 --json the history is one object per line, and the verdict is the exit code.
 
-With a FILE, or the data directory of a replica, what its flight recorder wrote down is acted again
-by the real replica, rules and participants: everybody stands, resigns, falls silent and is stepped
-down as it was recorded, and what came about is shown beside what was recorded. Exit code 65 says
-that the two differ.")]
+With a FILE, or the data directory of a replica, what its flight recorder wrote down is acted
+again by the real replica, rules and participants: everybody stands, resigns, falls silent and is
+stepped down as it was recorded, and what came about is shown beside what was recorded. Exit code
+65 says that the two differ.")]
 pub(crate) struct ReplayArgs {
     /// A recording to be acted again: a file, or the data directory of a replica
     #[arg(value_name = "FILE", conflicts_with_all = ["store", "without", "chaos_ms", "members",
