@@ -7,7 +7,7 @@
 //!
 //! ```
 //! use std::time::Duration;
-//! use regent_election::{Group, Term};
+//! use regent_lab::election::Group;
 //! use regent_lab::{Application, Context, Rehearsal};
 //!
 //! /// Counts, while it leads.
