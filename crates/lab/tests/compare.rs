@@ -162,11 +162,18 @@ fn while_slow_cannot_be_told_from_dead_raft_is_safe_and_without_a_leader() {
     assert_eq!(cell.vacancies.endless(), 0, "it is over when messages are fast again");
 }
 
+/// Processes start within 50 ms of each other, so now and then one gets through before the others are there.
 #[test]
-fn proposers_that_duel_choose_nobody_and_with_lots_somebody_within_two_seconds() {
-    let duel = cell(Algorithm::Paxos, "duelling-proposers", 10);
-    assert_eq!((duel.elections, duel.first.at(50)), (0, Some(Time::Never)), "{duel:?}");
-    assert!(duel.messages > 10_000 * duel.runs, "they are busy: {}", duel.messages);
+fn a_duel_that_has_begun_does_not_end_and_with_lots_it_does_within_two_seconds() {
+    let duel = cell(Algorithm::Paxos, "duelling-proposers", 20);
+    let endless = duel.first.endless();
+    assert!(endless * 2 > duel.runs, "{endless} of {}", duel.runs);
+    for percent in 1..=100 {
+        let time = duel.first.at(percent);
+        assert!(matches!(time, Some(Time::Ms(..600) | Time::Never)), "{percent} %: {time:?}");
+    }
+    assert!(duel.messages > 10_000 * endless, "they are busy: {}", duel.messages);
+    assert_eq!((duel.two_leaders_ns, duel.wrong_writes), (0, 0), "and safe");
     let ended = cell(Algorithm::Paxos, "duelling-proposers-backoff", 10);
     assert_eq!((ended.elections, ended.first.endless()), (ended.runs, 0), "{ended:?}");
     assert!(matches!(ended.first.at(100), Some(Time::Ms(..2_000))), "{:?}", ended.first.at(100));

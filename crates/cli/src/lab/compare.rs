@@ -1,7 +1,8 @@
 //! `regent lab compare`: all algorithms under all scenarios with many seeds, on all cores.
 //!
-//! The library has the plan, plays each of its jobs and adds up what they come to; here are threads, a bar, and
-//! the forms in which it is written. Threads finish in any order and the sums do not depend on it.
+//! The library has the plan, plays each of its jobs and adds up what they come to; here are threads, a
+//! bar, and the forms in which it is written. Threads finish in any order and the sums do not depend on
+//! it.
 
 use std::fs;
 use std::ops::RangeInclusive;
@@ -27,6 +28,9 @@ use crate::exit::Exit;
 use crate::failure::{Failure, Outcome};
 use crate::output::{Output, Screen, Side, remark, table};
 use crate::signals::Signals;
+
+/// Columns of a usual terminal.
+const WIDTH: usize = 98;
 
 /// Flags of `regent lab compare`.
 #[derive(Clone, Debug, Args)]
@@ -230,7 +234,7 @@ fn told(comparison: &Comparison) -> String {
     let tables = [Some(summary(comparison, false)), scale_table(comparison)];
     for Table { title, note, head, rows } in tables.into_iter().flatten() {
         let head: Vec<(&str, Side)> = head.iter().map(|name| (name.as_str(), side(name))).collect();
-        text.push_str(&format!("\n{title}\n{note}\n\n{}\n", table(&head, rows)));
+        text.push_str(&format!("\n{title}\n{}\n{}\n", wrapped(&note), table(&head, rows)));
     }
     let mut head = vec![("scenario", Side::Left), ("algorithm", Side::Left)];
     head.extend(Measure::ALL.iter().map(|measure| (measure.head(), Side::Right)));
@@ -250,6 +254,24 @@ fn told(comparison: &Comparison) -> String {
     text
 }
 
+/// A note in lines that fit a usual terminal.
+fn wrapped(note: &str) -> String {
+    let mut text = String::new();
+    let mut width = 0;
+    for word in note.split(' ') {
+        let long = word.chars().count() + 1;
+        if width > 0 && width + long > WIDTH {
+            text.push('\n');
+            width = 0;
+        }
+        text.push_str(if width > 0 { " " } else { "" });
+        text.push_str(word);
+        width += long;
+    }
+    text.push('\n');
+    text
+}
+
 /// Names stand left, figures right.
 fn side(head: &str) -> Side {
     if ["algorithm", "who notices"].contains(&head) { Side::Left } else { Side::Right }
@@ -258,6 +280,14 @@ fn side(head: &str) -> Side {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_note_is_wrapped_between_words() {
+        let note = ["word"; 50].join(" ");
+        let lines = wrapped(&note);
+        assert!(lines.lines().all(|line| line.len() <= WIDTH && !line.starts_with(' ')), "{lines}");
+        assert_eq!(lines.split_whitespace().count(), 50);
+    }
 
     #[test]
     fn seeds_are_a_range_with_both_ends_or_how_many() {

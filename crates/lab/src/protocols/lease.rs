@@ -402,15 +402,15 @@ mod tests {
         hand.wake(A, LeaseTimer::Ask);
         hand.deliver_all();
         hand.wake(B, LeaseTimer::Ask);
-        assert_eq!(hand.said(), ["B -> #2 CAMPAIGN"]);
+        assert_eq!(hand.said(), ["B -> C CAMPAIGN"]);
         hand.deliver_all();
         hand.pass(PACE.ttl / 2);
         hand.wake(B, LeaseTimer::Ask);
-        assert_eq!(hand.said(), ["B -> #2 CAMPAIGN in case it is free"]);
+        assert_eq!(hand.said(), ["B -> C CAMPAIGN in case it is free"]);
         hand.deliver_all();
         hand.pass(PACE.ttl / 2);
         hand.wake(B, LeaseTimer::Ask);
-        assert_eq!(hand.said(), ["B -> #2 CAMPAIGN"]);
+        assert_eq!(hand.said(), ["B -> C CAMPAIGN"]);
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! The figures as comma-separated values: one row for every cell, exact, times in nanoseconds or milliseconds
-//! as their heads say.
+//! The figures as comma-separated values: one row for every cell, exact, times in nanoseconds or
+//! milliseconds as their heads say.
 
 use std::fmt::Write as _;
 
@@ -10,8 +10,8 @@ const HEAD: &str = "part,algorithm,scenario,nodes,first_seed,last_seed,runs,cut_
 upkeep_messages,upkeep_bytes,first_p50_ms,first_p99_ms,first_never,elect_count,elect_p50_ms,elect_p99_ms,\
 elect_never,leaderless_ns,two_leaders_ns,runs_with_two,writes,wrong_writes,wrong_writes_fenced,refused_writes";
 
-/// All of them. Rows of the part `scenario` are algorithms under scenarios, rows of the part `scale` the death
-/// of one leader among so many nodes. A percentile that never ended is empty, and counted beside it.
+/// All of them. Rows of the part `scenario` are algorithms under scenarios, rows of the part `scale` the
+/// death of one leader among so many nodes. A percentile that never ended is empty, and counted beside it.
 #[must_use]
 pub fn csv(comparison: &Comparison) -> String {
     let mut text = format!("{HEAD}\n");

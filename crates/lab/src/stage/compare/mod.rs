@@ -1,12 +1,14 @@
-//! All algorithms under all scenarios, with many seeds: what they cost and what they let happen, side by side.
+//! All algorithms under all scenarios, with many seeds: what they cost and what they let happen, side by
+//! side.
 //!
-//! A [`Plan`] is a list of small jobs, each some seeds of one algorithm under one scenario; whoever has threads
-//! plays them in any order and hands what they come to to a [`Comparison`], which only adds. So the figures
-//! depend on the seeds and on nothing else. The road not taken is keeping every run: a thousand seeds are two
-//! hundred thousand histories, and nothing of them is needed but sums and one histogram.
+//! A [`Plan`] is a list of small jobs, each some seeds of one algorithm under one scenario; whoever has
+//! threads plays them in any order and hands what they come to to a [`Comparison`], which only adds. So
+//! the figures depend on the seeds and on nothing else. The road not taken is keeping every run: a
+//! thousand seeds are two hundred thousand histories, and nothing of them is needed but sums and one
+//! histogram.
 //!
-//! [`Measure`]s are what is shown of a cell; the table for people, [`markdown`], [`csv`] and [`html`] show the
-//! same ones.
+//! [`Measure`]s are what is shown of a cell; the table for people, [`markdown`], [`csv`] and [`html`] show
+//! the same ones.
 
 mod cell;
 mod csv;

@@ -1,10 +1,11 @@
 //! How messages grow with the number of nodes: the same death of a leader among few and among many.
 //!
-//! What is counted begins with the death, so that neither the first election nor a return is in it. Patience is
-//! drawn from a wide range, so that mostly one node notices alone: theory speaks of one election, and several
-//! that begin at once cost several times as much. Theory speaks of the worst case, too, and for the bully that is
-//! the lowest name noticing first, so that is measured beside it. The exponent is the slope of a straight line through the logarithms, by least
-//! squares: of the order of n² is a slope near 2.
+//! What is counted begins with the death, so that neither the first election nor a return is in it.
+//! Patience is drawn from a wide range, so that mostly one node notices alone: theory speaks of one
+//! election, and several that begin at once cost several times as much. Theory speaks of the worst case,
+//! too, and for the bully that is the lowest name noticing first, so that is measured beside it. The
+//! exponent is the slope of a straight line through the logarithms, by least squares: of the order of n²
+//! is a slope near 2.
 
 use crate::stage::algorithm::Algorithm;
 use crate::stage::parse::parse;

@@ -23,15 +23,19 @@ pub fn summary(comparison: &Comparison, with_words: bool) -> Table {
     let series = comparison.series();
     let mut head = vec!["algorithm".to_owned()];
     if let Some([(few, _), .., (many, _)]) = series.first().map(|series| series.points.as_slice()) {
-        let sizes = [few, many].map(|nodes| format!("messages, {nodes} nodes"));
+        let what = if with_words { "messages, " } else { "" };
+        let sizes = [few, many].map(|nodes| format!("{what}{nodes} nodes"));
         head.extend(sizes);
         head.push("grow as".to_owned());
     }
-    let columns = ["bytes", "elect p50 / p99", "no leader", "two leaders, partitions"];
-    head.extend(columns.map(str::to_owned));
-    head.extend(["wrong writes, pauses", "the same, fenced"].map(str::to_owned));
+    head.extend(["bytes", "elect p50 / p99", "no leader"].map(str::to_owned));
     if with_words {
+        let harm = ["two leaders, partitions", "wrong writes, pauses", "the same, fenced"];
+        head.extend(harm.map(str::to_owned));
         head.extend(["consistency", "availability", "complexity"].map(str::to_owned));
+    } else {
+        // A terminal has no room for more.
+        head.extend(["two, parted", "wrong, paused", "fenced"].map(str::to_owned));
     }
     let rows = comparison.algorithms().iter().map(|algorithm| {
         // Theory speaks of the worst case: it comes last where it is measured.
@@ -40,10 +44,10 @@ pub fn summary(comparison: &Comparison, with_words: bool) -> Table {
     });
     Table {
         title: "All algorithms".to_owned(),
-        note: "Messages per election are counted from the death of a leader, for bully and ring in the worst case; \
-               bytes per election, time to elect and \
-               time without a leader over all scenarios, two leaders under those with partitions and wrong writes \
-               under those with pauses; times are in seconds, per run where they are sums."
+        note: "Messages per election are counted from the death of a leader, for bully and ring in the \
+               worst case; bytes per election, time to elect and time without a leader over all \
+               scenarios, two leaders under those with partitions and wrong writes under those with \
+               pauses; times are in seconds, per run where they are sums."
             .to_owned(),
         head,
         rows: rows.collect(),
@@ -103,9 +107,9 @@ pub fn scale_table(comparison: &Comparison) -> Option<Table> {
     });
     Some(Table {
         title: "Messages for one election, by the number of nodes".to_owned(),
-        note: "Counted from the death of the leader to five seconds after it. The power is the slope of a straight \
-               line through the logarithms; a cost with a share that does not grow bends it, so that 2 (n - 1) among 3 \
-               to 25 nodes comes to n^1.16 and n (n - 1) to n^2.16."
+        note: "Counted from the death of the leader to the end of the run. The power is the slope of \
+               a straight line through the logarithms; a cost with a share that does not grow bends it, \
+               so that 2 (n - 1) among 3 to 25 nodes comes to n^1.16 and n (n - 1) to n^2.16."
             .to_owned(),
         rows: rows.collect(),
         head,
@@ -127,19 +131,19 @@ pub fn matrix(comparison: &Comparison, measure: Measure) -> Table {
     });
     let note = match measure {
         Measure::Messages | Measure::Bytes => {
-            "Everything but heartbeats, renewals and looks at a lease that is held, by the number of times that the \
-             office changed hands."
+            "Everything but heartbeats, renewals and looks at a lease that is held, by the number of \
+             times that the office changed hands."
         }
         Measure::TimeToElect => {
-            "How long vacancies lasted after somebody had led; `never` if one had not ended when its run did, `-` if \
-             the office was never vacant."
+            "How long vacancies lasted after somebody had led; `never` if one had not ended when its run \
+             did, `-` if the office was never vacant."
         }
         Measure::Leaderless | Measure::TwoLeaders => {
             "The mean of all runs; `0` is never, not even once."
         }
         Measure::WrongWrites | Measure::WrongWritesFenced => {
-            "Writes by a leader that another one had replaced and that had already written; `0` is not one in all \
-             runs."
+            "Writes by a leader that another one had replaced and that had already written; `0` is not \
+             one in all runs."
         }
     };
     let (title, note) = (measure.title().to_owned(), note.to_owned());

@@ -1,9 +1,9 @@
-//! The comparison as one page with plots, which needs nothing but a browser: no script, no font and no picture
-//! from anywhere else. Light or dark is the reader's choice.
+//! The comparison as one page with plots, which needs nothing but a browser: no script, no font and no
+//! picture from anywhere else. Light or dark is the reader's choice.
 //!
-//! Plots are SVG written by hand, as [the drawings of a run](crate::stage::draw) are; colours are names of the
-//! page's style, so that both schemes have their own. Whatever a plot shows also stands in a table below, for
-//! whoever cannot see it.
+//! Plots are SVG written by hand, as [the drawings of a run](crate::stage::draw) are; colours are names of
+//! the page's style, so that both schemes have their own. Whatever a plot shows also stands in a table
+//! below, for whoever cannot see it.
 
 mod bars;
 mod heat;
@@ -26,9 +26,9 @@ pub fn html(comparison: &Comparison) -> String {
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n\
          <title>Leader election, compared</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n\
-         <h1>Leader election, compared</h1>\n<p>Algorithms: {algorithms}, scenarios: {scenarios}, seeds: {first} \
-         to {last}, simulated runs: {}. Made by <code>regent lab compare</code>; the same seeds give the same \
-         figures.</p>\n",
+         <h1>Leader election, compared</h1>\n<p>Algorithms: {algorithms}, scenarios: {scenarios}, seeds: \
+         {first} to {last}, simulated runs: {}. Made by <code>regent lab compare</code>; the same seeds \
+         give the same figures.</p>\n",
         comparison.runs()
     );
     let words = summary(comparison, true);
@@ -69,12 +69,13 @@ fn plots(page: &mut String, comparison: &Comparison) {
     }
     if let Some((scenario, plot)) = bars::time_to_elect(comparison) {
         let title = format!("Time to elect under {scenario}");
-        let note = "From the end of one tenure to the beginning of the next: the median, and what 99 of 100 keep \
-                    within.";
+        let note = "From the end of one tenure to the beginning of the next: the median, and what 99 of \
+                    100 keep within.";
         section(page, &title, note, &format!("<figure>{plot}</figure>"));
     }
-    let note = "What a storage takes that a deposed leader should not have written, in all scenarios: without a \
-                fence, and with one that compares terms. Algorithms without terms give a fence nothing to compare.";
+    let note = "What a storage takes that a deposed leader should not have written, in all scenarios: \
+                without a fence, and with one that compares terms. Algorithms without terms give a fence \
+                nothing to compare.";
     let plot = bars::wrong_writes(comparison);
     section(
         page,
