@@ -7,7 +7,7 @@ use regent_lab::stage::compare::markdown::{BEGIN, END, markdown, update};
 use regent_lab::stage::compare::{
     Cell, Comparison, Measure, Noticer, Plan, PlanError, SIZES, Time, csv, html, matrix,
 };
-use regent_lab::stage::{Algorithm, Scenario, Told, library};
+use regent_lab::stage::{Algorithm, Scenario, Told, library, parse};
 
 const DOCUMENT: &str = include_str!("../../../docs/algorithms.md");
 
@@ -150,6 +150,21 @@ fn without_a_majority_raft_has_no_leader_and_with_one_it_has() {
     assert!(without.leaderless_ns > 14 * 1_000_000_000 * without.runs, "{without:?}");
     let with = cell(Algorithm::Raft, "clean-partition", 10);
     assert!(with.leaderless_ns < 3 * 1_000_000_000 * with.runs, "{with:?}");
+}
+
+/// Two thirds are 3 of 4, and 4 of 5.
+#[test]
+fn signed_votes_elect_where_two_thirds_hear_each_other_and_nowhere_else() {
+    for (nodes, cut_off, can_elect) in
+        [(4, "leader", true), (5, "leader", true), (5, "minority", false)]
+    {
+        let text = format!("about x\nnodes {nodes}\nlasts 20s\nat 5s partition {cut_off} | rest");
+        let parted = parse("parted", &text).unwrap();
+        let comparison = compare(&[Algorithm::Byzantine], vec![parted], 10);
+        let cell = comparison.cell(Algorithm::Byzantine, "parted").unwrap();
+        let expected = if can_elect { 0 } else { cell.runs };
+        assert_eq!(cell.vacancies.endless(), expected, "{cut_off} of {nodes}: {cell:?}");
+    }
 }
 
 /// Fischer, Lynch and Paterson: what is safe stays safe, and nobody leads for as long as nobody can tell slow

@@ -102,7 +102,7 @@ impl Algorithm {
             Self::Paxos => "wherever a majority hears itself, unless proposers duel",
             Self::Hierarchy => "every part elects; slower if the leader of all dies",
             Self::Gossip => "every part has one, once silence has become suspicion",
-            Self::Byzantine => "wherever 2f + 1 honest nodes hear each other",
+            Self::Byzantine => "wherever two thirds hear each other: 3 of 4, and 4 of 5",
         }
     }
 
