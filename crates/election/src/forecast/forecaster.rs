@@ -180,6 +180,14 @@ struct Judged {
     replaced: Vec<(Node, Moment)>,
 }
 
+/// Everybody of one name, counted.
+#[derive(Debug, Default)]
+struct Named {
+    stand: usize,
+    heard: usize,
+    do_better: usize,
+}
+
 impl Judged {
     fn is_cooling(&self, now: Moment) -> bool {
         self.decided_at.is_some_and(|at| now < at + COOL_DOWN)
@@ -268,6 +276,9 @@ impl Forecaster {
         if is_decided && !self.relieved.iter().any(|(_, of)| *of == sight.session) {
             self.relieved.push_back((now, sight.session));
         }
+        if !self.has_place(sight.group) {
+            return Verdict { outcome, reason, is_news: false };
+        }
         let judged = self.judged.entry(sight.group.clone()).or_insert_with(|| Judged {
             term: Term::NONE,
             word: "",
@@ -275,7 +286,8 @@ impl Forecaster {
             decided_at: None,
             replaced: Vec::new(),
         });
-        let is_news = (judged.term, judged.word) != (sight.term, word);
+        // Decided once more, it is to be done once more: the standby that was asked may have left.
+        let is_news = is_decided || (judged.term, judged.word) != (sight.term, word);
         (judged.term, judged.word, judged.look_at) = (sight.term, word, look_at);
         if is_decided {
             judged.decided_at = Some(now);
@@ -301,36 +313,47 @@ impl Forecaster {
         let tenure = tenure.filter(|tenure| (tenure.session, tenure.term) == (session, term));
         let has_served = tenure.is_some_and(|tenure| tenure.since + minimum_tenure <= now);
         let judged = self.judged.get(group);
-        let has_room = judged.is_some() || self.judged.len() < FORECASTS_MAX;
-        if !has_served || !has_room || judged.is_some_and(|judged| judged.is_cooling(now)) {
+        if !has_served
+            || !self.has_place(group)
+            || judged.is_some_and(|judged| judged.is_cooling(now))
+        {
             return Outcome::TooSoon;
         }
-        let does_better = |node: &&Node| {
-            let is_one = standbys.iter().filter(|other| other == node).count() == 1;
-            is_one
-                && !judged.is_some_and(|judged| judged.rests(now, node))
-                && self.does_better(now, node, suspect)
+        let better = self.better(now, standbys, suspect);
+        let may_follow = |node: &&Node| {
+            better.contains(*node) && !judged.is_some_and(|judged| judged.rests(now, node))
         };
-        match standbys.iter().find(does_better) {
+        match standbys.iter().find(may_follow) {
             Some(to) => Outcome::HandOver { to: to.clone() },
             None => Outcome::NobodyBetter,
         }
     }
 
-    /// Whether every session of that name that is heard does clearly better; none is heard, none does.
-    fn does_better(&self, now: Moment, node: &Node, suspect: &Heard) -> bool {
-        let Some(last) = suspect.margins.worst(1) else { return false };
-        let mut heard = self.heard_as(now, node).peekable();
-        heard.peek().is_some()
-            && heard.all(|other| {
-                !other.outlook.is_failing()
-                    && other.margins.worst(COMPARED).is_some_and(|it| it >= last + BETTER_BY)
-            })
+    /// Those standbys of whose name there is one, and every session of that name that is heard does clearly better;
+    /// none is heard, none does. Everybody is looked at once, however many stand.
+    fn better<'a>(&self, now: Moment, standbys: &'a [Node], suspect: &Heard) -> BTreeSet<&'a Node> {
+        let Some(last) = suspect.margins.worst(1) else { return BTreeSet::new() };
+        let mut named: BTreeMap<&Node, Named> = BTreeMap::new();
+        for node in standbys {
+            named.entry(node).or_default().stand += 1;
+        }
+        for heard in self.sessions.values() {
+            let Some(named) = named.get_mut(&heard.node) else { continue };
+            if heard.is_gone(now) {
+                continue;
+            }
+            let does_better = !heard.outlook.is_failing()
+                && heard.margins.worst(COMPARED).is_some_and(|it| it >= last + BETTER_BY);
+            named.heard += 1;
+            named.do_better += usize::from(does_better);
+        }
+        let is_better = |it: &Named| it.stand == 1 && it.heard > 0 && it.do_better == it.heard;
+        named.into_iter().filter(|(_, it)| is_better(it)).map(|(node, _)| node).collect()
     }
 
-    fn heard_as(&self, now: Moment, node: &Node) -> impl Iterator<Item = &Heard> {
-        let sessions = self.sessions.values();
-        sessions.filter(move |heard| heard.node == *node && !heard.is_gone(now))
+    /// Whether a verdict about this group can be remembered.
+    fn has_place(&self, group: &Group) -> bool {
+        self.judged.len() < FORECASTS_MAX || self.judged.contains_key(group)
     }
 
     /// How many sessions lead, as far as is heard, and how many of them are about to fail.

@@ -284,6 +284,37 @@ fn a_leader_that_recovered_or_hands_over_already_is_left_alone() {
 }
 
 #[test]
+fn a_leader_that_still_fails_after_a_while_is_asked_again() {
+    let mut bench = Bench::healthy();
+    let first = bench.fall(300, |_| HEALTHY_MS);
+    assert_eq!(first.iter().filter(|verdict| hands_over(verdict)).count(), 1);
+    // The standby that was asked has left and come back; the leader is close to too late all the time.
+    let renewals = COOL_DOWN.as_millis() as u64 / RENEW_MS + 2;
+    let later: Vec<_> = (0..renewals).filter_map(|_| bench.renew(1, 500, HEALTHY_MS)).collect();
+    let asked: Vec<_> = later.iter().filter(|verdict| hands_over(verdict)).collect();
+    assert_eq!(asked.len(), 1, "{later:?}");
+    assert!(asked[0].is_news, "it is to be done, not only thought");
+}
+
+#[test]
+fn a_name_that_two_bear_follows_nobody_nor_does_one_of_whom_a_session_does_badly() {
+    let mut bench = Bench::healthy();
+    bench.hear(3, &beliefs("c", HEALTHY_MS, &[]));
+    for step in 0..12 {
+        bench.now_ms += RENEW_MS;
+        for (who, name) in [(STANDBY, "b"), (3, "c"), (4, "c")] {
+            bench.hear(who, &beliefs(name, if who == 4 { 600 } else { HEALTHY_MS }, &[]));
+        }
+        bench.hear(LEADER, &beliefs("a", HEALTHY_MS - 400 * step, &[("g", 1)]));
+    }
+    let to = |bench: &mut Bench, line: &[&str]| bench.judge(LEADER, ("g", 1), line).outcome;
+    assert_eq!(to(&mut bench, &["b", "b"]), Outcome::NobodyBetter);
+    assert_eq!(to(&mut bench, &["c"]), Outcome::NobodyBetter);
+    assert_eq!(to(&mut bench, &["unheard"]), Outcome::NobodyBetter);
+    assert_eq!(to(&mut bench, &["unheard", "c", "b"]), Outcome::HandOver { to: node("b") });
+}
+
+#[test]
 fn what_could_not_be_done_is_decided_again() {
     let mut bench = Bench::healthy();
     let mut decided = 0;
