@@ -155,7 +155,8 @@ impl ZookeeperRegister {
         for (session, node) in &moves.missing {
             let Some(slot) = self.slot_if_heard(*session) else { continue };
             let slot = slot.lock().await;
-            let Some(held) = slot.as_ref() else { continue };
+            let held = slot.as_ref().filter(|held| held.is_within(regent_clock::now()));
+            let Some(held) = held else { continue };
             let _seat = self.seat().await;
             let Some(Attached { link, .. }) = self.attach(held).await? else { continue };
             let life = self.life_path(*session);
@@ -183,7 +184,8 @@ impl ZookeeperRegister {
             return Ok(());
         };
         let slot = slot.lock().await;
-        let Some(held) = slot.as_ref() else { return Ok(()) };
+        let held = slot.as_ref().filter(|held| held.is_within(regent_clock::now()));
+        let Some(held) = held else { return Ok(()) };
         let _seat = self.seat().await;
         let Some(Attached { link, .. }) = self.attach(held).await? else { return Ok(()) };
         let (own, label, life) =

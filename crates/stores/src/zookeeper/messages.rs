@@ -203,6 +203,8 @@ pub(super) enum Step<'a> {
     SetAny { path: &'a str, data: &'a [u8] },
     /// Deletes a node that is there, at whichever version.
     Delete { path: &'a str },
+    /// Deletes a node that has this version.
+    DeleteVersion { path: &'a str, version: i32 },
 }
 
 impl Step<'_> {
@@ -211,14 +213,16 @@ impl Step<'_> {
             Self::Check { .. } | Self::CheckVersion { .. } => CHECK,
             Self::Create { .. } => CREATE,
             Self::Set { .. } | Self::SetAny { .. } => SET,
-            Self::Delete { .. } => DELETE,
+            Self::Delete { .. } | Self::DeleteVersion { .. } => DELETE,
         }
     }
 
     fn put(self, out: Out) -> Out {
         match self {
             Self::Check { path } | Self::Delete { path } => out.text(path).int(ANY),
-            Self::CheckVersion { path, version } => out.text(path).int(version),
+            Self::CheckVersion { path, version } | Self::DeleteVersion { path, version } => {
+                out.text(path).int(version)
+            }
             Self::Create { path, data, rights, stay } => {
                 let (scheme, id) = match rights {
                     Rights::Everybody => ("world", "anyone"),

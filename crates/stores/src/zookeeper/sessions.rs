@@ -81,17 +81,25 @@ pub(super) struct Held {
 
 impl Held {
     /// Whether the server that leads cannot have found it due by this moment.
-    fn is_within(&self, now: Moment) -> bool {
+    pub(super) fn is_within(&self, now: Moment) -> bool {
         let valid_for = Duration::from_millis(Drift::default().valid_for_ms(self.ttl_ms));
         now < self.heard_at + valid_for
     }
+}
+
+/// As what a session was read: the version of its mark, which every move raises, and that of its life, which every
+/// touch does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct At {
+    mark: i32,
+    life: i32,
 }
 
 /// What the nodes of a session say.
 #[derive(Debug, PartialEq, Eq)]
 enum Life {
     Unbegun,
-    Alive { version: i32, ttl_ms: u64 },
+    Alive { at: At, ttl_ms: u64 },
     Ended,
 }
 
@@ -174,7 +182,10 @@ impl ZookeeperRegister {
                 (code, _) => return Err(Refused::Code(code)),
             };
             match life.answer().await? {
-                (0, _) => Ok(Life::Alive { version: mark.1, ttl_ms: ttl_of(&mark.0) }),
+                (0, body) => {
+                    let at = At { mark: mark.1, life: messages::found(&body)?.1 };
+                    Ok(Life::Alive { at, ttl_ms: ttl_of(&mark.0) })
+                }
                 (NO_NODE, _) => Ok(Life::Ended),
                 (code, _) => Err(Refused::Code(code)),
             }
@@ -201,10 +212,10 @@ impl ZookeeperRegister {
     }
 
     /// What is known of a session, with one that never began forbidden to.
-    async fn settled(&self, session: u128) -> RegisterResult<Option<(i32, u64)>> {
+    async fn settled(&self, session: u128) -> RegisterResult<Option<(At, u64)>> {
         for _ in 0..ATTEMPTS_MAX {
             match self.life(session).await? {
-                Life::Alive { version, ttl_ms } => return Ok(Some((version, ttl_ms))),
+                Life::Alive { at, ttl_ms } => return Ok(Some((at, ttl_ms))),
                 Life::Ended => return Ok(None),
                 Life::Unbegun if self.forbid(session).await? => return Ok(None),
                 Life::Unbegun => {}
@@ -235,13 +246,17 @@ impl ZookeeperRegister {
         }
     }
 
-    /// Hangs the life of a session on a fresh session of ZooKeeper's: a life that begins, or one whose mark has this
-    /// version. None if it was refused, or took so long that nobody may count on it.
+    /// Hangs the life of a session on a fresh session of ZooKeeper's: a life that begins, or one that nobody has
+    /// moved or touched since it was read. None if it was refused, or took so long that nobody may count on it.
+    ///
+    /// ZooKeeper counts the fresh session from when it was made, which is after that read. Over a touch that came in
+    /// between, acknowledged through another process, a move that was held up would hang the life on a count that
+    /// is older than the touch: hence the version of the life itself.
     async fn make(
         &self,
         session: u128,
         ttl_ms: u64,
-        over: Option<i32>,
+        over: Option<At>,
         sent: &Sent,
     ) -> RegisterResult<Option<Held>> {
         let _seat = self.seat().await;
@@ -258,9 +273,10 @@ impl ZookeeperRegister {
                 let stay = Stay::ForGood;
                 (vec![Step::Create { path: &mark_path, data: &data, rights, stay }, begin], 0)
             }
-            Some(version) => {
-                let set = Step::Set { path: &mark_path, data: &data, version };
-                (vec![set, Step::Delete { path: &life }, begin], version.wrapping_add(1))
+            Some(at) => {
+                let set = Step::Set { path: &mark_path, data: &data, version: at.mark };
+                let end = Step::DeleteVersion { path: &life, version: at.life };
+                (vec![set, end, begin], at.mark.wrapping_add(1))
             }
         };
         sent.leaves_now();
@@ -299,9 +315,9 @@ impl ZookeeperRegister {
                 }
             }
             *slot = None;
-            let Some((version, kept_ms)) = self.settled(session).await? else { return Ok(false) };
+            let Some((at, kept_ms)) = self.settled(session).await? else { return Ok(false) };
             // Never nearer than somebody may count on, whose request this one has overtaken.
-            let made = self.make(session, ttl_ms.max(kept_ms), Some(version), sent).await?;
+            let made = self.make(session, ttl_ms.max(kept_ms), Some(at), sent).await?;
             if made.is_some() {
                 *slot = made;
                 return Ok(true);
@@ -312,6 +328,10 @@ impl ZookeeperRegister {
 
     /// Ends a session of ZooKeeper's on which nothing hangs that is still of use.
     async fn let_go(&self, held: &Held) {
+        // What may be over may be another's: a server that starts again counts its sessions anew.
+        if !held.is_within(regent_clock::now()) {
+            return;
+        }
         let _seat = self.seat().await;
         match self.attach(held).await {
             Ok(Some(attached)) => {
