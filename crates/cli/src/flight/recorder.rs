@@ -1,7 +1,8 @@
 //! What a replica tells its recorder, on its way to the files.
 //!
 //! The core's thread puts it into a bounded queue and goes on; a thread of its own writes. If the queue is
-//! full, or the disk refuses, what came is dropped, and the next thing that is kept is preceded by a `gap`.
+//! full, or the disk refuses, what came is dropped, and the next entry that is kept is preceded by a `gap`:
+//! whoever drops says so in what is queued next, so that the gap stands where something is missing.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -36,6 +37,13 @@ pub(crate) struct Whose {
     pub(crate) replica: u64,
 }
 
+impl Whose {
+    /// The cluster, as a line tells it.
+    fn cluster(&self) -> String {
+        format!("{:032x}", self.cluster)
+    }
+}
+
 #[derive(Debug)]
 enum News {
     Entry(Record),
@@ -43,64 +51,67 @@ enum News {
     LogLeader(LogLeader),
 }
 
+/// News in the queue.
+#[derive(Debug)]
+struct Queued {
+    /// Whether something before it was dropped.
+    is_after_loss: bool,
+    news: News,
+}
+
 /// A running recorder. Dropping it ends the recording in order.
 #[derive(Debug)]
 pub(crate) struct Recorder {
-    queue: Option<SyncSender<News>>,
-    shared: Arc<Shared>,
-    thread: Mutex<Option<JoinHandle<()>>>,
-}
-
-#[derive(Debug, Default)]
-struct Shared {
+    queue: Option<SyncSender<Queued>>,
     /// Changes in the queue.
-    changes: AtomicUsize,
-    /// Whether something was dropped that no gap tells of yet.
+    changes: Arc<AtomicUsize>,
+    /// Whether something was dropped that nothing in the queue tells of yet.
     is_lossy: AtomicBool,
+    thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Recorder {
     /// Records into this directory, at most so many bytes.
     pub(crate) fn start(directory: &Path, bytes_max: u64, whose: Whose) -> io::Result<Self> {
-        let (files, last) = Files::open(directory, bytes_max)?;
         let (queue, news) = sync_channel(QUEUE_MAX);
-        let shared = Arc::new(Shared::default());
-        let mut writer = Writer {
-            directory: directory.to_owned(),
-            bytes_max,
-            whose,
-            files: Some(files),
-            refused_at: None,
-            last: last.unwrap_or(0),
-            is_first: last.is_some(),
-            gap: None,
-            shared: Arc::clone(&shared),
-        };
-        let begin = writer.begin();
-        writer.write(&begin);
+        let changes = Arc::default();
+        let writer = Writer::open(directory, bytes_max, whose, Arc::clone(&changes))?;
         let body = move || writer.run(&news);
         let thread = std::thread::Builder::new().name("regent-flight".into()).spawn(body)?;
-        Ok(Self { queue: Some(queue), shared, thread: Mutex::new(Some(thread)) })
+        Ok(Self::over(queue, changes, Some(thread)))
     }
 
-    fn tell(&self, news: News) {
-        let is_kept = self.queue.as_ref().is_some_and(|queue| queue.try_send(news).is_ok());
+    fn over(
+        queue: SyncSender<Queued>,
+        changes: Arc<AtomicUsize>,
+        thread: Option<JoinHandle<()>>,
+    ) -> Self {
+        let is_lossy = AtomicBool::new(false);
+        Self { queue: Some(queue), changes, is_lossy, thread: Mutex::new(thread) }
+    }
+
+    /// Whether there was room for it.
+    fn tell(&self, news: News) -> bool {
+        let is_after_loss = self.is_lossy.swap(false, Ordering::Relaxed);
+        let queued = Queued { is_after_loss, news };
+        let is_kept = self.queue.as_ref().is_some_and(|queue| queue.try_send(queued).is_ok());
         if !is_kept {
-            self.shared.is_lossy.store(true, Ordering::Relaxed);
+            self.is_lossy.store(true, Ordering::Relaxed);
         }
+        is_kept
     }
 }
 
 impl Tape for Recorder {
     fn record(&self, record: Record) {
         let changes = record.events.len();
-        let queued = self.shared.changes.fetch_add(changes, Ordering::Relaxed);
-        if queued > QUEUED_CHANGES_MAX {
-            self.shared.changes.fetch_sub(changes, Ordering::Relaxed);
-            self.shared.is_lossy.store(true, Ordering::Relaxed);
-            return;
+        // Counted before it is queued: whoever takes it out subtracts.
+        if self.changes.fetch_add(changes, Ordering::Relaxed) > QUEUED_CHANGES_MAX {
+            self.changes.fetch_sub(changes, Ordering::Relaxed);
+            self.is_lossy.store(true, Ordering::Relaxed);
+        } else if !self.tell(News::Entry(record)) {
+            self.changes.fetch_sub(changes, Ordering::Relaxed);
         }
-        self.tell(News::Entry(record));
     }
 
     fn leap(&self, to: Revision) {
@@ -136,11 +147,35 @@ struct Writer {
     is_first: bool,
     /// Why the next line does not follow the one before.
     gap: Option<&'static str>,
-    shared: Arc<Shared>,
+    /// Changes in the queue.
+    changes: Arc<AtomicUsize>,
 }
 
 impl Writer {
-    fn run(mut self, news: &Receiver<News>) {
+    fn open(
+        directory: &Path,
+        bytes_max: u64,
+        whose: Whose,
+        changes: Arc<AtomicUsize>,
+    ) -> io::Result<Self> {
+        let (files, last) = Files::open(directory, bytes_max, &whose.cluster())?;
+        let mut writer = Self {
+            directory: directory.to_owned(),
+            bytes_max,
+            whose,
+            files: Some(files),
+            refused_at: None,
+            last: last.unwrap_or(0),
+            is_first: last.is_some(),
+            gap: None,
+            changes,
+        };
+        let begin = writer.begin();
+        writer.write(&begin);
+        Ok(writer)
+    }
+
+    fn run(mut self, news: &Receiver<Queued>) {
         loop {
             match news.recv_timeout(LOOK_EVERY) {
                 Ok(first) => {
@@ -159,13 +194,14 @@ impl Writer {
         self.attempt(Files::flush);
     }
 
-    fn take(&mut self, news: News) {
-        if self.shared.is_lossy.swap(false, Ordering::Relaxed) {
+    fn take(&mut self, queued: Queued) {
+        let Queued { is_after_loss, news } = queued;
+        if is_after_loss {
             self.gap = Some("more came than could be written");
         }
         match news {
             News::Entry(record) => {
-                self.shared.changes.fetch_sub(record.events.len(), Ordering::Relaxed);
+                self.changes.fetch_sub(record.events.len(), Ordering::Relaxed);
                 self.entry(record);
             }
             News::Leap(to) if to.0 > self.last => {
@@ -204,18 +240,20 @@ impl Writer {
         Row::Begin(Begin {
             at_ms: wall_ms(),
             format: FORMAT,
-            cluster: format!("{:032x}", self.whose.cluster),
+            cluster: self.whose.cluster(),
             replica: self.whose.replica,
             version: env!("CARGO_PKG_VERSION").to_owned(),
         })
     }
 
-    /// Writes a line, into another file if this one is full.
+    /// Writes a line, into another file if this one is full; every file begins with whose it is.
     fn write(&mut self, row: &Row) {
         let begin = self.begin();
         self.attempt(|files| {
             if files.is_full() {
                 files.turn_over()?;
+            }
+            if files.is_empty() && !matches!(row, Row::Begin(_)) {
                 files.append(&begin)?;
             }
             files.append(row)
@@ -227,7 +265,8 @@ impl Writer {
         let now = regent_clock::now();
         if self.files.is_none() && self.refused_at.is_none_or(|at| now.since(at) >= AGAIN_AFTER) {
             self.refused_at = Some(now);
-            self.files = Files::open(&self.directory, self.bytes_max).ok().map(|(files, _)| files);
+            let opened = Files::open(&self.directory, self.bytes_max, &self.whose.cluster());
+            self.files = opened.ok().map(|(files, _)| files);
         }
         let Some(files) = &mut self.files else {
             self.gap = Some("the disk refused");
@@ -253,7 +292,7 @@ mod tests {
     use std::fs;
 
     use regent_election::deed::{Deed, Party};
-    use regent_election::{Node, SessionNo};
+    use regent_election::{Cause, Event, Group, Metadata, Node, SessionNo, Term};
 
     use super::super::files::of_directory;
     use super::*;
@@ -269,14 +308,31 @@ mod tests {
         }
     }
 
+    fn change(revision: u64) -> Event {
+        Event {
+            group: Group::new("g").unwrap(),
+            revision: Revision(revision),
+            ordinal: 0,
+            term: Term::new(1).unwrap(),
+            leader: None,
+            metadata: Metadata::NONE,
+            cause: Cause::Expired,
+        }
+    }
+
     fn run(directory: &Path, revisions: &[u64]) {
-        let whose = Whose { cluster: 1, replica: 1 };
+        run_in(1, directory, revisions);
+    }
+
+    fn run_in(cluster: u128, directory: &Path, revisions: &[u64]) {
+        let whose = Whose { cluster, replica: 1 };
         let recorder = Recorder::start(directory, 1 << 20, whose).unwrap();
         revisions.iter().for_each(|revision| recorder.record(record(*revision)));
     }
 
     fn told(directory: &Path) -> Vec<String> {
-        let text = fs::read_to_string(&of_directory(directory).unwrap()[0]).unwrap();
+        let files = of_directory(directory).unwrap();
+        let text: String = files.iter().map(|path| fs::read_to_string(path).unwrap()).collect();
         let rows = text.lines().map(|line| Row::parse(line).unwrap());
         rows.map(|row| match row {
             Row::Begin(_) => "begin".to_owned(),
@@ -303,5 +359,45 @@ mod tests {
         run(room.path(), &[7]);
         let wanted = ["begin", "1", "2", "end", "begin", "gap to 7", "7", "end"];
         assert_eq!(told(room.path()), wanted);
+    }
+
+    #[test]
+    fn what_found_no_room_is_told_as_a_gap_where_it_is_missing() {
+        let room = tempfile::tempdir().unwrap();
+        let (queue, news) = sync_channel(2);
+        let changes = Arc::default();
+        let whose = Whose { cluster: 1, replica: 1 };
+        let mut writer = Writer::open(room.path(), 1 << 20, whose, Arc::clone(&changes)).unwrap();
+        let recorder = Recorder::over(queue, changes, None);
+        [1, 2, 3].into_iter().for_each(|revision| recorder.record(record(revision)));
+        news.try_iter().for_each(|queued| writer.take(queued));
+        [4, 5].into_iter().for_each(|revision| recorder.record(record(revision)));
+        drop(recorder);
+        writer.run(&news);
+        assert_eq!(told(room.path()), ["begin", "1", "2", "gap to 4", "4", "5", "end"]);
+    }
+
+    #[test]
+    fn what_found_no_room_takes_none_from_what_comes_later() {
+        let (queue, news) = sync_channel(1);
+        let recorder = Recorder::over(queue, Arc::default(), None);
+        for revision in 1..=3 {
+            let events = vec![change(revision); 10];
+            recorder.record(Record { events, ..record(revision) });
+        }
+        let queued = news.recv().unwrap();
+        assert!(matches!(&queued.news, News::Entry(record) if record.revision.0 == 1));
+        assert_eq!(recorder.changes.load(Ordering::Relaxed), 10, "only what is queued counts");
+    }
+
+    #[test]
+    fn what_another_cluster_left_behind_hides_nothing() {
+        let room = tempfile::tempdir().unwrap();
+        run_in(1, room.path(), &[1, 2, 9]);
+        run_in(2, room.path(), &[1, 2]);
+        run_in(2, room.path(), &[2, 3]);
+        let wanted = ["begin", "1", "2", "9", "end", "begin", "1", "2", "end", "begin", "3", "end"];
+        assert_eq!(told(room.path()), wanted);
+        assert_eq!(of_directory(room.path()).unwrap().len(), 2, "each has files of its own");
     }
 }
