@@ -5,6 +5,7 @@
 
 use regent_api::PolicyBody;
 use regent_election::deed::{Deed, Party, Record, Stood};
+use regent_election::limits::{TTL_MS_CEILING, TTL_MS_FLOOR};
 use regent_election::{
     Cause, Finding, Group, Node, Policy, Reason, Revision, SessionNo, Term, WaitKind,
 };
@@ -228,6 +229,11 @@ impl DeedRow {
     fn party(&self) -> Result<Option<Party>, String> {
         match (self.session, &self.node, self.ttl_ms) {
             (Some(session), Some(name), Some(ttl_ms)) => {
+                if !(TTL_MS_FLOOR..=TTL_MS_CEILING).contains(&ttl_ms) {
+                    return Err(format!(
+                        "ttl_ms {ttl_ms} is none that a session can have; it is {TTL_MS_FLOOR} to {TTL_MS_CEILING}"
+                    ));
+                }
                 Ok(Some(Party { session: SessionNo(session), node: node(name)?, ttl_ms }))
             }
             (None, None, None) => Ok(None),
@@ -484,6 +490,10 @@ mod tests {
         assert!(deed(r#""deed":"resign","group":"g""#).contains("needs the field \"term\""));
         assert!(deed(r#""deed":"close","session":1"#).contains("go together"));
         assert!(deed(r#""deed":"close","mood":1"#).contains("mood"));
+        for ttl_ms in [0, TTL_MS_FLOOR - 1, TTL_MS_CEILING + 1, u64::MAX] {
+            let what = deed(&format!(r#""deed":"open","session":1,"node":"a","ttl_ms":{ttl_ms}"#));
+            assert!(what.contains(&format!("ttl_ms {ttl_ms} ")), "{what}");
+        }
         assert!(told(r#"{"ev":"party"}"#).contains("party"));
         let newer =
             r#"{"ev":"begin","at_ms":1,"format":9,"cluster":"c","replica":1,"version":"9"}"#;
