@@ -95,6 +95,16 @@ struct At {
     life: i32,
 }
 
+impl At {
+    /// Writes the mark and takes the life away, if nobody has moved or touched the session since.
+    const fn unchanged<'a>(self, mark: &'a str, data: &'a [u8], life: &'a str) -> [Step<'a>; 2] {
+        [
+            Step::Set { path: mark, data, version: self.mark },
+            Step::DeleteVersion { path: life, version: self.life },
+        ]
+    }
+}
+
 /// What the nodes of a session say.
 #[derive(Debug, PartialEq, Eq)]
 enum Life {
@@ -274,9 +284,9 @@ impl ZookeeperRegister {
                 (vec![Step::Create { path: &mark_path, data: &data, rights, stay }, begin], 0)
             }
             Some(at) => {
-                let set = Step::Set { path: &mark_path, data: &data, version: at.mark };
-                let end = Step::DeleteVersion { path: &life, version: at.life };
-                (vec![set, end, begin], at.mark.wrapping_add(1))
+                let mut steps = at.unchanged(&mark_path, &data, &life).to_vec();
+                steps.push(begin);
+                (steps, at.mark.wrapping_add(1))
             }
         };
         sent.leaves_now();
@@ -480,6 +490,19 @@ impl ServerSessions for ZookeeperRegister {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// S4: a move that was held up must not hang a life on a count older than a touch that was acknowledged since.
+    #[test]
+    fn a_move_is_refused_if_anybody_moved_or_touched_the_session_since_it_was_read() {
+        let steps = At { mark: 3, life: 7 }.unchanged("/alive/s", b"told", "/alive/s/life");
+        let [Step::Set { path, version: mark, .. }, Step::DeleteVersion { path: life, version }] =
+            steps
+        else {
+            panic!("{steps:?}");
+        };
+        assert_eq!((path, mark), ("/alive/s", 3), "every move raises it");
+        assert_eq!((life, version), ("/alive/s/life", 7), "every touch raises it");
+    }
 
     #[test]
     fn a_sign_of_life_counts_only_if_its_answer_came_before_the_session_can_have_been_due() {
