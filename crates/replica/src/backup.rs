@@ -24,9 +24,9 @@ use regent_election::state::{Query, RebirthError};
 use regent_election::store::{StoreError, StoreResult};
 use regent_election::{Command, Entry, Refusal, Settings, State, Term};
 
+use crate::handle::Handle;
 use crate::io::{Request, Response};
 use crate::member::Members;
-use crate::node::Handle;
 use crate::replicated::Replicated;
 
 const MAGIC: &[u8; 8] = b"regntbak";

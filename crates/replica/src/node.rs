@@ -13,23 +13,22 @@
 //! An error of the disk ends the process: after a failed sync nobody knows what is on it.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use raft::eraftpb::MessageType;
-use regent_election::store::{StoreError, StoreResult};
 use regent_election::watch::{Bounds, Hub};
 use regent_election::{Incarnation, Moment};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 
-use crate::core::{Core, CoreConfig, Role, Status};
-use crate::disk::{Identity as Whose, Opened, Snapshots};
+use crate::core::{Core, CoreConfig, Status};
+use crate::disk::{Opened, Snapshots};
 use crate::fitting::{Fitting, Tuned};
+use crate::handle::{Handle, timing_warning};
 use crate::io::{Input, Outputs, PeerMessage, Request, Response, Token};
 use crate::keeper::{Errand, Job, beside, keep};
 use crate::measure::Measures;
@@ -37,7 +36,7 @@ use crate::member::ReplicaId;
 use crate::peers::{Deliver, Identity, Peers};
 use crate::tape::{LogLeader, Tape};
 use crate::timing::Timing;
-use crate::tuning::{Advice, Tune};
+use crate::tuning::Tune;
 
 /// What may wait for the core's thread.
 const INBOX_MAX: usize = 65_536;
@@ -53,8 +52,6 @@ const GATHER_FOR_EACH: Duration = Duration::from_micros(6);
 const GATHER_FOR_MAX: Duration = Duration::from_micros(1_000);
 /// How often the status that others read is renewed when nothing happens.
 const STATUS_EVERY: Duration = Duration::from_millis(50);
-/// How long a shutting down leader waits for somebody to take over.
-const HAND_OVER_WITHIN: Duration = Duration::from_secs(2);
 
 /// What the core's thread is told.
 pub(crate) enum Told {
@@ -97,162 +94,6 @@ impl Default for NodeConfig {
 pub struct Node {
     handle: Handle,
     hub: Hub,
-}
-
-/// Speaks to a running replica; clones speak to the same.
-#[derive(Clone)]
-pub struct Handle {
-    inbox: SyncSender<Told>,
-    status: Arc<Mutex<Status>>,
-    peers: Arc<Peers>,
-    threads: Arc<Mutex<Vec<JoinHandle<()>>>>,
-    is_stopping: Arc<AtomicBool>,
-    /// Tells the core's thread to end. No message: that could be dropped where the inbox is full.
-    must_end: Arc<AtomicBool>,
-    whose: Whose,
-    snapshots: Snapshots,
-    is_witness: Arc<AtomicBool>,
-    leader_changes: Arc<AtomicU64>,
-    timing: Timing,
-    tune: Tune,
-    tuned: Arc<Tuned>,
-    measures: Arc<Measures>,
-}
-
-impl fmt::Debug for Handle {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Handle").field("peers", &self.peers).finish_non_exhaustive()
-    }
-}
-
-fn stopped() -> StoreError {
-    StoreError::Unavailable { why: "the replica is shutting down".into(), retry_after: None }
-}
-
-impl Handle {
-    /// Asks the replica and awaits its answer.
-    ///
-    /// # Errors
-    /// If the replica is stopping, or too many wait already.
-    pub async fn ask(&self, request: Request) -> StoreResult<Response> {
-        let (sender, answer) = oneshot::channel();
-        match self.inbox.try_send(Told::Ask(request, Some(sender))) {
-            Ok(()) => {}
-            Err(TrySendError::Full(_)) => {
-                return Err(StoreError::Unavailable {
-                    why: "too many requests wait".into(),
-                    retry_after: Some(Duration::from_millis(100)),
-                });
-            }
-            Err(TrySendError::Disconnected(_)) => return Err(stopped()),
-        }
-        // A replica that stops without an answer leaves the outcome open.
-        answer.await.map_err(|_| StoreError::Uncertain { why: "the replica stopped".into() })
-    }
-
-    /// Asks for something whose answer nobody awaits.
-    pub fn post(&self, request: Request) {
-        let _ = self.inbox.try_send(Told::Ask(request, None));
-    }
-
-    /// The replica's condition, at most some turns old.
-    #[must_use]
-    pub fn status(&self) -> Status {
-        self.status.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// Which replica of which cluster it is.
-    #[must_use]
-    pub const fn identity(&self) -> Whose {
-        self.whose
-    }
-
-    /// Whether it votes and keeps the log but no state: it can answer nothing about elections.
-    #[must_use]
-    pub fn is_witness(&self) -> bool {
-        self.is_witness.load(Ordering::Relaxed)
-    }
-
-    /// How often it has seen the leader of the log change since it started.
-    #[must_use]
-    pub fn leader_changes(&self) -> u64 {
-        self.leader_changes.load(Ordering::Relaxed)
-    }
-
-    /// The snapshots on its disk.
-    #[must_use]
-    pub const fn snapshots(&self) -> &Snapshots {
-        &self.snapshots
-    }
-
-    /// How long its work takes.
-    #[must_use]
-    pub fn measures(&self) -> &Measures {
-        &self.measures
-    }
-
-    /// The measured round trips to the peers that answer.
-    #[must_use]
-    pub fn round_trips(&self) -> std::collections::BTreeMap<ReplicaId, Duration> {
-        self.peers.round_trips()
-    }
-
-    /// A warning if the network measured is too slow for this replica's timers.
-    #[must_use]
-    pub fn timing_warning(&self) -> Option<String> {
-        timing_warning(self.timing(), &self.peers)
-    }
-
-    /// The timers that hold: those configured, or with more patience.
-    #[must_use]
-    pub fn timing(&self) -> Timing {
-        self.tuned.timing(self.timing)
-    }
-
-    /// What is done about timers that do not suit the network.
-    #[must_use]
-    pub const fn tune(&self) -> Tune {
-        self.tune
-    }
-
-    /// How the timers suit what was measured; none while too little was, or nobody wants to know.
-    #[must_use]
-    pub fn advice(&self) -> Option<Advice> {
-        self.tuned.advice()
-    }
-
-    /// Hands Raft leadership over if there is somebody to take it, then stops.
-    pub async fn shut_down(&self) {
-        if self.is_stopping.swap(true, Ordering::SeqCst) {
-            return;
-        }
-        let status = self.status();
-        if status.role == Role::Leader && status.voters.len() > 1 {
-            let asked = self.ask(Request::Transfer { to: None }).await;
-            if matches!(asked, Ok(Response::Done)) {
-                self.await_successor().await;
-            }
-        }
-        self.must_end.store(true, Ordering::SeqCst);
-        let threads =
-            std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
-        let joined = tokio::task::spawn_blocking(move || {
-            for thread in threads {
-                if thread.join().is_err() {
-                    tracing::error!("a thread of the replica panicked");
-                }
-            }
-        });
-        let _ = joined.await;
-        self.peers.close().await;
-    }
-
-    async fn await_successor(&self) {
-        let until = tokio::time::Instant::now() + HAND_OVER_WITHIN;
-        while self.status().role == Role::Leader && tokio::time::Instant::now() < until {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    }
 }
 
 impl Node {
@@ -622,12 +463,6 @@ impl Worker {
         self.is_witness.store(status.is_witness, Ordering::Relaxed);
         *shared = status;
     }
-}
-
-/// See [`Handle::timing_warning`].
-fn timing_warning(timing: Timing, peers: &Peers) -> Option<String> {
-    let slowest = peers.round_trips().into_values().max()?;
-    timing.warning(u64::try_from(slowest.as_millis()).unwrap_or(u64::MAX))
 }
 
 /// The life of the store's numbering: one per cluster, and a restored cluster is another.

@@ -22,8 +22,8 @@ mod bid;
 
 use bid::Bid;
 
+use crate::handle::Handle;
 use crate::io::{Request, Response};
-use crate::node::Handle;
 
 /// A store served by one replica of a cluster.
 #[derive(Clone, Debug)]

@@ -1,3 +1,5 @@
+//! Words that are read, and which settings are played.
+
 use super::*;
 
 #[test]
