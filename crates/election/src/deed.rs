@@ -282,9 +282,12 @@ impl Draft {
             ) => {}
             Ok(Answer::Lost | Answer::Overtaken) | Err(_) => return None,
         }
-        // A wait that was over, a leader that asked once more: told only by what came of them.
+        // A wait that was over, a leader that asked once more, what was found out before: told only by what came of
+        // them.
         let needs_change = match &deed {
-            Deed::Elapsed { .. } | Deed::Refill => true,
+            Deed::Elapsed { .. } | Deed::Refill | Deed::Report { .. } | Deed::Relieve { .. } => {
+                true
+            }
             Deed::Campaign { stood, .. } => matches!(stood, Stood::Leads(_)),
             _ => false,
         };
@@ -425,5 +428,21 @@ mod tests {
         assert!(tell(&mut state, stand(2, "a")).is_none(), "it leads already");
         let late = Command::Elapsed { group: group(), kind: WaitKind::Ending, since: Revision(1) };
         assert!(tell(&mut state, late).is_none(), "a wait that is not waited for");
+    }
+
+    #[test]
+    fn a_finding_and_a_relief_are_told_once() {
+        let mut state = State::new(Settings::default());
+        tell(&mut state, stand(1, "a")).unwrap();
+        tell(&mut state, stand(2, "b")).unwrap();
+        let reason = Reason::new("a is slow").unwrap();
+        let finding = Finding::NearMiss;
+        let report = Command::Report { group: group(), finding, reason: reason.clone() };
+        assert_eq!(tell(&mut state, report.clone()).unwrap().events[0].cause, Cause::NearMiss);
+        assert!(tell(&mut state, report).is_none(), "it is known");
+        let (term, to) = (Term::new(1).unwrap(), Node::new("b").unwrap());
+        let relieve = Command::Relieve { group: group(), term, to, reason };
+        assert_eq!(tell(&mut state, relieve.clone()).unwrap().events[0].cause, Cause::Failing);
+        assert!(tell(&mut state, relieve).is_none(), "b is asked already");
     }
 }
