@@ -43,10 +43,10 @@ Examples:
   regent lab tune --rtt 2ms..20ms --loss 1% --pause 300ms
 
 `run` plays an algorithm of the literature under a scenario, `compare` measures them all, and
-`tune` finds time-outs for a network. The other verbs test Regent itself: the simulator runs the
-real replica or the real lease, the real rules and the real participant in virtual time, with faulty
-links, disks, registers, clocks and processes. One seed decides everything, so whatever breaks can
-be replayed. A release build is faster:
+`tune` finds time-outs for a network. The other verbs test Regent itself: the simulator runs
+the real replica or the real lease, the real rules and the real participant in virtual time,
+with faulty links, disks, registers, clocks and processes. One seed decides everything, so
+whatever breaks can be replayed. A release build is faster:
 cargo run --release -- lab sweep --seeds 1000";
 
 /// Verbs of `regent lab`.
