@@ -53,7 +53,8 @@ const CLOCK_READERS: &[(&str, &str)] = &[
         "crates/client/src/fencing/signed/",
         "the end of a signed token, which decides nothing between leaders",
     ),
-    ("crates/replica/src/node.rs", "the wall clock note, and waiting for a successor"),
+    ("crates/replica/src/node.rs", "the wall clock note, for people"),
+    ("crates/replica/src/handle.rs", "how long a successor is waited for, which no rule reads"),
     ("crates/replica/src/store/bid.rs", "how long a request waits, which no rule reads"),
 ];
 
