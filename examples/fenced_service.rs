@@ -26,9 +26,8 @@ use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, put};
 use axum::{Extension, Router};
-use regent::election::Term;
-use regent::election::fence::doorkeeper::DoorRules;
-use regent::fencing::http::{Admitted, FenceLayer, KeepMark};
+use regent::Term;
+use regent::fencing::http::{Admitted, DoorRules, FenceLayer, KeepMark};
 use tokio::net::TcpListener;
 use tokio::task::spawn_blocking;
 

@@ -13,8 +13,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Seek, SeekFrom, Write};
 use std::path::Path;
 
-use regent::election::{Fence, FenceError, Term};
-use regent::{Fenced, Permit};
+use regent::{Fence, FenceError, Fenced, Permit, Term};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {

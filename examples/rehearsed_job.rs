@@ -14,7 +14,7 @@
 use std::time::Duration;
 
 use regent_lab::election::{Group, Moment, Term};
-use regent_lab::{Application, Context, Outcome, Rehearsal};
+use regent_lab::{Application, Context, Rehearsal, RehearsalOutcome};
 
 fn main() {
     let seeds = std::env::args().nth(1).and_then(|seeds| seeds.parse().ok()).unwrap_or(100);
@@ -103,7 +103,7 @@ impl Application for Job {
 
 /// One rehearsal: two processes, three replicas, half a minute of trouble.
 #[must_use]
-pub fn rehearse(habit: Habit, seed: u64) -> Outcome {
+pub fn rehearse(habit: Habit, seed: u64) -> RehearsalOutcome {
     let group = Group::new("invoices").expect("a word is a name");
     let mut lab = Rehearsal::new(seed, 3);
     for name in ["ann", "bob"] {
@@ -121,8 +121,8 @@ pub fn rehearse(habit: Habit, seed: u64) -> Outcome {
 
 /// Many of them: those in which a promise was broken, and how many writes came after a later leader's.
 #[must_use]
-pub fn sweep(habit: Habit, seeds: u64) -> (Vec<Outcome>, usize) {
-    let outcomes: Vec<Outcome> = (0..seeds).map(|seed| rehearse(habit, seed)).collect();
+pub fn sweep(habit: Habit, seeds: u64) -> (Vec<RehearsalOutcome>, usize) {
+    let outcomes: Vec<RehearsalOutcome> = (0..seeds).map(|seed| rehearse(habit, seed)).collect();
     let late = outcomes.iter().map(|outcome| outcome.late_writes("invoices").len()).sum();
     (outcomes.into_iter().filter(|outcome| !outcome.violations.is_empty()).collect(), late)
 }

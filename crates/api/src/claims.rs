@@ -13,7 +13,7 @@ use crate::{Disowned, schema, wire};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BeliefsBody {
-    /// Who.
+    /// The node's name.
     #[serde(with = "wire::text")]
     #[schemars(with = "schema::NodeId")]
     pub node_id: Node,
@@ -45,11 +45,11 @@ pub struct BeliefsBody {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ClaimBody {
-    /// Where.
+    /// The group's name.
     #[serde(with = "wire::text")]
     #[schemars(with = "schema::GroupName")]
     pub group: Group,
-    /// Which.
+    /// The fencing term.
     #[serde(with = "wire::term")]
     #[schemars(with = "schema::Term")]
     pub term: Term,
@@ -123,7 +123,7 @@ pub struct ClaimsResponse {
 /// Who acts in one group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ClaimedBody {
-    /// Where.
+    /// The group's name.
     #[serde(with = "wire::text")]
     #[schemars(with = "schema::GroupName")]
     pub group: Group,
@@ -142,7 +142,7 @@ pub struct ClaimedBody {
 /// One that acts, or says so.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct BelieverBody {
-    /// Who.
+    /// The node's name.
     #[serde(with = "wire::text")]
     #[schemars(with = "schema::NodeId")]
     pub node_id: Node,

@@ -168,7 +168,7 @@ impl TuneMode {
 /// One member of the cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ClusterMember {
-    /// Its number.
+    /// The replica's number.
     pub id: u64,
     /// How much it counts.
     pub kind: MemberKind,
@@ -206,7 +206,7 @@ pub struct AddMemberRequest {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PromoteMemberRequest {
-    /// Which.
+    /// The replica's number.
     #[schemars(range(min = 1))]
     pub id: u64,
 }
@@ -215,7 +215,7 @@ pub struct PromoteMemberRequest {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RemoveMemberRequest {
-    /// Which.
+    /// The replica's number.
     #[schemars(range(min = 1))]
     pub id: u64,
 }

@@ -85,6 +85,8 @@ codes! {
     OnItsWay = "ON_ITS_WAY", 409, "the group is on its way here";
     /// The group is not expected here, or not any more by this move.
     NotExpected = "NOT_EXPECTED", 409, "the group is not expected here";
+    /// The group is stopped for recovery; finish that first. Candidates may stand and wait.
+    GroupStopped = "GROUP_STOPPED", 409, "the group is stopped for recovery";
     /// The office is not vacant, so the group cannot arrive.
     StillLed = "STILL_LED", 409, "the office is not vacant";
     /// Nobody leads, so nobody can step down.

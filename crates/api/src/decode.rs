@@ -99,7 +99,7 @@ fn shorten(text: &str, bytes_max: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{CampaignRequest, PutGroupRequest, RenewSessionRequest, WatchQuery};
+    use crate::{CampaignRequest, HeartbeatRequest, PutGroupRequest, WatchQuery};
 
     fn refused<T: DeserializeOwned>(body: &str) -> Problem {
         match from_body::<T>(body.as_bytes()) {
@@ -174,7 +174,7 @@ mod tests {
             let problem = refused::<PutGroupRequest>(body);
             assert!(problem.detail.contains("expected an object"), "{body}: {}", problem.detail);
         }
-        refused::<RenewSessionRequest>(
+        refused::<HeartbeatRequest>(
             r#"{"session_id":"00000000000000000000000000000001","disown":[["g",1]]}"#,
         );
     }

@@ -61,7 +61,7 @@ pub struct PriorityRule {
     #[serde(with = "wire::text")]
     #[schemars(with = "schema::NodePattern")]
     pub nodes: NodePattern,
-    /// Their priority.
+    /// The priority that the nodes matched have.
     pub priority: Priority,
 }
 
@@ -182,7 +182,7 @@ pub struct GroupResponse {
 /// One standby as an operator sees it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Standby {
-    /// Who.
+    /// The node's name.
     #[serde(with = "wire::text")]
     #[schemars(with = "schema::NodeId")]
     pub node_id: Node,
@@ -237,7 +237,7 @@ impl TryFrom<GroupResponse> for GroupView {
 /// One page of groups in the order of their names.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct GroupsResponse {
-    /// The groups.
+    /// The groups of this page, in the order of their names.
     pub groups: Vec<Office>,
     /// Ask for the page after this name; null if there is no more.
     #[serde(with = "wire::text_option")]

@@ -9,7 +9,7 @@ use crate::{schema, wire};
 /// The last changes of a group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct HistoryResponse {
-    /// Where.
+    /// The group's name.
     #[serde(with = "wire::text")]
     #[schemars(with = "schema::GroupName")]
     pub group: Group,
@@ -35,7 +35,7 @@ pub struct Change {
     #[serde(with = "wire::text_option")]
     #[schemars(with = "Option<schema::NodeId>")]
     pub leader: Option<Node>,
-    /// Why.
+    /// Why it changed.
     #[serde(with = "wire::cause")]
     #[schemars(with = "schema::CauseWord")]
     pub cause: Cause,

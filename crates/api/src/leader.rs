@@ -41,7 +41,7 @@ pub struct LeaderQuery {
 /// Who leads a group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Office {
-    /// Where.
+    /// The group's name.
     #[serde(with = "wire::text")]
     #[schemars(with = "schema::GroupName")]
     pub group: Group,

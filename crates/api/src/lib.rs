@@ -1,7 +1,7 @@
 //! The wire: HTTP/JSON types of every verb, version 1, and nothing else.
 //!
 //! One file per verb, named like the verb everywhere else (`campaign.rs` here, in the server, in
-//! the client and in the command). Fields hold the checked types of `regent-election`, so a value
+//! the client and in the command); verbs that ask alike share one (`tenure.rs`). Fields hold the checked types of `regent-election`, so a value
 //! that was decoded is well-formed and a value that is not cannot be sent.
 //!
 //! - [`routes`] is the one table of routes: the server builds its router from it, [`openapi`] its
@@ -15,7 +15,6 @@
 //! Only durations travel, as `*_ms` integers: clocks of two machines are never compared. The one
 //! absolute time is `at` in a history, a note for people that no program should act on.
 
-pub mod accept;
 pub mod campaign;
 pub mod claims;
 pub mod cluster;
@@ -28,25 +27,22 @@ pub mod history;
 pub mod leader;
 pub mod limits;
 pub mod move_group;
-pub mod offer;
 pub mod openapi;
 pub mod problem;
 pub mod process;
+mod refusal;
 pub mod renew;
-pub mod resign;
 mod route;
 pub mod routes;
 mod schema;
 pub mod sessions;
 pub mod step_down;
+pub mod tenure;
 pub mod token;
-pub mod transfer;
-pub mod warm;
 pub mod watch;
 mod wire;
 pub mod withdraw;
 
-pub use accept::AcceptRequest;
 pub use campaign::{CampaignRequest, CampaignResponse};
 pub use claims::{BeliefsBody, BelieverBody, ClaimBody, ClaimedBody, ClaimsQuery, ClaimsResponse};
 pub use cluster::{
@@ -61,24 +57,21 @@ pub use groups::{
 pub use history::{Change, HistoryResponse};
 pub use leader::{Consistency, LeaderQuery, LeaderResponse, Office};
 pub use move_group::{DoorBody, MoveGroupRequest, StepWord};
-pub use offer::OfferRequest;
 pub use problem::{Code, Facts, Problem};
 pub use process::{HealthResponse, ReadyResponse};
-pub use renew::{Heard, RenewRequest};
-pub use resign::{Done, ResignRequest};
-pub use route::{Method, Operation, Reply, Route, SchemaOf};
-pub use routes::ROUTES;
+pub use renew::{HeartbeatResponse, RenewRequest};
+pub use route::{Face, Method, Reply, Route, SchemaOf};
+pub use routes::{Operation, ROUTES};
 pub use sessions::{
-    CloseSessionRequest, Disowned, Offer, OpenSessionRequest, RenewSessionRequest, SessionResponse,
+    CloseSessionRequest, Disowned, HeartbeatRequest, Offer, OpenSessionRequest, SessionResponse,
     ShowSessionRequest, Tenure,
 };
 pub use step_down::{StepDownRequest, SteppedDown};
+pub use tenure::{Done, HandOverRequest, TenureRequest};
 pub use token::{
     DeleteFenceQuery, FenceBody, FencesQuery, FencesResponse, TokenResponse, ValidateTokenRequest,
     ValidateTokenResponse,
 };
-pub use transfer::TransferRequest;
-pub use warm::WarmRequest;
 pub use watch::{
     Bookmark, Closing, Gap, LeaderChanged, Present, WatchEvent, WatchManyQuery, WatchQuery,
     WatchResponse,

@@ -1,8 +1,8 @@
-//! `POST /v1/groups/{group}/move`: one step of a group's move between two stores.
+//! `POST /v1/groups/{group}/move`: one step of a group's move between two stores, or of its recovery.
 //!
 //! `regent migrate` takes the steps in their order: the new store *expects* the group, it *departs* from the
 //! old one, and *arrives* in the new one when its old office is vacant. By hand, an arrival before that is
-//! two leaders.
+//! two leaders. `regent doctor split-brain --recover` *stops* a group, and *resumes* it when it is healed.
 
 use regent_election::{Door, Home, Node, RequestId, Revision, Step, Term};
 use schemars::JsonSchema;
@@ -21,13 +21,17 @@ pub enum StepWord {
     Depart,
     /// In the new store, last: the door is opened above the old store's terms.
     Arrive,
+    /// For recovery, first: the leader is told to stop, and no office is granted until the group is resumed.
+    Stop,
+    /// For recovery, last: the door that the stop closed is opened.
+    Resume,
 }
 
-/// One step of a group's move. Repeated, it changes nothing.
+/// One step of a group's move, or of its recovery. Repeated, it changes nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MoveGroupRequest {
-    /// Which step.
+    /// Which step of the move to take.
     pub step: StepWord,
     /// To expect: the URL of the store it comes from.
     #[serde(default, with = "wire::text_option", skip_serializing_if = "Option::is_none")]
@@ -38,7 +42,7 @@ pub struct MoveGroupRequest {
     #[serde(default, with = "wire::text_option", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<schema::Home>")]
     pub to: Option<Home>,
-    /// To arrive: the `since` of the door that was closed for it.
+    /// To arrive or to resume: the `since` of the door that was closed for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<schema::Revision>")]
     pub since: Option<u64>,
@@ -75,6 +79,8 @@ impl MoveGroupRequest {
             Step::Arrive { since, above, heir } => {
                 Self { since: Some(since.0), above: Some(above), heir, ..bare(StepWord::Arrive) }
             }
+            Step::Stop => bare(StepWord::Stop),
+            Step::Resume { since } => Self { since: Some(since.0), ..bare(StepWord::Resume) },
         }
     }
 
@@ -87,10 +93,21 @@ impl MoveGroupRequest {
             (StepWord::Arrive, None, None, Some(since), Some(above), heir) => {
                 Ok(Step::Arrive { since: Revision(since), above, heir })
             }
-            (StepWord::Expect | StepWord::Depart | StepWord::Arrive, ..) => Err(Problem::new(
+            (StepWord::Stop, None, None, None, None, None) => Ok(Step::Stop),
+            (StepWord::Resume, None, None, Some(since), None, None) => {
+                Ok(Step::Resume { since: Revision(since) })
+            }
+            (
+                StepWord::Expect
+                | StepWord::Depart
+                | StepWord::Arrive
+                | StepWord::Stop
+                | StepWord::Resume,
+                ..,
+            ) => Err(Problem::new(
                 Code::BadRequest,
                 "to expect takes `from` alone, to depart `to` alone, to arrive `since` and `above`, and \
-                 `heir` if there is one",
+                 `heir` if there is one; to stop takes nothing, to resume `since` alone",
             )
             .at("step")),
         }
@@ -122,6 +139,13 @@ pub enum DoorBody {
         #[schemars(with = "schema::Home")]
         to: Home,
     },
+    /// It is stopped for recovery: candidates may stand, no office is granted.
+    Stopped {
+        /// Names this stop; a resumption must name it.
+        #[serde(with = "wire::revision")]
+        #[schemars(with = "schema::Revision")]
+        since: Revision,
+    },
 }
 
 impl From<Door> for DoorBody {
@@ -130,6 +154,7 @@ impl From<Door> for DoorBody {
             Door::Open => Self::Open,
             Door::Expected { from, since } => Self::Expected { from, since },
             Door::Moved { to } => Self::Moved { to },
+            Door::Stopped { since } => Self::Stopped { since },
         }
     }
 }
@@ -140,6 +165,7 @@ impl From<DoorBody> for Door {
             DoorBody::Open => Self::Open,
             DoorBody::Expected { from, since } => Self::Expected { from, since },
             DoorBody::Moved { to } => Self::Moved { to },
+            DoorBody::Stopped { since } => Self::Stopped { since },
         }
     }
 }
@@ -155,6 +181,8 @@ mod tests {
             Step::Expect { from: home() },
             Step::Depart { to: home() },
             Step::Arrive { since: Revision(7), above: Term::new(41).unwrap(), heir: None },
+            Step::Stop,
+            Step::Resume { since: Revision(7) },
         ];
         for step in steps {
             let request = MoveGroupRequest::of(step.clone(), None);

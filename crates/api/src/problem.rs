@@ -6,13 +6,14 @@ use std::fmt;
 
 use regent_election::store::StoreError;
 use regent_election::{
-    Cause, CursorError, Group, Home, NameError, Node, PolicyError, Refusal, Term,
+    Cause, CursorError, Group, Home, NameError, Node, PolicyError, Resource, Revision, Term,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use crate::code::Code;
 use crate::leader::millis;
+pub use crate::refusal::code_of;
 use crate::{schema, wire};
 
 /// How problems are labelled in `Content-Type`.
@@ -66,7 +67,12 @@ pub struct Facts {
     #[schemars(with = "Option<schema::NodeId>")]
     pub leader: Option<Node>,
     /// Why the tenure is ending.
-    #[serde(default, with = "wire::cause_option", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        serialize_with = "wire::cause_option::serialize",
+        deserialize_with = "wire::cause_option::if_known",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[schemars(with = "Option<schema::CauseWord>")]
     pub cause: Option<Cause>,
     /// Shortest ttl allowed.
@@ -86,6 +92,35 @@ pub struct Facts {
     #[serde(default, with = "wire::text_option", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<schema::Home>")]
     pub moved_to: Option<Home>,
+    /// The store that the group comes from.
+    #[serde(default, with = "wire::text_option", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<schema::Home>")]
+    pub moved_from: Option<Home>,
+    /// The node that is meant.
+    #[serde(default, with = "wire::text_option", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<schema::NodeId>")]
+    pub node: Option<Node>,
+    /// The resource that is meant.
+    #[serde(default, with = "wire::text_option", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<schema::ResourceName>")]
+    pub resource: Option<Resource>,
+    /// How many there are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub count: Option<u32>,
+    /// The ttl that the caller named, or that its session has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ttl_ms: Option<u64>,
+    /// The number of the caller's heartbeat.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub given_sequence: Option<u64>,
+    /// The revision that the caller named.
+    #[serde(default, with = "wire::revision_option", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<u64>")]
+    pub given_revision: Option<Revision>,
+    /// What that revision was compared with: the store's own, or the last one whose request ids are forgotten.
+    #[serde(default, with = "wire::revision_option", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<u64>")]
+    pub known_revision: Option<Revision>,
 }
 
 impl Problem {
@@ -143,105 +178,6 @@ impl From<PolicyError> for Problem {
     }
 }
 
-/// The code of a definite no.
-#[must_use]
-pub const fn code_of(refusal: &Refusal) -> Code {
-    match refusal {
-        Refusal::SessionUnknown => Code::SessionExpired,
-        Refusal::SessionMismatch { .. } => Code::SessionMismatch,
-        Refusal::HeartbeatNotNewer { .. } => Code::HeartbeatNotNewer,
-        Refusal::NotLeader { .. } => Code::NotLeader,
-        Refusal::TenureEnding { .. } => Code::TenureEnding,
-        Refusal::TtlOutOfBounds { .. } => Code::TtlOutOfBounds,
-        Refusal::NotAllowed { .. } => Code::NotAllowed,
-        Refusal::GroupUnknown { .. } => Code::GroupUnknown,
-        Refusal::GroupEnding { .. } => Code::GroupEnding,
-        Refusal::Moved { .. } => Code::Moved,
-        Refusal::OnItsWay { .. } => Code::OnItsWay,
-        Refusal::NotExpected { .. } => Code::NotExpected,
-        Refusal::StillLed { .. } => Code::StillLed,
-        Refusal::NobodyLeads { .. } => Code::NobodyLeads,
-        Refusal::Full { .. } => Code::Full,
-        Refusal::SuccessorUnknown { .. } => Code::SuccessorUnknown,
-        Refusal::SuccessorAmbiguous { .. } => Code::SuccessorAmbiguous,
-        Refusal::SuccessorSilent { .. } => Code::SuccessorSilent,
-        Refusal::NoOffer { .. } => Code::NoOffer,
-        Refusal::RequestTooOld { .. } => Code::RequestTooOld,
-        Refusal::RequestAhead { .. } => Code::RequestAhead,
-        Refusal::RequestReused => Code::RequestReused,
-        Refusal::Policy(_) => Code::PolicyRefused,
-        Refusal::StaleTerm { .. } => Code::StaleTerm,
-        Refusal::TermOver { .. } => Code::TermOver,
-        Refusal::NeverGranted { .. } => Code::NeverGranted,
-        Refusal::FenceUnknown { .. } => Code::FenceUnknown,
-        Refusal::TermsExhausted { .. } => Code::TermsExhausted,
-    }
-}
-
-impl From<Refusal> for Problem {
-    fn from(refusal: Refusal) -> Self {
-        let mut problem = Self::new(code_of(&refusal), refusal.to_string());
-        let facts = &mut *problem.facts;
-        match refusal {
-            Refusal::NotLeader { group, given, term, leader } => {
-                facts.group = Some(group);
-                facts.given_term = Some(given);
-                facts.current_term = Some(term);
-                facts.leader = leader;
-            }
-            Refusal::TenureEnding { group, term, cause } => {
-                facts.group = Some(group);
-                facts.current_term = Some(term);
-                facts.cause = Some(cause);
-            }
-            Refusal::TtlOutOfBounds { group, min, max, ttl_ms: _ } => {
-                facts.group = group;
-                facts.ttl_ms_min = Some(min);
-                facts.ttl_ms_max = Some(max);
-            }
-            Refusal::Moved { group, to } => {
-                facts.group = Some(group);
-                facts.moved_to = Some(to);
-            }
-            Refusal::StillLed { group, term } => {
-                facts.group = Some(group);
-                facts.current_term = Some(term);
-            }
-            Refusal::StaleTerm { group, given, current, resource: _ }
-            | Refusal::NeverGranted { group, given, current } => {
-                facts.group = Some(group);
-                facts.given_term = Some(given);
-                facts.current_term = Some(current);
-            }
-            Refusal::TermOver { group, given } => {
-                facts.group = Some(group);
-                facts.given_term = Some(given);
-            }
-            Refusal::NotAllowed { group, .. }
-            | Refusal::FenceUnknown { group, .. }
-            | Refusal::OnItsWay { group, .. }
-            | Refusal::NotExpected { group, .. }
-            | Refusal::GroupUnknown { group }
-            | Refusal::GroupEnding { group }
-            | Refusal::NobodyLeads { group }
-            | Refusal::SuccessorUnknown { group, .. }
-            | Refusal::SuccessorAmbiguous { group, .. }
-            | Refusal::SuccessorSilent { group, .. }
-            | Refusal::NoOffer { group }
-            | Refusal::TermsExhausted { group } => facts.group = Some(group),
-            Refusal::HeartbeatNotNewer { last, given: _ } => facts.last_sequence = Some(last),
-            Refusal::SessionUnknown
-            | Refusal::SessionMismatch { .. }
-            | Refusal::Full { .. }
-            | Refusal::RequestTooOld { .. }
-            | Refusal::RequestAhead { .. }
-            | Refusal::RequestReused
-            | Refusal::Policy(_) => {}
-        }
-        problem
-    }
-}
-
 /// When to try again if the store did not say.
 const RETRY_MS_DEFAULT: u64 = 1000;
 
@@ -264,22 +200,6 @@ impl From<StoreError> for Problem {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_stale_leader_is_told_both_terms_and_who_leads() {
-        let refusal = Refusal::NotLeader {
-            group: Group::new("billing").unwrap(),
-            given: Term::new(3).unwrap(),
-            term: Term::new(5).unwrap(),
-            leader: Some(Node::new("web-2").unwrap()),
-        };
-        let json = serde_json::to_value(Problem::from(refusal)).unwrap();
-        assert_eq!(json["code"], "NOT_LEADER");
-        assert_eq!(json["type"], "urn:regent:problem:not_leader");
-        assert_eq!((&json["given_term"], &json["current_term"]), (&3.into(), &5.into()));
-        assert_eq!(json["leader"], "web-2");
-        assert_eq!(json["detail"], "term 3 < current 5: web-2 leads billing; stop at once");
-    }
 
     #[test]
     fn a_code_of_a_later_version_is_read_as_unrecognised() {

@@ -29,7 +29,7 @@ pub struct RenewRequest {
 
 /// An acknowledged sign of life.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Heard {
+pub struct HeartbeatResponse {
     /// The ttl that counts from when the request left its sender, not from this answer.
     #[serde(with = "wire::millis")]
     #[schemars(with = "schema::Millis")]
@@ -43,14 +43,14 @@ pub struct Heard {
     pub revision: Revision,
 }
 
-impl From<regent_election::store::Heard> for Heard {
-    fn from(heard: regent_election::store::Heard) -> Self {
+impl From<regent_election::store::HeartbeatView> for HeartbeatResponse {
+    fn from(heard: regent_election::store::HeartbeatView) -> Self {
         Self { ttl_ms: heard.ttl_ms, epoch: heard.epoch, revision: heard.revision }
     }
 }
 
-impl From<Heard> for regent_election::store::Heard {
-    fn from(heard: Heard) -> Self {
+impl From<HeartbeatResponse> for regent_election::store::HeartbeatView {
+    fn from(heard: HeartbeatResponse) -> Self {
         Self { ttl_ms: heard.ttl_ms, epoch: heard.epoch, revision: heard.revision }
     }
 }

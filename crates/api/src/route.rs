@@ -6,18 +6,15 @@ use regent_election::Group;
 use schemars::{Schema, SchemaGenerator};
 
 use crate::problem::Code;
-use crate::routes::ROUTES;
+use crate::routes::Operation;
 
 /// How a route is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Method {
-    /// Reads.
     Get,
-    /// Does.
     Post,
     /// Creates or replaces.
     Put,
-    /// Removes.
     Delete,
 }
 
@@ -40,98 +37,6 @@ impl fmt::Display for Method {
     }
 }
 
-/// What a route does. Matching on it in full is how the server knows that it forgot none.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Operation {
-    /// Wins a vacant office or says who holds it.
-    Campaign,
-    /// Keeps a session alive and proves a tenure.
-    Renew,
-    /// Gives an office up.
-    Resign,
-    /// Leaves the line or the office.
-    Withdraw,
-    /// A promoted standby accepts.
-    Accept,
-    /// A leader asks a standby to get warm.
-    Offer,
-    /// A standby says that it is warm.
-    Warm,
-    /// Hands an office over.
-    Transfer,
-    /// Says who leads.
-    Leader,
-    /// Watches one group.
-    Watch,
-    /// Watches many groups.
-    WatchMany,
-    /// An administrator ends a tenure.
-    StepDown,
-    /// One step of a group's move between two stores.
-    MoveGroup,
-    /// The last changes of a group.
-    History,
-    /// The current fencing token.
-    Token,
-    /// Judges a token, and raises a fence.
-    ValidateToken,
-    /// Lists fences.
-    ListFences,
-    /// Forgets a fence.
-    DeleteFence,
-    /// Who acts, as far as this server has heard.
-    Claims,
-    /// Creates a group or replaces its policy.
-    PutGroup,
-    /// Shows a group.
-    ShowGroup,
-    /// Deletes a group.
-    DeleteGroup,
-    /// Lists groups.
-    ListGroups,
-    /// Opens a session.
-    OpenSession,
-    /// Keeps a session alive.
-    RenewSession,
-    /// Shows a session to its owner.
-    ShowSession,
-    /// Ends a session.
-    CloseSession,
-    /// Shows the replicas of our own store.
-    ShowCluster,
-    /// Takes a replica in as a learner.
-    AddMember,
-    /// Makes a learner a voter.
-    PromoteMember,
-    /// Removes a replica.
-    RemoveMember,
-    /// Hands the lead of the log over.
-    TransferCluster,
-    /// Everything that must outlive the machines, in one file.
-    Backup,
-    /// The public keys that sign terms.
-    Keys,
-    /// Whether the process turns.
-    Healthz,
-    /// Whether the store serves.
-    Readyz,
-    /// Numbers for Prometheus.
-    Metrics,
-    /// This table as an OpenAPI document.
-    OpenApi,
-    /// A page for people.
-    Dashboard,
-}
-
-impl Operation {
-    /// Its row of the table.
-    #[must_use]
-    pub fn route(self) -> &'static Route {
-        // The table has one row per operation in the same order; the compiler checked it.
-        &ROUTES[self as usize]
-    }
-}
-
 /// Adds a type to a document and refers to it.
 pub type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
 
@@ -144,6 +49,21 @@ pub enum Reply {
     JsonOrEvents(SchemaOf),
     /// Something else, labelled so.
     Other(&'static str),
+}
+
+/// Where a row of the table is found over gRPC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Face {
+    /// A method of the service, named by [`Route::method_name`].
+    Method,
+    /// `grpc.health.v1.Health`, about the whole process.
+    HealthOfAll,
+    /// `grpc.health.v1.Health`, about the service.
+    HealthOfService,
+    /// `grpc.reflection.v1.ServerReflection`.
+    Reflection,
+    /// Only over HTTP, for this reason.
+    HttpOnly(&'static str),
 }
 
 /// One row: a method on an address.
@@ -167,6 +87,10 @@ pub struct Route {
     pub reply: Reply,
     /// The problems of its own, beside those that every route may give.
     pub codes: &'static [Code],
+    /// Whether it changes nothing, so that sending it twice is as good as once.
+    pub only_reads: bool,
+    /// Where it is found over gRPC.
+    pub face: Face,
 }
 
 impl Route {
@@ -175,6 +99,21 @@ impl Route {
     pub fn of_group(&self, group: &Group) -> String {
         // Of the characters a group name may hold, only the slash means something in a path.
         self.path.replace("{group}", &group.as_str().replace('/', "%2F"))
+    }
+
+    /// The method that serves it over gRPC, if one does: its own name with a capital.
+    #[must_use]
+    pub fn method_name(&self) -> Option<String> {
+        let mut letters = self.id.chars();
+        match self.face {
+            Face::Method => letters.next().map(|first| {
+                let first = first.to_ascii_uppercase();
+                format!("{first}{}", letters.as_str())
+            }),
+            Face::HealthOfAll | Face::HealthOfService | Face::Reflection | Face::HttpOnly(_) => {
+                None
+            }
+        }
     }
 
     /// Every problem it may give.
@@ -212,6 +151,7 @@ impl Route {
 }
 
 impl Route {
+    /// A row that is asked by `method`. What is read by GET changes nothing.
     pub(crate) const fn new(
         method: Method,
         operation: Operation,
@@ -219,8 +159,46 @@ impl Route {
         id: &'static str,
         summary: &'static str,
     ) -> Self {
-        let reply = Reply::Other("text/plain");
-        Self { operation, method, path, id, summary, query: None, request: None, reply, codes: &[] }
+        Self {
+            operation,
+            method,
+            path,
+            id,
+            summary,
+            query: None,
+            request: None,
+            reply: Reply::Other("text/plain"),
+            codes: &[],
+            only_reads: matches!(method, Method::Get),
+            face: Face::Method,
+        }
+    }
+
+    pub(crate) const fn get(
+        operation: Operation,
+        path: &'static str,
+        id: &'static str,
+        summary: &'static str,
+    ) -> Self {
+        Self::new(Method::Get, operation, path, id, summary)
+    }
+
+    pub(crate) const fn post(
+        operation: Operation,
+        path: &'static str,
+        id: &'static str,
+        summary: &'static str,
+    ) -> Self {
+        Self::new(Method::Post, operation, path, id, summary)
+    }
+
+    /// The same, which changes nothing though its method does not say so.
+    pub(crate) const fn only_reads(self) -> Self {
+        Self { only_reads: true, ..self }
+    }
+
+    pub(crate) const fn face(self, face: Face) -> Self {
+        Self { face, ..self }
     }
 
     pub(crate) const fn query(self, query: SchemaOf) -> Self {

@@ -6,18 +6,107 @@
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
 use crate::problem::Code;
-use crate::route::{Method, Operation, Route};
+use crate::route::{Face, Method, Route};
 use crate::{
-    AcceptRequest, AddMemberRequest, CampaignRequest, CampaignResponse, ClaimsQuery,
-    ClaimsResponse, CloseSessionRequest, ClusterResponse, DeleteFenceQuery, DeleteGroupQuery, Done,
-    FencesQuery, FencesResponse, GroupResponse, GroupsQuery, GroupsResponse, HealthResponse, Heard,
-    HistoryResponse, LeaderQuery, LeaderResponse, MoveGroupRequest, OfferRequest,
-    OpenSessionRequest, PromoteMemberRequest, PutGroupRequest, ReadyResponse, RemoveMemberRequest,
-    RenewRequest, RenewSessionRequest, ResignRequest, SessionResponse, ShowSessionRequest,
-    StepDownRequest, SteppedDown, TokenResponse, TransferClusterRequest, TransferRequest,
-    ValidateTokenRequest, ValidateTokenResponse, WarmRequest, WatchManyQuery, WatchQuery,
-    WatchResponse, WithdrawRequest,
+    AddMemberRequest, CampaignRequest, CampaignResponse, ClaimsQuery, ClaimsResponse,
+    CloseSessionRequest, ClusterResponse, DeleteFenceQuery, DeleteGroupQuery, Done, FencesQuery,
+    FencesResponse, GroupResponse, GroupsQuery, GroupsResponse, HandOverRequest, HealthResponse,
+    HeartbeatRequest, HeartbeatResponse, HistoryResponse, LeaderQuery, LeaderResponse,
+    MoveGroupRequest, OpenSessionRequest, PromoteMemberRequest, PutGroupRequest, ReadyResponse,
+    RemoveMemberRequest, RenewRequest, SessionResponse, ShowSessionRequest, StepDownRequest,
+    SteppedDown, TenureRequest, TokenResponse, TransferClusterRequest, ValidateTokenRequest,
+    ValidateTokenResponse, WatchManyQuery, WatchQuery, WatchResponse, WithdrawRequest,
 };
+
+/// What a route does. Matching on it in full is how the server knows that it forgot none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Operation {
+    /// Wins a vacant office or says who holds it.
+    Campaign,
+    /// Keeps a session alive and proves a tenure.
+    Renew,
+    /// Gives an office up.
+    Resign,
+    /// Leaves the line or the office.
+    Withdraw,
+    /// A promoted standby accepts.
+    Accept,
+    /// A leader asks a standby to get warm.
+    Offer,
+    /// A standby says that it is warm.
+    Warm,
+    /// Hands an office over.
+    Transfer,
+    /// Says who leads.
+    Leader,
+    /// Watches one group.
+    Watch,
+    /// Watches many groups.
+    WatchMany,
+    /// An administrator ends a tenure.
+    StepDown,
+    /// One step of a group's move between two stores.
+    MoveGroup,
+    /// The last changes of a group.
+    History,
+    /// The current fencing token.
+    Token,
+    /// Judges a token, and raises a fence.
+    ValidateToken,
+    ListFences,
+    /// Forgets a fence.
+    DeleteFence,
+    /// Who acts, as far as this server has heard.
+    Claims,
+    /// Creates a group or replaces its policy.
+    PutGroup,
+    /// Shows a group.
+    ShowGroup,
+    /// Deletes a group.
+    DeleteGroup,
+    ListGroups,
+    /// Opens a session.
+    OpenSession,
+    /// Keeps a session alive.
+    Heartbeat,
+    /// Shows a session to its owner.
+    ShowSession,
+    /// Ends a session.
+    CloseSession,
+    /// Shows the replicas of our own store.
+    ShowCluster,
+    /// Takes a replica in as a learner.
+    AddMember,
+    /// Makes a learner a voter.
+    PromoteMember,
+    /// Removes a replica.
+    RemoveMember,
+    /// Hands the lead of the log over.
+    TransferCluster,
+    /// Everything that must outlive the machines, in one file.
+    Backup,
+    /// The public keys that sign terms.
+    Keys,
+    /// Whether the process turns.
+    Healthz,
+    /// Whether the store serves.
+    Readyz,
+    /// Numbers for Prometheus.
+    Metrics,
+    /// This table as an OpenAPI document.
+    OpenApi,
+    /// A page for people.
+    Dashboard,
+}
+
+impl Operation {
+    /// Its row of the table.
+    #[must_use]
+    pub fn route(self) -> &'static Route {
+        // The table has one row per operation in the same order; the compiler checked it.
+        &ROUTES[self as usize]
+    }
+}
 
 fn of<T: JsonSchema>(to: &mut SchemaGenerator) -> Schema {
     to.subschema_for::<T>()
@@ -52,8 +141,7 @@ const CHANGING_MEMBERS: &[Code] = &[Code::OtherReplicaLeads, Code::MemberRefused
 
 /// All routes.
 pub const ROUTES: &[Route] = &[
-    Route::new(
-        Method::Post,
+    Route::post(
         Operation::Campaign,
         "/v1/groups/{group}/campaign",
         "campaign",
@@ -74,15 +162,14 @@ pub const ROUTES: &[Route] = &[
         Code::RequestAhead,
         Code::RequestReused,
     ]),
-    Route::new(
-        Method::Post,
+    Route::post(
         Operation::Renew,
         "/v1/groups/{group}/renew",
         "renew",
         "Keeps a session alive and proves the tenure of one group",
     )
     .takes(of::<RenewRequest>)
-    .answers(of::<Heard>)
+    .answers(of::<HeartbeatResponse>)
     .may(&[
         Code::NotLeader,
         Code::TenureEnding,
@@ -91,18 +178,16 @@ pub const ROUTES: &[Route] = &[
         Code::GroupEnding,
         Code::TtlOutOfBounds,
     ]),
-    Route::new(
-        Method::Post,
+    Route::post(
         Operation::Resign,
         "/v1/groups/{group}/resign",
         "resign",
         "Gives the office up; the caller has stopped before it asks",
     )
-    .takes(of::<ResignRequest>)
+    .takes(of::<TenureRequest>)
     .answers(of::<Done>)
     .may(HOLDING),
-    Route::new(
-        Method::Post,
+    Route::post(
         Operation::Withdraw,
         "/v1/groups/{group}/withdraw",
         "withdraw",
@@ -111,34 +196,31 @@ pub const ROUTES: &[Route] = &[
     .takes(of::<WithdrawRequest>)
     .answers(of::<Done>)
     .may(HOLDING),
-    Route::new(
-        Method::Post,
+    Route::post(
         Operation::Accept,
         "/v1/groups/{group}/accept",
         "accept",
         "A promoted standby accepts its office, and may act once answered",
     )
-    .takes(of::<AcceptRequest>)
-    .answers(of::<Heard>)
+    .takes(of::<TenureRequest>)
+    .answers(of::<HeartbeatResponse>)
     .may(HOLDING),
-    Route::new(
-        Method::Post,
+    Route::post(
         Operation::Offer,
         "/v1/groups/{group}/offer",
         "offer",
         "First step of a hand-over: asks a standby to get warm",
     )
-    .takes(of::<OfferRequest>)
+    .takes(of::<HandOverRequest>)
     .answers(of::<Done>)
     .may(HANDING_OVER),
-    Route::new(
-        Method::Post,
+    Route::post(
         Operation::Warm,
         "/v1/groups/{group}/warm",
         "warm",
         "The standby of an offer says that it is warm",
     )
-    .takes(of::<WarmRequest>)
+    .takes(of::<TenureRequest>)
     .answers(of::<Done>)
     .may(&[
         Code::NoOffer,
@@ -151,18 +233,16 @@ pub const ROUTES: &[Route] = &[
         Code::RequestAhead,
         Code::RequestReused,
     ]),
-    Route::new(
-        Method::Post,
+    Route::post(
         Operation::Transfer,
         "/v1/groups/{group}/transfer",
         "transfer",
         "Hands the office to a named standby; the caller has stopped before it asks",
     )
-    .takes(of::<TransferRequest>)
+    .takes(of::<HandOverRequest>)
     .answers(of::<Done>)
     .may(HANDING_OVER),
-    Route::new(
-        Method::Get,
+    Route::get(
         Operation::Leader,
         "/v1/groups/{group}/leader",
         "leader",
@@ -171,8 +251,7 @@ pub const ROUTES: &[Route] = &[
     .query(of::<LeaderQuery>)
     .answers(of::<LeaderResponse>)
     .may(&[Code::GroupUnknown]),
-    Route::new(
-        Method::Get,
+    Route::get(
         Operation::Watch,
         "/v1/groups/{group}/watch",
         "watch",
@@ -181,8 +260,7 @@ pub const ROUTES: &[Route] = &[
     .query(of::<WatchQuery>)
     .streams(of::<WatchResponse>)
     .may(&[Code::GroupUnknown]),
-    Route::new(
-        Method::Get,
+    Route::get(
         Operation::WatchMany,
         "/v1/watch",
         "watchMany",
@@ -191,8 +269,7 @@ pub const ROUTES: &[Route] = &[
     .query(of::<WatchManyQuery>)
     .streams(of::<WatchResponse>)
     .may(&[Code::GroupUnknown]),
-    Route::new(
-        Method::Post,
+    Route::post(
         Operation::StepDown,
         "/v1/groups/{group}/step-down",
         "stepDown",
@@ -213,18 +290,18 @@ pub const ROUTES: &[Route] = &[
         Code::RequestAhead,
         Code::RequestReused,
     ]),
-    Route::new(
-        Method::Post,
+    Route::post(
         Operation::MoveGroup,
         "/v1/groups/{group}/move",
         "moveGroup",
-        "One step of a group's move between two stores: expect, depart, arrive",
+        "One step of a group's move between two stores (expect, depart, arrive) or of its recovery (stop, resume)",
     )
     .takes(of::<MoveGroupRequest>)
     .answers(of::<GroupResponse>)
     .may(&[
         Code::Moved,
         Code::NotExpected,
+        Code::GroupStopped,
         Code::StillLed,
         Code::GroupEnding,
         Code::Full,
@@ -232,8 +309,7 @@ pub const ROUTES: &[Route] = &[
         Code::RequestAhead,
         Code::RequestReused,
     ]),
-    Route::new(
-        Method::Get,
+    Route::get(
         Operation::History,
         "/v1/groups/{group}/history",
         "history",
@@ -241,8 +317,7 @@ pub const ROUTES: &[Route] = &[
     )
     .answers(of::<HistoryResponse>)
     .may(&[Code::GroupUnknown]),
-    Route::new(
-        Method::Get,
+    Route::get(
         Operation::Token,
         "/v1/groups/{group}/token",
         "token",
@@ -250,8 +325,7 @@ pub const ROUTES: &[Route] = &[
     )
     .answers(of::<TokenResponse>)
     .may(&[Code::Moved, Code::SessionExpired]),
-    Route::new(
-        Method::Post,
+    Route::post(
         Operation::ValidateToken,
         "/v1/groups/{group}/token/validate",
         "validateToken",
@@ -267,8 +341,7 @@ pub const ROUTES: &[Route] = &[
         Code::OnItsWay,
         Code::Full,
     ]),
-    Route::new(
-        Method::Get,
+    Route::get(
         Operation::ListFences,
         "/v1/groups/{group}/fences",
         "listFences",
@@ -286,8 +359,7 @@ pub const ROUTES: &[Route] = &[
     .query(of::<DeleteFenceQuery>)
     .answers(of::<Done>)
     .may(&[Code::FenceUnknown, Code::Moved, Code::OnItsWay]),
-    Route::new(
-        Method::Get,
+    Route::get(
         Operation::Claims,
         "/v1/claims",
         "claims",
@@ -312,8 +384,7 @@ pub const ROUTES: &[Route] = &[
         Code::RequestAhead,
         Code::RequestReused,
     ]),
-    Route::new(
-        Method::Get,
+    Route::get(
         Operation::ShowGroup,
         "/v1/groups/{group}",
         "showGroup",
@@ -333,12 +404,12 @@ pub const ROUTES: &[Route] = &[
     .may(&[
         Code::GroupUnknown,
         Code::GroupEnding,
+        Code::GroupStopped,
         Code::RequestTooOld,
         Code::RequestAhead,
         Code::RequestReused,
     ]),
-    Route::new(
-        Method::Get,
+    Route::get(
         Operation::ListGroups,
         "/v1/groups",
         "listGroups",
@@ -346,8 +417,7 @@ pub const ROUTES: &[Route] = &[
     )
     .query(of::<GroupsQuery>)
     .answers(of::<GroupsResponse>),
-    Route::new(
-        Method::Post,
+    Route::post(
         Operation::OpenSession,
         "/v1/sessions/open",
         "openSession",
@@ -356,18 +426,16 @@ pub const ROUTES: &[Route] = &[
     .takes(of::<OpenSessionRequest>)
     .answers(of::<SessionResponse>)
     .may(&[Code::SessionExpired, Code::SessionMismatch, Code::TtlOutOfBounds, Code::Full]),
-    Route::new(
-        Method::Post,
-        Operation::RenewSession,
-        "/v1/sessions/renew",
-        "renewSession",
+    Route::post(
+        Operation::Heartbeat,
+        "/v1/sessions/heartbeat",
+        "heartbeat",
         "Keeps a session and all its tenures alive",
     )
-    .takes(of::<RenewSessionRequest>)
-    .answers(of::<Heard>)
+    .takes(of::<HeartbeatRequest>)
+    .answers(of::<HeartbeatResponse>)
     .may(&[Code::SessionExpired, Code::HeartbeatNotNewer]),
-    Route::new(
-        Method::Post,
+    Route::post(
         Operation::ShowSession,
         "/v1/sessions/show",
         "showSession",
@@ -375,9 +443,9 @@ pub const ROUTES: &[Route] = &[
     )
     .takes(of::<ShowSessionRequest>)
     .answers(of::<SessionResponse>)
+    .only_reads()
     .may(&[Code::SessionExpired]),
-    Route::new(
-        Method::Post,
+    Route::post(
         Operation::CloseSession,
         "/v1/sessions/close",
         "closeSession",
@@ -385,16 +453,14 @@ pub const ROUTES: &[Route] = &[
     )
     .takes(of::<CloseSessionRequest>)
     .answers(of::<Done>),
-    Route::new(
-        Method::Get,
+    Route::get(
         Operation::ShowCluster,
         "/v1/cluster",
         "showCluster",
         "The replicas of our own store: who is there, who leads the log, how far everybody is",
     )
     .answers(of::<ClusterResponse>),
-    Route::new(
-        Method::Post,
+    Route::post(
         Operation::AddMember,
         "/v1/cluster/members/add",
         "addMember",
@@ -403,8 +469,7 @@ pub const ROUTES: &[Route] = &[
     .takes(of::<AddMemberRequest>)
     .answers(of::<Done>)
     .may(CHANGING_MEMBERS),
-    Route::new(
-        Method::Post,
+    Route::post(
         Operation::PromoteMember,
         "/v1/cluster/members/promote",
         "promoteMember",
@@ -413,8 +478,7 @@ pub const ROUTES: &[Route] = &[
     .takes(of::<PromoteMemberRequest>)
     .answers(of::<Done>)
     .may(CHANGING_MEMBERS),
-    Route::new(
-        Method::Post,
+    Route::post(
         Operation::RemoveMember,
         "/v1/cluster/members/remove",
         "removeMember",
@@ -423,8 +487,7 @@ pub const ROUTES: &[Route] = &[
     .takes(of::<RemoveMemberRequest>)
     .answers(of::<Done>)
     .may(CHANGING_MEMBERS),
-    Route::new(
-        Method::Post,
+    Route::post(
         Operation::TransferCluster,
         "/v1/cluster/transfer",
         "transferCluster",
@@ -433,38 +496,41 @@ pub const ROUTES: &[Route] = &[
     .takes(of::<TransferClusterRequest>)
     .answers(of::<Done>)
     .may(CHANGING_MEMBERS),
-    Route::new(
-        Method::Get,
+    Route::get(
         Operation::Backup,
         "/v1/cluster/backup",
         "backup",
         "Groups, policies, terms and settings in one checksummed file; sessions are not in it",
     )
     .shows("application/octet-stream"),
-    Route::new(
-        Method::Get,
+    Route::get(
         Operation::Keys,
         "/.well-known/regent-keys",
         "keys",
         "The public keys that sign terms, as a JWK set; empty if this service signs nothing",
     )
+    .face(Face::HttpOnly("JOSE libraries fetch keys by HTTP"))
     .shows("application/jwk-set+json"),
-    Route::new(Method::Get, Operation::Healthz, "/healthz", "healthz", "Whether the process turns")
+    Route::get(Operation::Healthz, "/healthz", "healthz", "Whether the process turns")
+        .face(Face::HealthOfAll)
         .answers(of::<HealthResponse>),
-    Route::new(Method::Get, Operation::Readyz, "/readyz", "readyz", "Whether the store serves")
+    Route::get(Operation::Readyz, "/readyz", "readyz", "Whether the store serves")
+        .face(Face::HealthOfService)
         .answers(of::<ReadyResponse>)
         .may(&[Code::StoreUnavailable, Code::ShuttingDown]),
-    Route::new(Method::Get, Operation::Metrics, "/metrics", "metrics", "Numbers for Prometheus")
+    Route::get(Operation::Metrics, "/metrics", "metrics", "Numbers for Prometheus")
+        .face(Face::HttpOnly("its readers scrape text over HTTP"))
         .shows("application/openmetrics-text"),
-    Route::new(Method::Get, Operation::OpenApi, "/openapi.json", "openapi", "This document")
+    Route::get(Operation::OpenApi, "/openapi.json", "openapi", "This document")
+        .face(Face::Reflection)
         .shows("application/json"),
-    Route::new(
-        Method::Get,
+    Route::get(
         Operation::Dashboard,
         "/",
         "dashboard",
         "A page that shows who leads what, live",
     )
+    .face(Face::HttpOnly("it is a page for browsers"))
     .shows("text/html"),
 ];
 

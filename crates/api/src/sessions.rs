@@ -44,8 +44,8 @@ impl OpenSessionRequest {
 /// A sign of life for all tenures of a session at once.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct RenewSessionRequest {
-    /// Whose.
+pub struct HeartbeatRequest {
+    /// The session's secret id; whoever knows it can act for the session.
     #[serde(with = "wire::secret")]
     #[schemars(with = "schema::SessionSecret")]
     pub session_id: SessionId,
@@ -69,18 +69,18 @@ pub struct RenewSessionRequest {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Disowned {
-    /// Where.
+    /// The group's name.
     #[serde(with = "wire::text")]
     #[schemars(with = "schema::GroupName")]
     pub group: Group,
-    /// Which.
+    /// The fencing term.
     #[serde(with = "wire::term")]
     #[schemars(with = "schema::Term")]
     pub term: Term,
 }
 
-impl From<RenewSessionRequest> for Heartbeat {
-    fn from(request: RenewSessionRequest) -> Self {
+impl From<HeartbeatRequest> for Heartbeat {
+    fn from(request: HeartbeatRequest) -> Self {
         Self {
             session: request.session_id,
             sequence: request.sequence,
@@ -90,7 +90,7 @@ impl From<RenewSessionRequest> for Heartbeat {
     }
 }
 
-impl From<Heartbeat> for RenewSessionRequest {
+impl From<Heartbeat> for HeartbeatRequest {
     fn from(heartbeat: Heartbeat) -> Self {
         Self {
             session_id: heartbeat.session,
@@ -109,7 +109,7 @@ impl From<Heartbeat> for RenewSessionRequest {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ShowSessionRequest {
-    /// Whose.
+    /// The session's secret id; whoever knows it can act for the session.
     #[serde(with = "wire::secret")]
     #[schemars(with = "schema::SessionSecret")]
     pub session_id: SessionId,
@@ -119,7 +119,7 @@ pub struct ShowSessionRequest {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CloseSessionRequest {
-    /// Whose.
+    /// The session's secret id; whoever knows it can act for the session.
     #[serde(with = "wire::secret")]
     #[schemars(with = "schema::SessionSecret")]
     pub session_id: SessionId,
@@ -128,7 +128,7 @@ pub struct CloseSessionRequest {
 /// An open session, as its owner sees it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SessionResponse {
-    /// Its secret.
+    /// The session's secret id; whoever knows it can act for the session.
     #[serde(with = "wire::secret")]
     #[schemars(with = "schema::SessionSecret")]
     pub session_id: SessionId,
@@ -160,11 +160,11 @@ pub struct SessionResponse {
 /// One tenure of a session, as its owner sees it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Tenure {
-    /// Where.
+    /// The group's name.
     #[serde(with = "wire::text")]
     #[schemars(with = "schema::GroupName")]
     pub group: Group,
-    /// Which.
+    /// The fencing term.
     #[serde(with = "wire::term")]
     #[schemars(with = "schema::Term")]
     pub term: Term,
@@ -188,7 +188,7 @@ pub struct Tenure {
 /// An office that was offered to a standby, as that standby sees it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Offer {
-    /// Where.
+    /// The group's name.
     #[serde(with = "wire::text")]
     #[schemars(with = "schema::GroupName")]
     pub group: Group,
@@ -196,7 +196,7 @@ pub struct Offer {
     #[serde(with = "wire::term")]
     #[schemars(with = "schema::Term")]
     pub term: Term,
-    /// That leader.
+    /// The leader that made the offer.
     #[serde(with = "wire::text")]
     #[schemars(with = "schema::NodeId")]
     pub by: Node,

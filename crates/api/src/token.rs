@@ -20,7 +20,7 @@ pub const SESSION_HEADER: &str = "regent-session";
 /// The current token of a group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TokenResponse {
-    /// Whose.
+    /// The group's name.
     #[serde(with = "wire::text")]
     #[schemars(with = "schema::GroupName")]
     pub group: Group,
@@ -88,11 +88,11 @@ pub struct ValidateTokenRequest {
 /// `NEVER_GRANTED`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ValidateTokenResponse {
-    /// Whose.
+    /// The group's name.
     #[serde(with = "wire::text")]
     #[schemars(with = "schema::GroupName")]
     pub group: Group,
-    /// The term.
+    /// The fencing term.
     #[serde(with = "wire::term")]
     #[schemars(with = "schema::Term")]
     pub term: Term,
@@ -100,7 +100,7 @@ pub struct ValidateTokenResponse {
     #[serde(default, with = "wire::text_option", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<schema::ResourceName>")]
     pub resource: Option<Resource>,
-    /// True.
+    /// Always true: a refusal is a problem.
     pub valid: bool,
 }
 
@@ -123,7 +123,7 @@ pub struct FencesQuery {
 /// One page of the fences of a group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FencesResponse {
-    /// Whose.
+    /// The group's name.
     #[serde(with = "wire::text")]
     #[schemars(with = "schema::GroupName")]
     pub group: Group,

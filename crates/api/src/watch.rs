@@ -53,7 +53,7 @@ pub struct WatchManyQuery {
 /// The leader of a group changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LeaderChanged {
-    /// Where.
+    /// The group's name.
     #[serde(with = "wire::text")]
     #[schemars(with = "schema::GroupName")]
     pub group: Group,
@@ -65,7 +65,7 @@ pub struct LeaderChanged {
     #[serde(with = "wire::term")]
     #[schemars(with = "schema::Term")]
     pub term: Term,
-    /// Why.
+    /// Why it changed.
     #[serde(with = "wire::cause")]
     #[schemars(with = "schema::CauseWord")]
     pub cause: Cause,
@@ -154,7 +154,7 @@ pub struct Bookmark {
     #[serde(with = "wire::revision")]
     #[schemars(with = "schema::Revision")]
     pub revision: Revision,
-    /// That place.
+    /// The cursor to resume from.
     #[serde(with = "wire::text")]
     #[schemars(with = "schema::Cursor")]
     pub cursor: Cursor,
@@ -167,7 +167,7 @@ pub struct Closing {
     #[serde(with = "wire::text")]
     #[schemars(with = "schema::Cursor")]
     pub cursor: Cursor,
-    /// When to.
+    /// How long to wait before watching again.
     #[serde(with = "wire::millis")]
     #[schemars(with = "schema::Millis")]
     pub retry_after_ms: u64,

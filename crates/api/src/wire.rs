@@ -283,6 +283,25 @@ pub(crate) mod revision {
     }
 }
 
+/// A revision, or null.
+pub(crate) mod revision_option {
+    use super::*;
+    use regent_election::Revision;
+
+    pub(crate) fn serialize<S: Serializer>(
+        value: &Option<Revision>,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        value.map(|revision| revision.0).serialize(to)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<Option<Revision>, D::Error> {
+        Ok(Option::<u64>::deserialize(from)?.map(Revision))
+    }
+}
+
 /// Metadata as an object of strings.
 pub(crate) mod metadata {
     use super::*;
@@ -350,6 +369,12 @@ pub(crate) mod cause_option {
         from: D,
     ) -> Result<Option<Cause>, D::Error> {
         Option::<String>::deserialize(from)?.map(|word| cause::parse(&word)).transpose()
+    }
+
+    /// The same; a cause of a later version is none.
+    pub(crate) fn if_known<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Cause>, D::Error> {
+        let word = Option::<String>::deserialize(from)?;
+        Ok(word.and_then(|word| Cause::ALL.into_iter().find(|cause| cause.word() == word)))
     }
 }
 

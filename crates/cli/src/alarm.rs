@@ -8,7 +8,7 @@ use regent_election::belief::Accusation;
 use regent_server::Alarm;
 use tokio::sync::Semaphore;
 
-use crate::shell::{self, Told};
+use crate::shell::{self, ShellEnvironment};
 
 /// How long the command may take.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -34,7 +34,7 @@ pub(crate) fn command(line: String) -> Alarm {
 }
 
 /// What the command is told.
-fn told(accusation: &Accusation) -> Told {
+fn told(accusation: &Accusation) -> ShellEnvironment {
     let text = |value: &dyn ToString| OsString::from(value.to_string());
     let or_none = |value: Option<&dyn ToString>| value.map_or_else(OsString::new, text);
     let Accusation { group, fault, believer, term, leader, leader_digest } = accusation;

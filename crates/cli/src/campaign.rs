@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use clap::Args;
 use regent::fresh;
-use regent::remote::{Remote, RemoteError};
+use regent::remote::{Remote, RemoteError, SessionFile};
 use regent_api::limits::WAIT_MS_MAX;
 use regent_api::{CampaignRequest, CampaignResponse, CloseSessionRequest, Code, RenewRequest};
 use regent_election::timing::{Budget, Drift};
@@ -25,10 +25,10 @@ use regent_election::{Group, Metadata, Moment, Node, Priority, SessionId};
 use crate::client::ClientArgs;
 use crate::duration::{millis, parse, show};
 use crate::exit::Exit;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{CommandResult, Failure};
 use crate::keep;
 use crate::output::{Screen, facts, or_dash, remark, yes};
-use crate::secret::{Holder, Record, SessionArgs};
+use crate::secret::{self, Holder, SessionArgs};
 use crate::signals::Signals;
 
 const EXAMPLES: &str = "\
@@ -98,7 +98,7 @@ impl CampaignArgs {
 }
 
 /// Campaigns.
-pub(crate) async fn run(args: CampaignArgs) -> Outcome {
+pub(crate) async fn run(args: CampaignArgs) -> CommandResult {
     if args.keep {
         return keep::run(args).await;
     }
@@ -117,7 +117,7 @@ pub(crate) async fn run(args: CampaignArgs) -> Outcome {
 }
 
 /// One request; the server makes a session, which is gone if this loses.
-async fn one_shot(args: &CampaignArgs, remote: &Remote) -> Outcome {
+async fn one_shot(args: &CampaignArgs, remote: &Remote) -> CommandResult {
     let request = args.request()?;
     let sent_at = regent_clock::now();
     let answer = remote.campaign(&args.group, &request).await?;
@@ -126,7 +126,7 @@ async fn one_shot(args: &CampaignArgs, remote: &Remote) -> Outcome {
 }
 
 /// Waits in line with a session that nobody else knows, and closes it if that was for nothing.
-async fn wait_and_leave(args: &CampaignArgs, remote: &Remote) -> Outcome {
+async fn wait_and_leave(args: &CampaignArgs, remote: &Remote) -> CommandResult {
     let session = fresh::session_id()?;
     let mut signals = Signals::listen()
         .map_err(|error| Failure::new(Exit::Unavailable, format!("signals: {error}")))?;
@@ -151,8 +151,8 @@ const DEFAULT_TTL: Duration = Duration::from_millis(regent_election::limits::TTL
 
 /// Uses the session in a file, or makes both. A session that has ended is replaced: its id is of no
 /// use any more, and whatever it held is lost already.
-async fn with_file(args: &CampaignArgs, remote: &Remote, path: PathBuf) -> Outcome {
-    let known = Record::read(&path)?;
+async fn with_file(args: &CampaignArgs, remote: &Remote, path: PathBuf) -> CommandResult {
+    let known = secret::read(&path)?;
     let mut record = match known.clone() {
         Some(record) => record,
         None => make_record(&path)?,
@@ -176,8 +176,8 @@ async fn with_file(args: &CampaignArgs, remote: &Remote, path: PathBuf) -> Outco
 
 /// A fresh secret, in its file before it is sent: one that was sent and then lost would stand in
 /// line with nobody to withdraw it.
-fn make_record(path: &std::path::Path) -> Result<Record, Failure> {
-    let record = Record::of(fresh::session_id()?);
+fn make_record(path: &std::path::Path) -> Result<SessionFile, Failure> {
+    let record = SessionFile::of(fresh::session_id()?);
     record.write(path)?;
     Ok(record)
 }
@@ -294,7 +294,7 @@ enum Secret {
     In(PathBuf),
 }
 
-fn report(args: &CampaignArgs, won: &Won, secret: Secret) -> Outcome {
+fn report(args: &CampaignArgs, won: &Won, secret: Secret) -> CommandResult {
     let answer = &won.answer;
     let screen: Screen = args.client.screen();
     screen.answer(answer, || {

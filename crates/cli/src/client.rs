@@ -14,6 +14,9 @@ use crate::output::{Output, Screen};
 /// Where a server is if nobody says.
 pub(crate) const SERVER_DEFAULT: &str = "http://127.0.0.1:7400";
 
+/// How long a server may take to say what it is.
+const GREETING: Duration = Duration::from_secs(2);
+
 /// How often a request whose outcome is uncertain is repeated under the same id.
 const REPEATS_MAX: usize = 3;
 
@@ -54,8 +57,21 @@ impl ClientArgs {
         self.server.split(',').map(str::trim).filter(|url| !url.is_empty())
     }
 
+    /// Refuses what is there and is no Regent: waiting would never help. A server that cannot be reached,
+    /// or does not say, is waited for.
+    pub(crate) async fn is_regent(&self) -> Result<(), Failure> {
+        let remote = self.remote()?;
+        match tokio::time::timeout(GREETING, remote.health()).await {
+            Ok(Err(error @ RemoteError::Protocol { .. })) => {
+                let addresses: Vec<_> =
+                    remote.addresses().iter().map(ToString::to_string).collect();
+                Err(Failure::usage(format!("--server {}: {error}", addresses.join(","))))
+            }
+            Ok(Ok(_) | Err(_)) | Err(_) => Ok(()),
+        }
+    }
+
     /// Where the server is.
-    #[cfg(target_os = "linux")]
     pub(crate) fn url(&self) -> &str {
         &self.server
     }

@@ -5,7 +5,7 @@ use clap_complete::Shell;
 
 use crate::command;
 use crate::exit::Exit;
-use crate::failure::Outcome;
+use crate::failure::CommandResult;
 use crate::output::{Output, Screen};
 
 const EXAMPLES: &str = "\
@@ -23,7 +23,7 @@ pub(crate) struct CompletionsArgs {
 }
 
 /// Prints the script.
-pub(crate) fn run(args: &CompletionsArgs) -> Outcome {
+pub(crate) fn run(args: &CompletionsArgs) -> CommandResult {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut command(), "regent", &mut script);
     let screen = Screen { output: Output::Text };

@@ -4,6 +4,7 @@ use std::io::{self, BufRead, IsTerminal, Write};
 
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::print::shown;
 
 /// Asks a person on the terminal, unless `yes` was said before. A script must say it.
 pub(crate) fn confirm(yes: bool, warning: &str) -> Result<(), Failure> {
@@ -15,7 +16,7 @@ pub(crate) fn confirm(yes: bool, warning: &str) -> Result<(), Failure> {
         return Err(Failure::usage(format!("{warning}; if that is meant, add --yes")));
     }
     let mut stderr = io::stderr().lock();
-    let asked = write!(stderr, "{warning}\ngo on? [y/N] ").and_then(|()| stderr.flush());
+    let asked = write!(stderr, "{}\ngo on? [y/N] ", shown(warning)).and_then(|()| stderr.flush());
     asked.map_err(|error| Failure::new(Exit::Files, format!("the terminal: {error}")))?;
     let mut answer = String::new();
     let read = io::stdin().lock().read_line(&mut answer);

@@ -5,16 +5,18 @@ use std::path::Path;
 
 use regent::fresh::NoRandomness;
 use regent::remote::{AddressError, RemoteError};
+use regent::{CampaignError, ConnectError};
 use regent_api::{Code, Problem};
 use regent_election::NameError;
+use regent_recording::ReadError;
 
 use crate::config::ConfigError;
 use crate::exit::Exit;
+use crate::print::on_one_line;
 
 /// A sentence for a person, a code for a script, and what the server said, for a program.
 #[derive(Debug)]
 pub(crate) struct Failure {
-    /// The code.
     pub(crate) exit: Exit,
     /// The sentence; none if there is nobody left to read it.
     pub(crate) message: Option<String>,
@@ -23,7 +25,7 @@ pub(crate) struct Failure {
 }
 
 /// What every verb returns: how it ended, or why it failed.
-pub(crate) type Outcome = Result<Exit, Failure>;
+pub(crate) type CommandResult = Result<Exit, Failure>;
 
 impl Failure {
     /// A failure with this sentence.
@@ -103,6 +105,7 @@ pub(crate) fn exit_of(code: Code) -> Exit {
         | Code::Moved
         | Code::OnItsWay
         | Code::NotExpected
+        | Code::GroupStopped
         | Code::StillLed
         | Code::NeverGranted
         | Code::FenceUnknown
@@ -129,7 +132,8 @@ pub(crate) fn exit_of(code: Code) -> Exit {
 
 impl From<RemoteError> for Failure {
     fn from(error: RemoteError) -> Self {
-        let message = error.to_string();
+        // A server's words: they must not look like another line of ours.
+        let message = on_one_line(&error.to_string()).into_owned();
         let (exit, message) = match &error {
             RemoteError::Refused(problem) => (exit_of(problem.code), message),
             RemoteError::Unavailable { problem: Some(problem), .. } => {
@@ -147,6 +151,17 @@ impl From<RemoteError> for Failure {
         };
         let problem = error.problem().cloned().map(Box::new);
         Self { exit, message: Some(message), problem }
+    }
+}
+
+impl From<ReadError> for Failure {
+    fn from(error: ReadError) -> Self {
+        match &error {
+            ReadError::Io { path, error } => Self::file(path, error),
+            ReadError::NoRecording { .. } | ReadError::Line { .. } => {
+                Self::new(Exit::Files, error.to_string())
+            }
+        }
     }
 }
 
@@ -171,6 +186,40 @@ impl From<AddressError> for Failure {
 impl From<NameError> for Failure {
     fn from(error: NameError) -> Self {
         Self::usage(error.to_string())
+    }
+}
+
+impl From<ConnectError> for Failure {
+    fn from(error: ConnectError) -> Self {
+        match error {
+            ConnectError::Address(error) => error.into(),
+            ConnectError::Budget(error) => Self::usage(format!("--ttl: {error}")),
+            ConnectError::Name(error) => error.into(),
+            ConnectError::UnknownScheme { .. }
+            | ConnectError::FeatureMissing { .. }
+            | ConnectError::NotByUrl { .. } => Self::usage(format!("--server: {error}")),
+            ConnectError::NoRuntime
+            | ConnectError::System(_)
+            | ConnectError::StaysHere
+            | ConnectError::Store(_) => Self::new(Exit::Unavailable, error.to_string()),
+        }
+    }
+}
+
+/// Why a candidate may never stand.
+impl From<CampaignError> for Failure {
+    fn from(error: CampaignError) -> Self {
+        let (exit, problem) = match &error {
+            CampaignError::Name(_) => (Exit::Usage, None),
+            CampaignError::Refused(refusal) => {
+                (Exit::Refused, Some(Box::new(Problem::from(refusal.clone()))))
+            }
+            CampaignError::CannotFollow { .. } | CampaignError::TooManyGroups => {
+                (Exit::Refused, None)
+            }
+            CampaignError::Closed => (Exit::Unavailable, None),
+        };
+        Self { exit, message: Some(error.to_string()), problem }
     }
 }
 

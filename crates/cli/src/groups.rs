@@ -12,7 +12,7 @@ use regent_election::limits::GROUPS_PAGE_MAX;
 use crate::client::{ClientArgs, once};
 use crate::confirm::confirm;
 use crate::exit::Exit;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{CommandResult, Failure};
 use crate::output::{Output, Side, facts, json, table, yes};
 use crate::policy::PolicyArgs;
 use crate::show::{office_facts, office_table, policy_facts, stepped_down};
@@ -133,7 +133,7 @@ pub(crate) struct DeleteArgs {
 }
 
 /// Runs one of the verbs.
-pub(crate) async fn run(verb: GroupVerb) -> Outcome {
+pub(crate) async fn run(verb: GroupVerb) -> CommandResult {
     match verb {
         GroupVerb::Create(args) => create(args).await,
         GroupVerb::List(args) => list(args).await,
@@ -143,7 +143,7 @@ pub(crate) async fn run(verb: GroupVerb) -> Outcome {
     }
 }
 
-async fn create(args: CreateArgs) -> Outcome {
+async fn create(args: CreateArgs) -> CommandResult {
     let remote = args.client.remote()?;
     match remote.show_group(&args.group).await {
         Ok(_) => {
@@ -160,7 +160,7 @@ async fn create(args: CreateArgs) -> Outcome {
     Ok(Exit::Done)
 }
 
-async fn set(args: SetArgs) -> Outcome {
+async fn set(args: SetArgs) -> CommandResult {
     if !args.default && !args.policy.is_given() {
         return Err(Failure::usage("what shall change? name a part of the policy, or --default"));
     }
@@ -184,13 +184,13 @@ async fn put(
     .await
 }
 
-async fn show(args: ShowArgs) -> Outcome {
+async fn show(args: ShowArgs) -> CommandResult {
     let answer = args.client.remote()?.show_group(&args.group).await?;
     args.client.screen().answer(&answer, || shown(&answer))?;
     Ok(Exit::Done)
 }
 
-async fn delete(args: DeleteArgs) -> Outcome {
+async fn delete(args: DeleteArgs) -> CommandResult {
     let warning = format!("{} ends for everybody who stands in it", args.group);
     confirm(args.yes, &warning)?;
     let remote = args.client.remote()?;
@@ -210,7 +210,7 @@ async fn delete(args: DeleteArgs) -> Outcome {
 }
 
 /// Lists page by page: as text when all is known, as JSON one page per line.
-async fn list(args: ListArgs) -> Outcome {
+async fn list(args: ListArgs) -> CommandResult {
     let (remote, screen) = (args.client.remote()?, args.client.screen());
     let mut query = GroupsQuery {
         prefix: args.prefix,
@@ -244,8 +244,13 @@ fn shown(group: &GroupResponse) -> String {
     if let Some(cause) = group.ending {
         about.push(("ending", cause.to_string()));
     }
-    if let DoorBody::Expected { from, .. } = &group.door {
-        about.push(("expected from", from.to_string()));
+    match &group.door {
+        // Where it moved to is told with its office.
+        DoorBody::Open | DoorBody::Moved { .. } => {}
+        DoorBody::Expected { from, .. } => about.push(("expected from", from.to_string())),
+        DoorBody::Stopped { since } => {
+            about.push(("stopped", format!("for recovery, since revision {since}")));
+        }
     }
     about.extend(policy_facts(&group.policy, group.own_policy));
     about.push(("in line", group.standbys_count.to_string()));

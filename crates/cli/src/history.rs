@@ -5,7 +5,7 @@ use regent_election::Group;
 
 use crate::client::ClientArgs;
 use crate::exit::Exit;
-use crate::failure::Outcome;
+use crate::failure::CommandResult;
 use crate::output::{Side, or_dash, table};
 
 const EXAMPLES: &str = "\
@@ -26,7 +26,7 @@ pub(crate) struct HistoryArgs {
 }
 
 /// Prints the changes, oldest first.
-pub(crate) async fn run(args: HistoryArgs) -> Outcome {
+pub(crate) async fn run(args: HistoryArgs) -> CommandResult {
     let answer = args.client.remote()?.history(&args.group).await?;
     args.client.screen().answer(&answer, || {
         if answer.changes.is_empty() {

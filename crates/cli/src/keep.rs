@@ -1,336 +1,246 @@
 //! `regent campaign --keep`: stand until elected, lead until interrupted or lost.
 //!
-//! A thin driver of the participant's machine, which decides everything: this file reads the lease
-//! clock, sends what it is told to, and says what happened. Validity counts from the send of the last
-//! acknowledged heartbeat with the margin of the timing budget, so this process always says `lost`
-//! before the store lets anybody else lead.
+//! The library stands and leads; this file prints what it tells. If the group moves to another store while
+//! this process stands in it, the library goes on there.
 //!
-//! It does no work of its own: whoever reads its lines does. An unasked stop is therefore announced
+//! It does no work of its own: the reader of its lines does. An unasked stop is therefore announced
 //! half a stop grace before it is confirmed to the store. A signal means that the work has been stopped.
 
-use std::collections::VecDeque;
+use std::pin::pin;
 use std::time::Duration;
 
-use regent::fresh;
-use regent::remote::{Remote, RemoteError, RemoteResult, Scope, Watched, Watching};
-use regent_api::{Code, WatchEvent};
-use regent_election::limits::TTL_MS_DEFAULT;
-use regent_election::participant::{
-    Action, Attempt, Event, Phase, Reply, Request, Transition, Trouble, Why,
+use regent::{
+    CampaignError, Current, LeaderWatch, Leadership, Phase, Regent, Transition, Transitions, Why,
 };
-use regent_election::timing::{Budget, Drift};
-use regent_election::{Group, Moment, Node, Participant, Term};
+use regent_election::limits::TTL_MS_DEFAULT;
+use regent_election::{Group, Moment, Node, Refusal, Term};
 use serde::Serialize;
-use tokio::sync::mpsc;
 
 use crate::campaign::CampaignArgs;
 use crate::duration::{millis, show, show_ms};
 use crate::exit::Exit;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{CommandResult, Failure};
 use crate::output::{Screen, remark};
 use crate::signals::Signals;
 
 /// Timers stand still while a machine sleeps, and the lease clock does not: it is read at least this
 /// often.
 const TICK: Duration = Duration::from_millis(250);
-/// How long the store may take to be told of the end.
-const FAREWELL: Duration = Duration::from_secs(5);
-
-type Answer = (Attempt, Request, RemoteResult<Reply>);
 
 /// Leads until it is over.
-pub(crate) async fn run(args: CampaignArgs) -> Outcome {
-    let ttl_ms = args.ttl.map_or(TTL_MS_DEFAULT, millis);
-    let budget = Drift::from_ppm(regent_clock::drift_ppm())
-        .and_then(|drift| Budget::new(ttl_ms, drift))
-        .map_err(|error| Failure::usage(format!("--ttl: {error}")))?;
-    let remote = args.client.remote()?;
+pub(crate) async fn run(args: CampaignArgs) -> CommandResult {
     let mut signals = Signals::listen()
         .map_err(|error| Failure::new(Exit::Unavailable, format!("signals: {error}")))?;
-    let (answer, mut answers) = mpsc::unbounded_channel();
-    let mut keeper = Keeper {
-        machine: Participant::new(args.node.clone(), budget, fresh::number()?),
-        remote: remote.with_timeout(budget.request_timeout()),
+    args.client.is_regent().await?;
+    let ttl = args.ttl.unwrap_or(Duration::from_millis(TTL_MS_DEFAULT));
+    let regent = Regent::at(args.client.url()).node(args.node.as_str()).ttl(ttl).connect().await?;
+    let mut teller = Teller {
         node: args.node.clone(),
         group: args.group.clone(),
         screen: args.client.screen(),
-        answer,
-        events: VecDeque::new(),
-        wake_at: None,
-        stopped_at: None,
-        ending: None,
-        give_up_at: args.wait.map(|wait| regent_clock::now() + wait),
-        has_led: false,
-        told: String::new(),
+        transitions: regent.transitions(),
     };
-    keeper.events.push_back(Event::Stand {
-        group: args.group.clone(),
-        priority: args.priority,
-        metadata: args.metadata()?,
-    });
-    // A promotion is noticed by the watch at once, and by the next heartbeat without it.
-    let mut watch = remote.watch(Scope::Group(args.group.clone()), None);
-    loop {
-        keeper.turn()?;
-        if let Some(outcome) = keeper.outcome() {
-            return outcome;
-        }
-        tokio::select! {
-            biased;
-            name = signals.next() => keeper.interrupted(name)?,
-            Some(answered) = answers.recv() => keeper.answered(answered),
-            hint = hint(&mut watch) => keeper.hinted(hint)?,
-            () = tokio::time::sleep(keeper.pause()) => keeper.events.push_back(Event::Tick),
-        }
-    }
-}
-
-/// What the watch saw of who leads. A watch that cannot be had is waited for, for ever.
-async fn hint(watch: &mut Watching) -> Event {
-    loop {
-        match watch.next().await {
-            Ok(Watched::Event(event)) => match *event {
-                WatchEvent::LeaderChanged(changed) => {
-                    let (group, term, leader) = (changed.group, changed.term, changed.leader);
-                    return Event::Watched { group, term, leader };
-                }
-                WatchEvent::State(present) => {
-                    if let Some(office) = present.offices.into_iter().next() {
-                        let (group, term, leader) = (office.group, office.term, office.leader);
-                        return Event::Watched { group, term, leader };
-                    }
-                }
-                WatchEvent::Gap(_) | WatchEvent::Bookmark(_) | WatchEvent::Closing(_) => {}
-            },
-            Ok(Watched::Interrupted { why, .. }) => tracing::debug!(%why, "the watch broke"),
-            Err(error) => {
-                tracing::warn!(%error, "going on without a watch");
-                std::future::pending::<()>().await;
-            }
-        }
-    }
+    let watch = regent.watch_leader(&args.group)?;
+    let ending = match stand(&args, &regent, watch, &mut signals, &teller).await? {
+        Ok(leadership) => lead(leadership, &regent, &mut signals, &mut teller).await?,
+        Err(ending) => ending,
+    };
+    leave(ending, regent, &mut signals, &mut teller).await
 }
 
 /// How it ends.
 #[derive(Debug)]
 enum Ending {
-    /// Interrupted: resign and go.
-    Asked,
+    /// Interrupted: resign what is held, and go.
+    Asked(Option<Leadership>),
     /// The wait was over before the office was won.
     NotElected,
     /// The leadership is gone.
     Lost,
-    /// The server will never let this candidate stand.
-    Hopeless(RemoteError),
 }
 
-struct Keeper {
-    machine: Participant,
-    remote: Remote,
+/// Stands until this process leads, or it ends before.
+async fn stand(
+    args: &CampaignArgs,
+    regent: &Regent,
+    mut watch: LeaderWatch,
+    signals: &mut Signals,
+    teller: &Teller,
+) -> Result<Result<Leadership, Ending>, Failure> {
+    let campaign = regent.campaign(&args.group).priority(args.priority).metadata(args.metadata()?);
+    let mut standing = campaign.clone().into_future();
+    let mut gives_up = pin!(reached(args.wait.map(|wait| regent_clock::now() + wait)));
+    loop {
+        let error = tokio::select! {
+            biased;
+            _ = signals.next() => return Ok(Err(Ending::Asked(None))),
+            won = &mut standing => match won {
+                Ok(leadership) => return Ok(Ok(leadership)),
+                Err(error) => error,
+            },
+            current = watch.next() => {
+                teller.standing_by(&current)?;
+                continue;
+            }
+            () = &mut gives_up => return Ok(Err(Ending::NotElected)),
+        };
+        match error {
+            // The group may come back, or the way to it be opened.
+            CampaignError::CannotFollow { .. } | CampaignError::Refused(Refusal::Moved { .. }) => {
+                remark(&format!("{error}; trying again after a ttl"));
+            }
+            error => return Err(error.into()),
+        }
+        let (again, pause) = (campaign.clone(), regent.budget().ttl());
+        standing = Box::pin(async move {
+            tokio::time::sleep(pause).await;
+            again.await
+        });
+    }
+}
+
+/// Tells every change of phase until this process must not lead any more.
+async fn lead(
+    leadership: Leadership,
+    regent: &Regent,
+    signals: &mut Signals,
+    teller: &mut Teller,
+) -> Result<Ending, Failure> {
+    let mut stopped_at = None;
+    loop {
+        let transition = tokio::select! {
+            biased;
+            _ = signals.next(), if stopped_at.is_none() => {
+                return Ok(Ending::Asked(Some(leadership)));
+            }
+            transition = teller.next() => transition,
+            () = reached(stopped_at) => return Ok(Ending::Lost),
+        };
+        teller.tell(&transition)?;
+        match transition.to {
+            Phase::Standby | Phase::Leading | Phase::Jeopardy => {}
+            Phase::Stopping => {
+                let grace = regent.budget().stop_grace() / 2;
+                stopped_at = Some((regent_clock::now() + grace).min(leadership.valid_until()));
+            }
+            Phase::Stopped | Phase::Lost => return Ok(Ending::Lost),
+        }
+    }
+}
+
+/// Leaves, and says what becomes of the office. The second signal leaves things to the ttl.
+async fn leave(
+    ending: Ending,
+    regent: Regent,
+    signals: &mut Signals,
+    teller: &mut Teller,
+) -> CommandResult {
+    let ttl = show(regent.budget().ttl());
+    let (mut held, exit) = match ending {
+        Ending::Asked(held) => (held, None),
+        Ending::NotElected => (None, Some(Exit::No)),
+        Ending::Lost => (None, Some(Exit::Lost)),
+    };
+    let mut closing = pin!(regent.close());
+    let is_told = loop {
+        tokio::select! {
+            biased;
+            transition = teller.next() => {
+                teller.tell(&transition)?;
+                // The work has stopped before the signal came.
+                held = None;
+            }
+            name = signals.next(), if exit.is_none() => {
+                let message = format!("{name} again: gone at once; the office is free after {ttl}");
+                return Err(Failure::new(Exit::Interrupted, message));
+            }
+            is_told = &mut closing => break is_told,
+        }
+    };
+    drop(held);
+    teller.tell_rest().await?;
+    match exit {
+        Some(exit) => Ok(exit),
+        None if is_told => Ok(Exit::Done),
+        None => Err(Failure::new(
+            Exit::Uncertain,
+            format!("the server did not hear the resignation; the office is free after {ttl}"),
+        )),
+    }
+}
+
+/// Waits until the lease clock shows this moment; for ever without one.
+async fn reached(at: Option<Moment>) {
+    let Some(at) = at else { return std::future::pending().await };
+    loop {
+        let left = regent_clock::now().until(at);
+        if left.is_zero() {
+            return;
+        }
+        tokio::time::sleep(left.min(TICK)).await;
+    }
+}
+
+/// Prints what happens in one group.
+struct Teller {
     node: Node,
     group: Group,
     screen: Screen,
-    answer: mpsc::UnboundedSender<Answer>,
-    events: VecDeque<Event>,
-    wake_at: Option<Moment>,
-    /// When to confirm that the work has ended.
-    stopped_at: Option<Moment>,
-    ending: Option<Ending>,
-    /// When waiting for the office, or for the store's farewell, ends.
-    give_up_at: Option<Moment>,
-    has_led: bool,
-    /// The last trouble told, so that it is told once.
-    told: String,
+    transitions: Transitions,
 }
 
-impl Keeper {
-    /// Lets the machine take everything that has happened, and does what it says.
-    fn turn(&mut self) -> Result<(), Failure> {
-        let now = regent_clock::now();
-        if self.stopped_at.is_some_and(|at| at <= now) {
-            self.stopped_at = None;
-            self.events.push_back(Event::Stopped { group: self.group.clone() });
-        }
-        let waits = self.ending.is_none() && !self.has_led;
-        if waits && self.give_up_at.is_some_and(|at| at <= now) {
-            self.end(Ending::NotElected);
-        }
-        while let Some(event) = self.events.pop_front() {
-            // Read before anything is sent: validity counts from here.
-            let now = regent_clock::now();
-            for action in self.machine.on(now, event) {
-                self.act(now, action)?;
+impl Teller {
+    /// The next change of phase of a term.
+    async fn next(&mut self) -> Transition {
+        loop {
+            match self.transitions.next().await {
+                Some(next) if next.group == self.group && next.term != Term::NONE => return next,
+                Some(_) => {}
+                None => std::future::pending().await,
             }
         }
-        Ok(())
     }
 
-    fn act(&mut self, now: Moment, action: Action) -> Result<(), Failure> {
-        match action {
-            Action::Send { attempt, request } => self.send(attempt, request),
-            Action::Transition(transition) => return self.changed(&transition),
-            Action::StopWork { by, .. } => {
-                let is_asked = matches!(self.ending, Some(Ending::Asked));
-                let grace =
-                    if is_asked { Duration::ZERO } else { self.machine.budget().stop_grace() / 2 };
-                self.stopped_at = Some((now + grace).min(by));
-            }
-            // There is no work here that could be ended by force; the lease is over, and said so.
-            Action::LastResort { .. } => self.stopped_at = Some(now),
-            // Nothing is to be warmed up here: whoever runs the command acts when it says "elected".
-            Action::Offered { group, term, .. } => {
-                self.events.push_back(Event::Warm { group, term });
-            }
-            Action::OfferOver { .. } => {}
-            Action::NeedSession => self.events.push_back(Event::Session(fresh::session_id()?)),
-            Action::Trouble { trouble, .. } => self.trouble(&trouble),
-            Action::WakeAt(at) => self.wake_at = Some(at),
-        }
-        Ok(())
-    }
-
-    fn send(&self, attempt: Attempt, request: Request) {
-        let (remote, answer) = (self.remote.clone(), self.answer.clone());
-        tokio::spawn(async move {
-            let answered = remote.perform(&request).await;
-            // Nobody listens any more once the command has ended.
-            let _ = answer.send((attempt, request, answered));
-        });
-    }
-
-    fn answered(&mut self, (attempt, asked, answered): Answer) {
-        if let Err(error) = &answered
-            && !self.has_led
-            && self.ending.is_none()
-            && is_hopeless(error)
-        {
-            self.end(Ending::Hopeless(error.clone()));
-        }
-        let answer = answered.map_err(|error| error.into_store_error(&asked));
-        self.events.push_back(Event::Answered { attempt, answer });
-    }
-
-    fn changed(&mut self, transition: &Transition) -> Result<(), Failure> {
-        let is_ours = matches!(self.ending, Some(Ending::Asked));
-        match transition.to {
-            Phase::Leading => self.has_led = true,
-            Phase::Stopping | Phase::Lost if !is_ours => self.end(Ending::Lost),
-            Phase::Stopping | Phase::Lost => {}
-            Phase::Standby | Phase::Jeopardy | Phase::Stopped => {}
-        }
-        if transition.to == Phase::Standby || transition.term == Term::NONE {
+    fn tell(&self, transition: &Transition) -> Result<(), Failure> {
+        if transition.to == Phase::Standby {
             return Ok(());
         }
-        let told = Told::of(transition, &self.node);
+        let told = KeepLine::of(transition, &self.node);
         self.screen.answer(&told, || told.line(transition.to, &self.node))
     }
 
-    /// The watch saw who leads. It is told while there is nothing better to tell.
-    fn hinted(&mut self, event: Event) -> Result<(), Failure> {
-        if let Event::Watched { group, term, leader: Some(leader) } = &event
-            && *leader != self.node
-            && self.machine.phase(group) == Some(Phase::Standby)
-            && self.ending.is_none()
-        {
-            let told = Told {
-                phase: Phase::Standby.word(),
-                group: group.to_string(),
-                leader: Some(leader.to_string()),
-                term: term.get(),
-                why: None,
-                remaining_ms: 0,
+    /// Prints what came before the session ended and was not printed yet.
+    async fn tell_rest(&mut self) -> Result<(), Failure> {
+        loop {
+            let transition = tokio::select! {
+                biased;
+                transition = self.next() => transition,
+                () = std::future::ready(()) => return Ok(()),
             };
-            self.screen.answer(&told, || told.line(Phase::Standby, &self.node))?;
-        }
-        self.events.push_back(event);
-        Ok(())
-    }
-
-    fn trouble(&mut self, trouble: &Trouble) {
-        let text = trouble.to_string();
-        if self.ending.is_none() && self.told != text {
-            remark(&text);
-            self.told = text;
+            self.tell(&transition)?;
         }
     }
 
-    /// The first signal resigns; the second one leaves things to the ttl.
-    fn interrupted(&mut self, name: &str) -> Result<(), Failure> {
-        if matches!(self.ending, Some(Ending::Asked)) {
-            let ttl = show(self.machine.budget().ttl());
-            let message = format!("{name} again: gone at once; the office is free after {ttl}");
-            return Err(Failure::new(Exit::Interrupted, message));
-        }
-        if self.ending.is_none() {
-            self.end(Ending::Asked);
-        }
-        Ok(())
-    }
-
-    fn end(&mut self, ending: Ending) {
-        if self.ending.is_some() {
-            return;
-        }
-        self.ending = Some(ending);
-        self.give_up_at = Some(regent_clock::now() + FAREWELL + self.machine.budget().stop_grace());
-        self.events.push_back(Event::Leave);
-    }
-
-    /// How the command ends, once nothing is left to tell the store, or it does not listen.
-    fn outcome(&mut self) -> Option<Outcome> {
-        let is_over = self.give_up_at.is_some_and(|at| at <= regent_clock::now());
-        if self.ending.is_none() || !(self.machine.is_done() || is_over) {
-            return None;
-        }
-        let ttl = show(self.machine.budget().ttl());
-        let is_told = self.machine.is_done();
-        Some(match self.ending.take()? {
-            Ending::Asked if is_told => Ok(Exit::Done),
-            Ending::Asked => Err(Failure::new(
-                Exit::Uncertain,
-                format!("the server did not hear the resignation; the office is free after {ttl}"),
-            )),
-            Ending::NotElected => Ok(Exit::No),
-            Ending::Lost => Ok(Exit::Lost),
-            Ending::Hopeless(error) => Err(error.into()),
-        })
-    }
-
-    /// How long to sleep at most.
-    fn pause(&self) -> Duration {
-        let now = regent_clock::now();
-        [self.wake_at, self.stopped_at, self.give_up_at]
-            .into_iter()
-            .flatten()
-            .map(|at| now.until(at))
-            .fold(TICK, Duration::min)
-            .max(Duration::from_millis(1))
-    }
-}
-
-/// Whether asking again can never help: the machine itself would try for ever.
-fn is_hopeless(error: &RemoteError) -> bool {
-    match error {
-        RemoteError::Protocol { .. } => true,
-        RemoteError::Unavailable { .. } | RemoteError::Uncertain { .. } => false,
-        RemoteError::Refused(problem) => matches!(
-            problem.code,
-            Code::BadRequest
-                | Code::CrossOrigin
-                | Code::NotAllowed
-                | Code::NotFound
-                | Code::GroupUnknown
-                | Code::MethodNotAllowed
-                | Code::TtlOutOfBounds
-                | Code::TermsExhausted
-                | Code::Unsupported
-        ),
+    /// Another node leads.
+    fn standing_by(&self, current: &Current) -> Result<(), Failure> {
+        let Some(leader) = current.leader.as_ref().filter(|leader| **leader != self.node) else {
+            return Ok(());
+        };
+        let told = KeepLine {
+            phase: Phase::Standby.word(),
+            group: self.group.to_string(),
+            leader: Some(leader.to_string()),
+            term: current.term.get(),
+            why: None,
+            remaining_ms: 0,
+        };
+        self.screen.answer(&told, || told.line(Phase::Standby, &self.node))
     }
 }
 
 /// What is told, to people as a line and to programs as an object.
 #[derive(Serialize)]
-struct Told {
+struct KeepLine {
     phase: &'static str,
     group: String,
     /// Who leads, if anybody.
@@ -341,7 +251,7 @@ struct Told {
     remaining_ms: u64,
 }
 
-impl Told {
+impl KeepLine {
     fn of(transition: &Transition, node: &Node) -> Self {
         let leads = matches!(transition.to, Phase::Leading | Phase::Jeopardy | Phase::Stopping);
         Self {

@@ -6,7 +6,7 @@ use regent_election::Group;
 
 use crate::client::ClientArgs;
 use crate::exit::Exit;
-use crate::failure::Outcome;
+use crate::failure::CommandResult;
 use crate::output::{facts, remark};
 use crate::show::office_facts;
 
@@ -33,7 +33,7 @@ pub(crate) struct LeaderArgs {
 }
 
 /// Prints the leader. Nobody is an answer too: nothing is printed and the exit code is 1.
-pub(crate) async fn run(args: LeaderArgs) -> Outcome {
+pub(crate) async fn run(args: LeaderArgs) -> CommandResult {
     let consistency = if args.stale { Consistency::Stale } else { Consistency::Linearizable };
     let answer = args.client.remote()?.leader(&args.group, consistency).await?;
     let leader = answer.office.leader.as_ref();

@@ -14,7 +14,6 @@ mod duration;
 mod exit;
 mod failure;
 mod fence;
-mod flight;
 mod groups;
 mod history;
 mod keep;
@@ -26,9 +25,9 @@ mod migrate;
 mod output;
 mod peer;
 mod policy;
+mod print;
 mod record;
 mod renew;
-mod replica;
 mod resign;
 #[cfg(target_os = "linux")]
 mod run;
@@ -36,12 +35,13 @@ mod secret;
 mod serve;
 mod sessions;
 mod settings;
-mod shell;
 mod show;
 mod signals;
 mod step_down;
 mod store;
+mod tape;
 mod term;
+mod tls;
 mod token;
 mod transfer;
 mod watch;
@@ -52,9 +52,10 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use exit::Exit;
-use failure::{Failure, Outcome};
+use failure::{CommandResult, Failure};
 use logs::LogArgs;
 use output::{Output, Screen, json, remark};
+use regent_tether::shell;
 
 /// A request is a dozen small allocations, made by one thread and freed by another: the system's
 /// allocator takes a fifth of a server's time for that (docs/performance.md).
@@ -138,6 +139,9 @@ enum Verb {
     Fence(fence::FenceVerb),
     /// Move a group to another store, with its leader and above its terms
     Migrate(Box<migrate::MigrateArgs>),
+    /// Certificates for mutual TLS between replicas
+    #[command(subcommand)]
+    Tls(tls::TlsVerb),
     /// Show the settings of the service
     #[command(subcommand)]
     Config(settings::ConfigVerb),
@@ -163,7 +167,7 @@ fn exit_codes_help() -> String {
 fn main() -> ExitCode {
     // The guard of a program that runs: the same binary, and nothing else of it.
     #[cfg(target_os = "linux")]
-    if let Some(code) = regent_tether::guard::entry() {
+    if let Some(code) = regent_supervise::guard::entry() {
         return code;
     }
     let cli = match Cli::try_parse() {
@@ -183,7 +187,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(cli: Cli) -> Outcome {
+fn run(cli: Cli) -> CommandResult {
     let is_service = matches!(cli.verb, Verb::Serve(_));
     if !is_service {
         cli.log.start()?;
@@ -204,7 +208,7 @@ fn run(cli: Cli) -> Outcome {
 }
 
 impl Verb {
-    async fn run(self, log: &LogArgs) -> Outcome {
+    async fn run(self, log: &LogArgs) -> CommandResult {
         match self {
             Self::Serve(args) => serve::run(*args, log).await,
             Self::Dev(args) => dev::run(args).await,
@@ -229,6 +233,7 @@ impl Verb {
             Self::Doctor(args) => doctor::run(args).await,
             Self::Fence(verb) => fence::run(verb).await,
             Self::Migrate(args) => migrate::run(*args).await,
+            Self::Tls(verb) => tls::run(&verb),
             Self::Config(verb) => settings::run(&verb, log),
             Self::Lab(verb) => lab::run(verb).await,
             Self::Bench(args) => bench::run(args).await,
@@ -265,6 +270,7 @@ impl Verb {
             Self::Doctor(args) => args.output(),
             Self::Fence(verb) => verb.output(),
             Self::Migrate(args) => args.output,
+            Self::Tls(verb) => verb.output(),
             Self::Config(settings::ConfigVerb::Show(args)) => args.output,
             Self::Serve(_)
             | Self::Record(_)

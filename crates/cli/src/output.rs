@@ -11,6 +11,7 @@ use comfy_table::{CellAlignment, Table};
 use serde::Serialize;
 
 use crate::failure::Failure;
+use crate::print::{json_shown, on_one_line, shown};
 
 /// For whom.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -25,7 +26,6 @@ pub(crate) enum Output {
 /// Standard output.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Screen {
-    /// For whom.
     pub(crate) output: Output,
 }
 
@@ -44,6 +44,10 @@ impl Screen {
 
     /// Writes one or more lines, at once.
     pub(crate) fn line(self, text: &str) -> Result<(), Failure> {
+        let text = match self.output {
+            Output::Json => json_shown(text),
+            Output::Text => shown(text),
+        };
         let mut stdout = io::stdout().lock();
         stdout
             .write_all(text.as_bytes())
@@ -55,12 +59,14 @@ impl Screen {
 
 /// One line of JSON.
 pub(crate) fn json<A: Serialize>(answer: &A) -> String {
-    serde_json::to_string(answer).expect("what is shown is made of text, numbers and lists")
+    let text =
+        serde_json::to_string(answer).expect("what is shown is made of text, numbers and lists");
+    json_shown(&text).into_owned()
 }
 
 /// A remark for people, beside what was asked for. Nothing depends on its being read.
 pub(crate) fn remark(text: &str) {
-    let _ = writeln!(io::stderr().lock(), "regent: {text}");
+    let _ = writeln!(io::stderr().lock(), "regent: {}", shown(text));
 }
 
 /// How a column stands.
@@ -76,7 +82,7 @@ pub(crate) enum Side {
 pub(crate) fn table(head: &[(&str, Side)], rows: Vec<Vec<String>>) -> String {
     let mut table = plain();
     table.set_header(head.iter().map(|(name, _)| name.to_uppercase()));
-    table.add_rows(rows);
+    table.add_rows(rows.iter().map(|row| row.iter().map(|cell| on_one_line(cell).into_owned())));
     for (index, (_, side)) in head.iter().enumerate() {
         if let Some(column) = table.column_mut(index) {
             column.set_padding((0, 2));

@@ -9,7 +9,7 @@ use regent_election::{Group, Term};
 use crate::client::ClientArgs;
 use crate::duration::{millis, parse, show_ms};
 use crate::exit::Exit;
-use crate::failure::Outcome;
+use crate::failure::CommandResult;
 use crate::secret::SessionArgs;
 use crate::term::parse_term;
 
@@ -40,7 +40,7 @@ pub(crate) struct RenewArgs {
 }
 
 /// Renews once.
-pub(crate) async fn run(args: RenewArgs) -> Outcome {
+pub(crate) async fn run(args: RenewArgs) -> CommandResult {
     let (known, term) = args.session.require_term(&args.group, args.term)?;
     let extend_by_ms = args.extend_by.map(millis);
     let request = RenewRequest { session_id: known.session, term, extend_by_ms };

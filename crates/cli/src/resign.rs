@@ -1,12 +1,12 @@
 //! `regent resign`: give a leadership up.
 
 use clap::Args;
-use regent_api::ResignRequest;
+use regent_api::TenureRequest;
 use regent_election::{Group, Term};
 
 use crate::client::{ClientArgs, once};
 use crate::exit::Exit;
-use crate::failure::Outcome;
+use crate::failure::CommandResult;
 use crate::secret::SessionArgs;
 use crate::term::parse_term;
 
@@ -34,12 +34,12 @@ pub(crate) struct ResignArgs {
 
 /// Resigns. The term leaves the session file before it is sent: from then on nobody may act on it,
 /// whatever the answer.
-pub(crate) async fn run(args: ResignArgs) -> Outcome {
+pub(crate) async fn run(args: ResignArgs) -> CommandResult {
     let (mut known, term) = args.session.require_term(&args.group, args.term)?;
     let remote = args.client.remote()?;
     known.forget(&args.group)?;
     once(&remote, &args.group, async |request| {
-        let request = ResignRequest { session_id: known.session, term, request_id: Some(request) };
+        let request = TenureRequest { session_id: known.session, term, request_id: Some(request) };
         remote.resign(&args.group, &request).await
     })
     .await?;

@@ -10,23 +10,28 @@ use std::sync::Arc;
 use clap::Args;
 use regent_election::Settings as StoreSettings;
 use regent_election::store::{Description, Store};
-use regent_server::{Cluster, serve_cluster};
+use regent_recording::{DIRECTORY, Owner, Recorder};
+use regent_replica::Tape;
+use regent_replica::disk::Identity;
+use regent_server::ServerConfig;
+use regent_service::{ReplicaOptions, Service, holds_replica};
 use regent_stores::register::RegisterError;
-use regent_stores::{LocalError, OpenError, Options, open_register, open_url_with};
+use regent_stores::{MemoryError, MemoryOptions, OpenError, open_register, open_url_with};
 use tokio::net::TcpListener;
-use tokio::sync::oneshot;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{Notify, oneshot};
 
+use crate::alarm;
 use crate::client::SERVER_DEFAULT;
-use crate::cluster::Replicas;
 use crate::config::{Effective, Key, Origin, STORE_DEFAULT, Settings, misspelt};
 use crate::exit::Exit;
-use crate::failure::{Failure, Outcome, plain};
+use crate::failure::{CommandResult, Failure, plain};
 use crate::logs::{self, LogArgs};
 use crate::memory;
 use crate::output::remark;
-use crate::replica;
 use crate::settings::SettingsArgs;
 use crate::signals::Signals;
+use crate::tape::FlightTape;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -52,8 +57,9 @@ pub(crate) struct ServeArgs {
 }
 
 /// Serves until a signal.
-pub(crate) async fn run(args: ServeArgs, log: &LogArgs) -> Outcome {
-    if cfg!(feature = "mutants") {
+pub(crate) async fn run(args: ServeArgs, log: &LogArgs) -> CommandResult {
+    // A debug build is for tests, which build everything at once; only `lab mutants` ever switches a mistake on.
+    if cfg!(all(feature = "mutants", not(debug_assertions))) {
         let why = "this binary was built with deliberate mistakes (feature mutants) and must not serve anybody; build it without";
         return Err(Failure::new(Exit::Refused, why));
     }
@@ -64,17 +70,18 @@ pub(crate) async fn run(args: ServeArgs, log: &LogArgs) -> Outcome {
     let mut signals = Signals::listen()
         .map_err(|error| Failure::new(Exit::Unavailable, format!("signals: {error}")))?;
     let (listener, address) = listen(settings.listen).await?;
-    let (store, cluster) = open(&settings, address).await?;
-    warn(&settings, address, &store.describe());
-    greet(address, &store.describe());
+    let service = open(&settings, address).await?;
+    warn(&settings, address, &service.describe());
+    greet(address, &service.describe());
     memory::give_back();
 
     let (tell, told) = oneshot::channel();
     let ending = async {
         let _ = told.await;
     };
-    let mut service =
-        Box::pin(serve_cluster(vec![listener], store, cluster, settings.server, ending));
+    let on_split_brain = settings.on_split_brain.map(alarm::command);
+    let service = service.with_config(ServerConfig { on_split_brain, ..settings.server });
+    let mut service = Box::pin(service.serve(vec![listener], ending));
     tokio::select! {
         ended = &mut service => return finished(ended),
         () = stdin_ends(args.until_stdin_ends) => tracing::info!("standard input ended"),
@@ -103,7 +110,7 @@ async fn stdin_ends(is_awaited: bool) {
     let _ = told.await;
 }
 
-fn finished(ended: Result<(), regent_server::ServeError>) -> Outcome {
+fn finished(ended: Result<(), regent_server::ServeError>) -> CommandResult {
     ended.map(|()| Exit::Done).map_err(|error| Failure::new(Exit::Config, error.to_string()))
 }
 
@@ -132,33 +139,68 @@ async fn listen(wanted: SocketAddr) -> Result<(TcpListener, SocketAddr), Failure
     })
 }
 
-/// A store, and the replicas behind it if it has any.
-type Opened = (Arc<dyn Store>, Option<Arc<dyn Cluster>>);
-
 /// Opens the store. Only here is decided which.
-async fn open(settings: &Settings, address: SocketAddr) -> Result<Opened, Failure> {
+async fn open(settings: &Settings, address: SocketAddr) -> Result<Service, Failure> {
     if let Some(directory) = settings.store.strip_prefix(STORE_DEFAULT) {
         let directory =
-            if directory.is_empty() { &settings.data_dir } else { Path::new(directory) };
-        let store = replica::run(directory, settings, address).await?;
-        let cluster = Replicas { handle: store.handle().clone(), directory: directory.to_owned() };
-        return Ok((store, Some(Arc::new(cluster))));
+            if directory.is_empty() { settings.data_dir.clone() } else { directory.into() };
+        let flight_bytes = settings.flight_bytes;
+        let options = ReplicaOptions {
+            replica: settings.replica.clone(),
+            store: settings.store_settings.clone(),
+            tape: Some(Box::new(move |directory, identity| {
+                tape(directory, flight_bytes, identity)
+            })),
+            reload: on_hangup(settings.replica.certificates.is_some())?,
+            ..ReplicaOptions::new(directory, address)
+        };
+        return Ok(Service::on_replica(options).await?);
     }
-    if settings.store == "local:" {
-        let directory = settings.data_dir.to_str().ok_or_else(|| {
-            Failure::new(Exit::Config, "data_dir is not UTF-8; choose another with --data-dir")
-        })?;
-        return Ok((open_other(settings, &format!("local:{directory}")).await?, None));
+    Ok(Service::on_store(open_other(settings, &settings.store).await?))
+}
+
+/// Told whenever `SIGHUP` says that certificates are to be read again. Without any, the signal ends the
+/// process as it always does.
+fn on_hangup(has_certificates: bool) -> Result<Arc<Notify>, Failure> {
+    let told = Arc::new(Notify::new());
+    if !has_certificates {
+        return Ok(told);
     }
-    Ok((open_other(settings, &settings.store).await?, None))
+    let mut hangups = signal(SignalKind::hangup())
+        .map_err(|error| Failure::new(Exit::Unavailable, format!("signals: {error}")))?;
+    let tell = Arc::clone(&told);
+    tokio::spawn(async move {
+        while hangups.recv().await.is_some() {
+            tell.notify_one();
+        }
+    });
+    Ok(told)
+}
+
+/// Starts the flight recorder, if one is wanted. A replica without one serves all the same.
+fn tape(directory: &Path, bytes_max: u64, identity: Identity) -> Option<Arc<dyn Tape>> {
+    if bytes_max == 0 {
+        return None;
+    }
+    let owner = Owner { cluster: identity.cluster, replica: identity.replica.get() };
+    match Recorder::start(&directory.join(DIRECTORY), bytes_max, owner) {
+        Ok(recorder) => Some(Arc::new(FlightTape(recorder))),
+        Err(error) => {
+            tracing::warn!(%error, "the flight recorder cannot start; nothing is recorded");
+            None
+        }
+    }
 }
 
 /// A store of this process alone, or of others.
 async fn open_other(settings: &Settings, url: &str) -> Result<Arc<dyn Store>, Failure> {
-    if let Some(directory) = url.strip_prefix("local:").or_else(|| url.strip_prefix("file://")) {
-        replica::refuse_replica(Path::new(directory))?;
+    if let Some(directory) = url.strip_prefix("file://") {
+        refuse_replica(Path::new(directory))?;
     }
-    let options = Options { settings: Some(settings.store_settings.clone()), ..Options::default() };
+    let options = MemoryOptions {
+        settings: Some(settings.store_settings.clone()),
+        ..MemoryOptions::default()
+    };
     let store = open_url_with(url, options).map_err(unopened)?;
     // A store of this process has nothing to examine.
     if let Ok(register) = open_register(url) {
@@ -183,6 +225,18 @@ async fn open_other(settings: &Settings, url: &str) -> Result<Arc<dyn Store>, Fa
     Ok(store)
 }
 
+/// A register of files must not begin beside a replica.
+fn refuse_replica(directory: &Path) -> Result<(), Failure> {
+    if !holds_replica(directory)? {
+        return Ok(());
+    }
+    let shown = directory.display();
+    let why = format!(
+        "{shown} holds a replica; serve it with --store replica:{shown}, or choose another directory"
+    );
+    Err(Failure::new(Exit::Config, why))
+}
+
 /// A store that must not keep elections: no waiting helps, only another store.
 pub(crate) fn unfit(error: &RegisterError) -> Failure {
     Failure::new(Exit::Config, format!("store: {error}; choose another store"))
@@ -196,29 +250,12 @@ pub(crate) fn unopened(error: OpenError) -> Failure {
             Exit::Config,
             format!("store: {message}, and replica: (our own, the default)"),
         ),
-        OpenError::NotBuiltIn { .. } | OpenError::Url { .. } | OpenError::NoRegister { .. } => {
-            Failure::new(Exit::Config, format!("store: {message}"))
-        }
-        OpenError::Local(LocalError::Io { what, path, source }) => Failure::new(
-            Exit::Config,
-            format!(
-                "cannot {what} {}: {}; make it writable, or choose another with --data-dir",
-                path.display(),
-                plain(&source)
-            ),
-        ),
-        OpenError::Local(LocalError::InUse { path }) => Failure::new(
-            Exit::Unavailable,
-            format!(
-                "{} is in use by another process; stop that one, or choose another with --data-dir",
-                path.display()
-            ),
-        ),
-        OpenError::Local(LocalError::Settings(_)) => Failure::new(Exit::Config, message),
-        OpenError::Local(
-            LocalError::Damaged { .. } | LocalError::Missing { .. } | LocalError::Newer { .. },
-        ) => Failure::new(Exit::Files, message),
-        OpenError::Local(LocalError::System { .. }) => Failure::new(Exit::Unavailable, message),
+        OpenError::NotBuiltIn { .. }
+        | OpenError::Url { .. }
+        | OpenError::NoRegister { .. }
+        | OpenError::Removed => Failure::new(Exit::Config, format!("store: {message}")),
+        OpenError::Memory(MemoryError::Settings(_)) => Failure::new(Exit::Config, message),
+        OpenError::Memory(MemoryError::System { .. }) => Failure::new(Exit::Unavailable, message),
     }
 }
 
@@ -236,7 +273,7 @@ fn tell_origins(effective: &Effective) {
     for (name, meant) in misspelt(names.iter().map(String::as_str)) {
         remark(&format!("warning: ${name} is no setting; did you mean ${meant}?"));
     }
-    let is_elsewhere = !matches!(effective.text(Key::Store).as_str(), STORE_DEFAULT | "local:");
+    let is_elsewhere = effective.text(Key::Store).as_str() != STORE_DEFAULT;
     if is_elsewhere && *effective.origin(Key::DataDir) != Origin::Default {
         remark("warning: data_dir is not used, because store names another place");
     }

@@ -4,22 +4,21 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use regent::fresh;
-use regent_api::{
-    CloseSessionRequest, OpenSessionRequest, RenewSessionRequest, ShowSessionRequest,
-};
+use regent::remote::SessionFile;
+use regent_api::{CloseSessionRequest, HeartbeatRequest, OpenSessionRequest, ShowSessionRequest};
 use regent_election::Node;
 
 use crate::client::ClientArgs;
 use crate::duration::{millis, parse, show_ms};
 use crate::exit::Exit;
-use crate::failure::Outcome;
-use crate::secret::{Holder, Record, SessionArgs};
+use crate::failure::CommandResult;
+use crate::secret::{self, Holder, SessionArgs};
 use crate::show::session;
 
 const EXAMPLES: &str = "\
 Examples:
   regent session open --node web-1 --ttl 10s --session-file web-1.session
-  regent session renew --session-file web-1.session
+  regent session heartbeat --session-file web-1.session
   regent session show --session-file web-1.session
   regent session close --session-file web-1.session";
 
@@ -30,7 +29,7 @@ pub(crate) enum SessionVerb {
     /// Open a session
     Open(OpenArgs),
     /// Keep a session and everything it leads alive
-    Renew(OneArgs),
+    Heartbeat(OneArgs),
     /// Show what a session leads and where it stands
     Show(OneArgs),
     /// End a session: it resigns everything it leads
@@ -42,7 +41,7 @@ impl SessionVerb {
     pub(crate) fn client(&self) -> &ClientArgs {
         match self {
             Self::Open(args) => &args.client,
-            Self::Renew(args) | Self::Show(args) | Self::Close(args) => &args.client,
+            Self::Heartbeat(args) | Self::Show(args) | Self::Close(args) => &args.client,
         }
     }
 }
@@ -70,7 +69,7 @@ pub(crate) struct OpenArgs {
 #[command(after_help = "\
 Examples:
   regent session show --session-file web-1.session
-  REGENT_SESSION=… regent session renew")]
+  REGENT_SESSION=… regent session heartbeat")]
 pub(crate) struct OneArgs {
     #[command(flatten)]
     session: SessionArgs,
@@ -79,28 +78,28 @@ pub(crate) struct OneArgs {
 }
 
 /// Runs one of the verbs.
-pub(crate) async fn run(verb: SessionVerb) -> Outcome {
+pub(crate) async fn run(verb: SessionVerb) -> CommandResult {
     match verb {
         SessionVerb::Open(args) => open(args).await,
-        SessionVerb::Renew(args) => renew(args).await,
+        SessionVerb::Heartbeat(args) => heartbeat(args).await,
         SessionVerb::Show(args) => show(args).await,
         SessionVerb::Close(args) => close(args).await,
     }
 }
 
-async fn open(args: OpenArgs) -> Outcome {
+async fn open(args: OpenArgs) -> CommandResult {
     let remote = args.client.remote()?;
     let (secret, shown) = match args.session.holder()? {
         Holder::Nobody => (fresh::session_id()?, None),
         Holder::Given(secret) => (secret, Some("the one given".to_owned())),
         Holder::File(path) => {
             let shown = Some(format!("in {}", path.display()));
-            match Record::read(&path)? {
+            match secret::read(&path)? {
                 Some(record) => (record.session, shown),
                 None => {
                     // The file comes first: a secret that was sent and then lost would keep its
                     // session open with nobody to end it.
-                    let record = Record::of(fresh::session_id()?);
+                    let record = SessionFile::of(fresh::session_id()?);
                     record.write(&path)?;
                     (record.session, shown)
                 }
@@ -120,18 +119,18 @@ async fn open(args: OpenArgs) -> Outcome {
     Ok(Exit::Done)
 }
 
-async fn renew(args: OneArgs) -> Outcome {
+async fn heartbeat(args: OneArgs) -> CommandResult {
     let session_id = args.session.require()?.session;
     let request =
-        RenewSessionRequest { session_id, sequence: None, disown: Vec::new(), beliefs: None };
-    let heard = args.client.remote()?.renew_session(&request).await?;
+        HeartbeatRequest { session_id, sequence: None, disown: Vec::new(), beliefs: None };
+    let heard = args.client.remote()?.heartbeat(&request).await?;
     args.client.screen().answer(&heard, || {
-        format!("renewed for {} from when this was sent", show_ms(heard.ttl_ms))
+        format!("alive for {} from when this was sent", show_ms(heard.ttl_ms))
     })?;
     Ok(Exit::Done)
 }
 
-async fn show(args: OneArgs) -> Outcome {
+async fn show(args: OneArgs) -> CommandResult {
     let session_id = args.session.require()?.session;
     let answer = args.client.remote()?.show_session(&ShowSessionRequest { session_id }).await?;
     args.client.screen().answer(&answer, || session(&answer, None))?;
@@ -139,7 +138,7 @@ async fn show(args: OneArgs) -> Outcome {
 }
 
 /// Closing also removes the session file.
-async fn close(args: OneArgs) -> Outcome {
+async fn close(args: OneArgs) -> CommandResult {
     let known = args.session.require()?;
     let request = CloseSessionRequest { session_id: known.session };
     args.client.remote()?.close_session(&request).await?;

@@ -10,7 +10,7 @@ use clap::{Args, Subcommand};
 
 use crate::config::{Effective, Key, SAMPLE, Settings, Value, find_file};
 use crate::exit::Exit;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{CommandResult, Failure};
 use crate::logs::LogArgs;
 use crate::output::{Output, Screen, json};
 
@@ -26,7 +26,7 @@ pub(crate) struct SettingsArgs {
     /// Where the embedded store keeps its data [default: $XDG_DATA_HOME/regent]
     #[arg(long, value_name = "DIR")]
     data_dir: Option<String>,
-    /// Which store: replica:, local:DIR or memory: [default: replica:]
+    /// Which store: replica:, replica:DIR, memory: or a URL [default: replica:]
     #[arg(long, value_name = "URL")]
     store: Option<String>,
     /// Where other replicas are listened to [default: 127.0.0.1:7401]
@@ -38,6 +38,19 @@ pub(crate) struct SettingsArgs {
     /// Where clients reach this replica, if it founds a cluster of one
     #[arg(long, value_name = "HOST:PORT", help_heading = "Cluster")]
     client_advertise: Option<String>,
+    /// This replica's certificate, for mutual TLS between replicas
+    #[arg(long, value_name = "FILE", help_heading = "Cluster")]
+    peer_cert: Option<String>,
+    /// The key of that certificate
+    #[arg(long, value_name = "FILE", help_heading = "Cluster")]
+    peer_key: Option<String>,
+    /// The certificates of the CAs that peers are believed by
+    #[arg(long, value_name = "FILE", help_heading = "Cluster")]
+    peer_ca: Option<String>,
+    /// Whether peer links without TLS may leave this machine [default: false]
+    #[arg(long, value_name = "BOOL", help_heading = "Cluster", num_args = 0..=1,
+        default_missing_value = "true")]
+    insecure: Option<String>,
     /// Timers of the cluster: lan or wan [default: lan]
     #[arg(long, value_name = "PROFILE", help_heading = "Cluster")]
     timing: Option<String>,
@@ -159,6 +172,10 @@ impl SettingsArgs {
             Key::PeerListen => &self.peer_listen,
             Key::PeerAdvertise => &self.peer_advertise,
             Key::ClientAdvertise => &self.client_advertise,
+            Key::PeerCert => &self.peer_cert,
+            Key::PeerKey => &self.peer_key,
+            Key::PeerCa => &self.peer_ca,
+            Key::Insecure => &self.insecure,
             Key::Timing => &self.timing,
             Key::ElectionMin => &self.election_min,
             Key::ElectionMax => &self.election_max,
@@ -290,7 +307,7 @@ Examples:
 pub(crate) struct SampleArgs {}
 
 /// Runs one of the verbs.
-pub(crate) fn run(verb: &ConfigVerb, log: &LogArgs) -> Outcome {
+pub(crate) fn run(verb: &ConfigVerb, log: &LogArgs) -> CommandResult {
     match verb {
         ConfigVerb::Show(args) => show(args, log),
         ConfigVerb::Sample(SampleArgs {}) => {
@@ -301,7 +318,7 @@ pub(crate) fn run(verb: &ConfigVerb, log: &LogArgs) -> Outcome {
 }
 
 /// As text it is a file that could be used; as JSON every setting has its origin and meaning.
-fn show(args: &ShowArgs, log: &LogArgs) -> Outcome {
+fn show(args: &ShowArgs, log: &LogArgs) -> CommandResult {
     let effective = args.settings.resolve(log)?;
     effective.settings()?;
     let screen = Screen { output: args.output };

@@ -7,7 +7,7 @@ use regent_election::{Group, Node, Reason};
 use crate::client::{ClientArgs, once};
 use crate::confirm::confirm;
 use crate::exit::Exit;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{CommandResult, Failure};
 use crate::show::stepped_down;
 
 const EXAMPLES: &str = "\
@@ -42,7 +42,7 @@ pub(crate) struct StepDownArgs {
 }
 
 /// Ends a tenure, exactly once.
-pub(crate) async fn run(args: StepDownArgs) -> Outcome {
+pub(crate) async fn run(args: StepDownArgs) -> CommandResult {
     let reason = Reason::new(&args.reason)?;
     if reason.as_str().trim().is_empty() {
         return Err(Failure::usage("--reason must say something: the history keeps it"));

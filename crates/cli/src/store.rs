@@ -6,7 +6,7 @@ use regent_stores::scheme::{SCHEMES, Scheme};
 use serde::Serialize;
 
 use crate::exit::Exit;
-use crate::failure::Outcome;
+use crate::failure::CommandResult;
 use crate::output::{Output, Screen, Side, table, yes};
 
 /// Verbs of `regent store`.
@@ -57,7 +57,7 @@ struct Row {
 }
 
 /// Runs the verb.
-pub(crate) fn run(verb: &StoreVerb) -> Outcome {
+pub(crate) fn run(verb: &StoreVerb) -> CommandResult {
     let StoreVerb::List(args) = verb;
     // Our own is no engine of others, and the one to choose if nothing speaks against it.
     let own = Row {

@@ -10,7 +10,7 @@ use regent_election::{Group, Resource, Term};
 use crate::client::ClientArgs;
 use crate::confirm::confirm;
 use crate::exit::Exit;
-use crate::failure::Outcome;
+use crate::failure::CommandResult;
 use crate::output::{Side, facts, or_dash, table};
 use crate::secret::{Holder, SessionArgs};
 use crate::term::parse_term;
@@ -131,7 +131,7 @@ pub(crate) struct ForgetArgs {
 }
 
 /// Runs one of the verbs.
-pub(crate) async fn run(verb: TokenVerb) -> Outcome {
+pub(crate) async fn run(verb: TokenVerb) -> CommandResult {
     match verb {
         TokenVerb::Show(args) => show(args).await,
         TokenVerb::Validate(args) => validate(args).await,
@@ -140,7 +140,7 @@ pub(crate) async fn run(verb: TokenVerb) -> Outcome {
     }
 }
 
-async fn show(args: ShowArgs) -> Outcome {
+async fn show(args: ShowArgs) -> CommandResult {
     let session = match args.session.holder()? {
         Holder::Nobody => None,
         Holder::Given(_) | Holder::File(_) => Some(args.session.require()?.session),
@@ -159,7 +159,7 @@ async fn show(args: ShowArgs) -> Outcome {
     Ok(Exit::Done)
 }
 
-async fn validate(args: ValidateArgs) -> Outcome {
+async fn validate(args: ValidateArgs) -> CommandResult {
     let request = ValidateTokenRequest { term: args.term, resource: args.resource.clone() };
     let answer = args.client.remote()?.validate_token(&args.group, &request).await?;
     args.client.screen().answer(&answer, || match &args.resource {
@@ -171,7 +171,7 @@ async fn validate(args: ValidateArgs) -> Outcome {
     Ok(Exit::Done)
 }
 
-async fn fences(args: FencesArgs) -> Outcome {
+async fn fences(args: FencesArgs) -> CommandResult {
     // All that a group can have fit one page.
     let count = u32::try_from(FENCES_PER_GROUP_MAX).ok();
     let query = FencesQuery { prefix: args.prefix.clone(), after: None, count };
@@ -191,7 +191,7 @@ async fn fences(args: FencesArgs) -> Outcome {
     Ok(Exit::Done)
 }
 
-async fn forget(args: ForgetArgs) -> Outcome {
+async fn forget(args: ForgetArgs) -> CommandResult {
     let (resource, group) = (&args.resource, &args.group);
     confirm(args.yes, &format!("this forgets the fence of {resource} in {group}"))?;
     let query = DeleteFenceQuery { resource: args.resource.clone() };

@@ -1,12 +1,12 @@
 //! `regent transfer`: hand a leadership to a named standby.
 
 use clap::Args;
-use regent_api::TransferRequest;
+use regent_api::HandOverRequest;
 use regent_election::{Group, Node, Term};
 
 use crate::client::{ClientArgs, once};
 use crate::exit::Exit;
-use crate::failure::Outcome;
+use crate::failure::CommandResult;
 use crate::secret::SessionArgs;
 use crate::term::parse_term;
 
@@ -38,11 +38,11 @@ pub(crate) struct TransferArgs {
 
 /// Hands over. A refusal leaves everything as it was, so the session file keeps the term until the
 /// hand-over is done; if the outcome is uncertain the caller has stopped anyway.
-pub(crate) async fn run(args: TransferArgs) -> Outcome {
+pub(crate) async fn run(args: TransferArgs) -> CommandResult {
     let (mut known, term) = args.session.require_term(&args.group, args.term)?;
     let remote = args.client.remote()?;
     once(&remote, &args.group, async |request| {
-        let request = TransferRequest {
+        let request = HandOverRequest {
             session_id: known.session,
             term,
             to: args.to.clone(),

@@ -8,7 +8,7 @@ use regent_election::{Cursor, Group, Node, Term};
 use crate::client::ClientArgs;
 use crate::duration::show;
 use crate::exit::Exit;
-use crate::failure::Outcome;
+use crate::failure::CommandResult;
 use crate::output::{Output, json, remark};
 
 const EXAMPLES: &str = "\
@@ -43,7 +43,7 @@ pub(crate) struct WatchArgs {
 }
 
 /// Prints until it is interrupted, or until `--count` changes were seen.
-pub(crate) async fn run(args: WatchArgs) -> Outcome {
+pub(crate) async fn run(args: WatchArgs) -> CommandResult {
     let scope = match (args.groups.as_slice(), args.prefix) {
         ([], prefix) => Scope::Prefix(prefix.unwrap_or_default()),
         ([group], _) => Scope::Group(group.clone()),

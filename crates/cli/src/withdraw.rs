@@ -6,7 +6,7 @@ use regent_election::Group;
 
 use crate::client::{ClientArgs, once};
 use crate::exit::Exit;
-use crate::failure::Outcome;
+use crate::failure::CommandResult;
 use crate::secret::SessionArgs;
 
 const EXAMPLES: &str = "\
@@ -28,7 +28,7 @@ pub(crate) struct WithdrawArgs {
 }
 
 /// Withdraws; done already if the session neither stands nor leads.
-pub(crate) async fn run(args: WithdrawArgs) -> Outcome {
+pub(crate) async fn run(args: WithdrawArgs) -> CommandResult {
     let mut known = args.session.require()?;
     let remote = args.client.remote()?;
     known.forget(&args.group)?;

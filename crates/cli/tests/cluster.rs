@@ -13,7 +13,7 @@ use process::cluster::{Cluster, persist};
 use process::{Room, fact, json, until};
 use regent::fresh;
 use regent::remote::Remote;
-use regent_api::{CampaignRequest, Code, Consistency, ResignRequest};
+use regent_api::{CampaignRequest, Code, Consistency, TenureRequest};
 use regent_election::{Group, Term};
 
 /// What one client did: terms it was told it won, in order, and nothing it was not told.
@@ -42,7 +42,7 @@ async fn work(remote: Remote, group: Group, stop: Arc<AtomicBool>, done: Arc<Ato
             let term = answer.office.term;
             won.push(term);
             done.fetch_add(1, Ordering::Relaxed);
-            let resign = ResignRequest { session_id: session, term, request_id: None };
+            let resign = TenureRequest { session_id: session, term, request_id: None };
             // A refusal says that a repeat found the first try done, or that a ttl was over.
             let _ = persist(|| remote.resign(&group, &resign)).await;
         } else {

@@ -3,10 +3,6 @@
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod process;
-// Without the engines whose servers need more than this crate has.
-#[cfg(all(feature = "postgres", not(feature = "kubernetes")))]
-#[path = "../../stores/tests/servers/mod.rs"]
-mod servers;
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -249,10 +245,12 @@ fn without_a_driver_the_sql_is_shown_and_nothing_is_installed() {
     assert_eq!(other.code, 64, "{other:?}");
 }
 
-#[cfg(all(feature = "postgres", not(feature = "kubernetes")))]
+#[cfg(feature = "postgres")]
 #[test]
 fn a_fence_is_installed_tried_and_removed_in_a_real_database() {
-    let Some(server) = servers::or_skip("fence postgres", servers::postgres::postgres()) else {
+    let Some(server) =
+        regent_servers::or_skip("fence postgres", regent_servers::postgres::postgres())
+    else {
         return;
     };
     let room = Room::new();
@@ -287,5 +285,5 @@ fn a_fence_is_installed_tried_and_removed_in_a_real_database() {
     assert!(column.stderr.contains("has no column nothing"), "{column:?}");
     let again = room.run(&["fence", "test", url, "--trials", "50", "--unfenced"]);
     assert_eq!(again.code, 1, "{again:?}");
-    servers::report("fence install", &server.version, 1, 0, "installed, tried, removed");
+    regent_servers::report("fence install", &server.version, 1, 0, "installed, tried, removed");
 }

@@ -99,3 +99,30 @@ fn a_candidate_that_waits_in_vain_leaves_nothing_behind() {
     assert_eq!(ended.code, 1, "{ended:?}");
     assert_eq!(server.standbys(&room, "billing"), 0);
 }
+
+/// A group moves to another store while one candidate waits in its line: the candidate goes on there.
+#[test]
+fn a_candidate_follows_its_group_to_another_store() {
+    let room = Room::new();
+    let old = room.server();
+    let new = room.serve("127.0.0.1:0", &["--data-dir", &room.text("new")]);
+    let won = ["campaign", "billing", "--node", "a", "--session-file", "a", "--ttl", "1m"];
+    old.yes(&room, &won);
+    let mut b = keep(&old, &room, "b", "3s");
+    assert_eq!(b.line(), "billing: standing by; a leads, term 1");
+    until("b stands", || old.standbys(&room, "billing") == 1);
+    let migrate = |more: &[&str]| {
+        let fixed = ["migrate", "--from", &old.url, "--to", &new.url, "--group", "billing"];
+        room.run(&[&fixed, more].concat())
+    };
+    let begun = migrate(&["--timeout", "1s"]);
+    assert_eq!(begun.code, 77, "a has not stopped yet: {begun:?}");
+    old.yes(&room, &["resign", "billing", "--session-file", "a"]);
+    let moved = migrate(&[]);
+    assert_eq!(moved.code, 0, "{moved:?}");
+    assert!(b.line_with("b leads").starts_with("billing: b leads, term 2, valid for "));
+    assert_eq!(new.yes(&room, &["leader", "billing"]), "b\n");
+    b.signal("INT");
+    assert_eq!(b.wait(), 0, "{}", b.errors());
+    assert_eq!(new.ask(&room, &["leader", "billing"]).code, 1, "it resigned there");
+}

@@ -72,9 +72,19 @@ fn what_the_lab_cannot_do_is_refused_with_the_way_out() {
     let story = room.run(&["lab", "scenario", "no such story"]);
     assert_eq!(story.code, 64, "{story:?}");
     assert!(story.stderr.contains("regent lab scenarios"), "{story:?}");
-    let mutants = room.run(&["lab", "mutants"]);
-    assert_eq!(mutants.code, 77, "{mutants:?}");
-    assert!(mutants.stderr.contains("--features mutants"), "{mutants:?}");
+}
+
+#[test]
+fn a_binary_says_whether_mistakes_are_built_in() {
+    let room = Room::new();
+    let mutants = room.run(&["lab", "mutants", "--only", "no-pre-vote", "--seeds", "100"]);
+    if cfg!(feature = "mutants") {
+        assert_eq!(mutants.code, 0, "{mutants:?}");
+        assert!(mutants.stdout.contains("no-pre-vote"), "{mutants:?}");
+    } else {
+        assert_eq!(mutants.code, 77, "{mutants:?}");
+        assert!(mutants.stderr.contains("--features mutants"), "{mutants:?}");
+    }
 }
 
 #[test]

@@ -29,6 +29,9 @@ fn door(server: &Server, room: &Room) -> String {
     json(&shown)["door"]["state"].as_str().unwrap().to_owned()
 }
 
+/// A ttl that a busy machine keeps; and programs that do not stop by themselves are not waited for longer than this.
+const FLAGS: [&str; 4] = ["--ttl", "8s", "--drain", "1s"];
+
 /// A program that runs where its group is, a standby that comes after it, and a move in each direction: at no
 /// instant do two programs run, and every start has a higher term.
 #[test]
@@ -36,9 +39,9 @@ fn programs_follow_their_group_to_another_store_and_back() {
     let room = Room::new();
     let (server, url) = (room.server(), store(&room));
     let recorder = Recorder::new(&room);
-    let mut a = recorder.run(&server, "a", &["--ttl", "3s"], &["tree", "3"]);
+    let mut a = recorder.run(&server, "a", &FLAGS, &["tree", "3"]);
     recorder.await_line("deep", "a");
-    let mut b = recorder.run(&server, "b", &["--ttl", "3s"], &["tree", "3"]);
+    let mut b = recorder.run(&server, "b", &FLAGS, &["tree", "3"]);
     until("b stands", || server.standbys(&room, "billing") == 1);
 
     let first = moved(&room, &server.url, &url, &["--heir-wait", "20s"]);

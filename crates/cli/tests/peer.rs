@@ -22,7 +22,7 @@ use process::{Room, Running, json, until};
 const NAMES: [&str; 5] = ["a", "b", "c", "d", "e"];
 
 /// Slow enough for a machine that is busy with something else.
-const PACES: [&str; 6] = ["--heartbeat", "200ms", "--patience", "2s..3s", "--answer", "500ms"];
+const PACES: [&str; 6] = ["--heartbeat", "200ms", "--patience", "4s..6s", "--answer", "1s"];
 
 /// Peers of one list, by name.
 struct Peers {

@@ -147,7 +147,7 @@ fn a_term_floor_is_obeyed() {
         "--id",
         "1",
         "--members",
-        "1=a:1/a:2",
+        "1=127.0.0.1:1/127.0.0.1:2",
         "--data-dir",
         &into,
         "--term-floor",

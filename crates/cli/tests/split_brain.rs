@@ -26,10 +26,10 @@ fn two_terms(room: &Room, server: &Server) {
 }
 
 /// The sign of life of a client that nobody tested: it claims what it likes.
-fn beat(server: &Server, session: &str, node: &str, ttl_ms: u64, claims: &Value) -> Value {
+fn heartbeat(server: &Server, session: &str, node: &str, ttl_ms: u64, claims: &Value) -> Value {
     let beliefs = object!({"node_id": node, "ttl_ms": ttl_ms, "claims": claims});
     let body = object!({"session_id": session, "beliefs": beliefs});
-    json(&server.post("/v1/sessions/renew", &body.to_string()))
+    json(&server.post("/v1/sessions/heartbeat", &body.to_string()))
 }
 
 /// A session that no store knows: who acts without one is heard all the same.
@@ -68,18 +68,18 @@ fn two_claimants_are_found(room: &Room, server: &Server) {
     two_terms(room, server);
     // The leader is left alone, however often it says so.
     for _ in 0..3 {
-        beat(server, LEADER, "b", 60_000, &claim(2, 50_000, "sha256:bb"));
+        heartbeat(server, LEADER, "b", 60_000, &claim(2, 50_000, "sha256:bb"));
     }
     until("the leader agrees", || standings(server) == [told("b", 2, "agrees")]);
     assert_eq!(server.ask(room, &["doctor", "split-brain"]).code, 0);
 
     // One that believes to have time left is not accused before a ttl of its own has passed.
-    beat(server, STRANGER, "a", 1000, &claim(1, 900, "sha256:aa"));
+    heartbeat(server, STRANGER, "a", 1000, &claim(1, 900, "sha256:aa"));
     let before = [told("a", 1, "contradicted"), told("b", 2, "agrees")];
     assert_eq!(standings(server), before);
     assert_eq!(metric(server, "split_brain_detected_total"), None);
     until("it is accused", || {
-        beat(server, STRANGER, "a", 1000, &claim(1, 900, "sha256:aa"));
+        heartbeat(server, STRANGER, "a", 1000, &claim(1, 900, "sha256:aa"));
         standings(server) == [told("a", 1, "accused"), told("b", 2, "agrees")]
     });
     let counted = "split_brain_detected_total{group_id=\"billing\"}";
@@ -95,7 +95,7 @@ fn two_claimants_are_found(room: &Room, server: &Server) {
     assert!(ended.stdout.contains("their states differ"), "{ended:?}");
 
     // It stops, and says so.
-    beat(server, STRANGER, "a", 1000, &object!([]));
+    heartbeat(server, STRANGER, "a", 1000, &object!([]));
     assert_eq!(metric(server, "active_leaders_count{expected=\"1\"}"), Some(1.0));
     assert_eq!(metric(server, counted), Some(1.0), "once");
     assert_eq!(server.ask(room, &["doctor", "split-brain"]).code, 0);
@@ -137,7 +137,7 @@ fn a_term_from_elsewhere_is_found_at_once() {
     let room = Room::new();
     let server = room.server();
     two_terms(&room, &server);
-    beat(&server, STRANGER, "z", 60_000, &claim(9, 50_000, "sha256:zz"));
+    heartbeat(&server, STRANGER, "z", 60_000, &claim(9, 50_000, "sha256:zz"));
     until("it is accused", || standings(&server) == [told("z", 9, "accused")]);
     let claims = json(&server.get("/v1/claims?disputed=true"));
     assert_eq!(claims["groups"][0]["believers"][0]["fault"], "never_granted", "{claims}");
@@ -154,7 +154,7 @@ fn near_misses_and_stale_attempts_are_remembered() {
     });
     let body = object!({"session_id": LEADER, "beliefs": beliefs}).to_string();
     for _ in 0..3 {
-        server.post("/v1/sessions/renew", &body);
+        server.post("/v1/sessions/heartbeat", &body);
     }
     assert_eq!(metric(&server, "near_misses_total"), Some(3.0));
     assert_eq!(metric(&server, "renew_margin_ms_count"), Some(3.0));
@@ -174,7 +174,7 @@ fn near_misses_and_stale_attempts_are_remembered() {
         r#"{"session_id": "000000000000000000000000000000ff", "beliefs": []}"#,
     ];
     for body in nonsense {
-        let refused = json(&server.post("/v1/sessions/renew", body));
+        let refused = json(&server.post("/v1/sessions/heartbeat", body));
         assert_eq!(refused["code"], "BAD_REQUEST", "{body}: {refused}");
     }
 }
@@ -207,7 +207,7 @@ fn the_way_back_to_one_leader_is_walked() {
     thread::scope(|scope| {
         scope.spawn(|| {
             while acts.load(Ordering::Relaxed) {
-                beat(&server, STRANGER, "a", 1000, &claim(first + 7, 900, "x"));
+                heartbeat(&server, STRANGER, "a", 1000, &claim(first + 7, 900, "x"));
                 thread::sleep(Duration::from_millis(100));
             }
         });

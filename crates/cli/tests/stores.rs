@@ -88,7 +88,7 @@ fn a_store_that_cannot_hold_an_election_for_others_is_refused_before_anybody_sta
     let url = store(&room);
     for (flags, code, part) in [
         (&["--store", "memory:"][..], 78, "one process alone"),
-        (&["--store", "local:data"], 78, "one process alone"),
+        (&["--store", "local:data"], 78, "regent migrate"),
         (&["--store", "zebra://a:secret@b"], 78, "names no store"),
         (&["--store", &url, "--fence-previous", "true"], 64, "keeps no history"),
     ] {

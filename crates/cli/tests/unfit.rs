@@ -1,17 +1,14 @@
 //! A store that must not keep elections: `regent doctor` finds it out, and nothing starts on it. Needs
 //! `--features object`; the store is a real one, `s3rver`, which speaks S3 and ignores every condition.
 
-#![cfg(all(feature = "object", not(feature = "kubernetes")))]
+#![cfg(feature = "object")]
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod process;
-// Without the engines whose servers need more than this crate has.
-#[path = "../../stores/tests/servers/mod.rs"]
-mod servers;
 
 use process::Room;
-use servers::object::bad;
-use servers::{or_skip, report, starting};
+use regent_servers::object::bad;
+use regent_servers::{or_skip, report, starting};
 
 #[test]
 fn a_store_that_ignores_conditions_is_found_out_and_nothing_starts_on_it() {

@@ -4,15 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use regent_election::store::Store;
-use regent_election::{Budget, Moment, Node, Wishes};
+use regent_election::{Budget, Node, Wishes};
 use tokio::runtime::Handle;
 
+use crate::backend::{Backend, DirectBackend, HttpBackend};
 use crate::error::ConnectError;
 use crate::health::{self, Check, Checks};
 use crate::keeper::{self, Setup};
 use crate::limits::REQUEST_TIMEOUT;
 use crate::metrics::Metrics;
-use crate::office::{DirectOffice, HttpOffice, Office};
 use crate::options::{LastResort, Options};
 use crate::regent::Regent;
 use crate::remote::Address;
@@ -20,21 +20,22 @@ use crate::session::Clock;
 
 /// Where elections are held.
 #[derive(Clone, Debug)]
-pub(crate) enum Place {
+pub(crate) enum BackendChoice {
     Url(String),
     Store(Arc<dyn Store>),
-    Office(Arc<dyn Office>),
+    #[cfg_attr(not(feature = "tools"), allow(dead_code, reason = "made by `tools` only"))]
+    Given(Arc<dyn Backend>),
 }
 
-/// A session to be: where, and how. Made by [`Regent::at`] and [`Regent::over`].
+/// A session to be: where, and how. Made by [`Regent::at`].
 #[derive(Clone, Debug)]
 #[must_use = "nothing is connected before `connect`"]
 pub struct Connect {
-    place: Place,
+    place: BackendChoice,
     /// The URL by which the place was named.
     url: Option<String>,
     options: Options,
-    clock: Clock,
+    pub(crate) clock: Clock,
 }
 
 /// Joins the elections at `url`, with all options at their defaults. [`Regent::at`] sets others.
@@ -43,7 +44,6 @@ pub struct Connect {
 /// |---|---|
 /// | `http://a:7400,b:7400` | a service at one or several addresses; what is safe to repeat is tried at the next |
 /// | `memory:` | a store that lives and dies with this process (feature `stores`) |
-/// | `local:DIRECTORY` | a store of this process alone, on disk (feature `stores`) |
 /// | `file:///DIRECTORY` | files shared by the processes of one host (feature `stores`) |
 /// | `postgres://…`, `redis://…`, … | a store that others run, without any server of ours (a feature each; `full` has all) |
 /// | `embedded` | a replica inside this process: see `Embedded` (feature `embedded`) |
@@ -54,10 +54,10 @@ pub async fn connect(url: &str) -> Result<Regent, ConnectError> {
 }
 
 impl Connect {
-    pub(crate) fn new(place: Place) -> Self {
+    pub(crate) fn new(place: BackendChoice) -> Self {
         let url = match &place {
-            Place::Url(url) => Some(url.clone()),
-            Place::Store(_) | Place::Office(_) => None,
+            BackendChoice::Url(url) => Some(url.clone()),
+            BackendChoice::Store(_) | BackendChoice::Given(_) => None,
         };
         Self { place, url, options: Options::default(), clock: Clock::new(regent_clock::now) }
     }
@@ -112,13 +112,6 @@ impl Connect {
         self
     }
 
-    /// Another clock than the lease clock of this machine: for simulations and tests, in which time
-    /// is theirs. It must never run backwards.
-    pub fn lease_clock(mut self, now: impl Fn() -> Moment + Send + Sync + 'static) -> Self {
-        self.clock = Clock::new(now);
-        self
-    }
-
     /// Where to count what happens.
     pub fn metrics(mut self, metrics: Arc<dyn Metrics>) -> Self {
         self.options.metrics = metrics;
@@ -160,8 +153,11 @@ impl Connect {
     /// The same session in another store, under the same name.
     pub(crate) fn at_home(&self, url: &str, node: &Node) -> Result<Self, ConnectError> {
         let options = Options { node: Some(node.to_string()), ..self.options.clone() };
-        let place =
-            if is_http(url) { Place::Url(url.to_owned()) } else { Place::Store(open_shared(url)?) };
+        let place = if is_http(url) {
+            BackendChoice::Url(url.to_owned())
+        } else {
+            BackendChoice::Store(open_shared(url)?)
+        };
         Ok(Self { place, url: Some(url.to_owned()), options, clock: self.clock.clone() })
     }
 
@@ -184,11 +180,11 @@ impl Connect {
 }
 
 /// The place, with whatever a URL names open.
-fn opened(place: Place) -> Result<Place, ConnectError> {
+fn opened(place: BackendChoice) -> Result<BackendChoice, ConnectError> {
     match place {
-        Place::Url(url) if is_http(&url) => Ok(Place::Url(url)),
-        Place::Url(url) => open(&url).map(Place::Store),
-        place @ (Place::Store(_) | Place::Office(_)) => Ok(place),
+        BackendChoice::Url(url) if is_http(&url) => Ok(BackendChoice::Url(url)),
+        BackendChoice::Url(url) => open(&url).map(BackendChoice::Store),
+        place @ (BackendChoice::Store(_) | BackendChoice::Given(_)) => Ok(place),
     }
 }
 
@@ -198,29 +194,29 @@ fn is_http(url: &str) -> bool {
 
 /// How a service is spoken to.
 #[cfg(feature = "grpc")]
-type RemoteOffice = crate::office::StreamOffice;
+type RemoteOffice = crate::backend::StreamBackend;
 #[cfg(not(feature = "grpc"))]
-type RemoteOffice = HttpOffice;
+type RemoteOffice = HttpBackend;
 
-type Offices = (Arc<dyn Office>, Arc<dyn Office>);
+type Offices = (Arc<dyn Backend>, Arc<dyn Backend>);
 
 /// One office for the session's thread and one for the application's reads.
-fn offices(place: &Place, budget: &Budget) -> Result<Offices, ConnectError> {
+fn offices(place: &BackendChoice, budget: &Budget) -> Result<Offices, ConnectError> {
     match place {
-        Place::Office(office) => Ok((Arc::clone(office), Arc::clone(office))),
-        Place::Store(store) => Ok(direct(Arc::clone(store), budget)),
-        Place::Url(url) => {
+        BackendChoice::Given(office) => Ok((Arc::clone(office), Arc::clone(office))),
+        BackendChoice::Store(store) => Ok(direct(Arc::clone(store), budget)),
+        BackendChoice::Url(url) => {
             let addresses = Address::list(url)?;
             let office = RemoteOffice::new(&addresses, budget.request_timeout())?;
-            let reads = HttpOffice::new(&addresses, REQUEST_TIMEOUT)?;
+            let reads = HttpBackend::new(&addresses, REQUEST_TIMEOUT)?;
             Ok((Arc::new(office), Arc::new(reads)))
         }
     }
 }
 
 fn direct(store: Arc<dyn Store>, budget: &Budget) -> Offices {
-    let office = DirectOffice::new(Arc::clone(&store), budget.request_timeout());
-    (Arc::new(office), Arc::new(DirectOffice::new(store, REQUEST_TIMEOUT)))
+    let office = DirectBackend::new(Arc::clone(&store), budget.request_timeout());
+    (Arc::new(office), Arc::new(DirectBackend::new(store, REQUEST_TIMEOUT)))
 }
 
 /// Opens the store that `url` names. What is told of the URL is its scheme: the rest may hold a password.
@@ -264,9 +260,10 @@ fn unopened(url: &str) -> impl Fn(regent_stores::OpenError) -> ConnectError {
         OpenError::NotBuiltIn { feature, .. } => {
             ConnectError::FeatureMissing { url: scheme.clone(), feature }
         }
-        OpenError::Url { .. } | OpenError::NoRegister { .. } | OpenError::Local(_) => {
-            ConnectError::Store(error.to_string())
-        }
+        OpenError::Url { .. }
+        | OpenError::NoRegister { .. }
+        | OpenError::Removed
+        | OpenError::Memory(_) => ConnectError::Store(error.to_string()),
     }
 }
 
@@ -274,7 +271,7 @@ fn unopened(url: &str) -> impl Fn(regent_stores::OpenError) -> ConnectError {
 fn open_store(_: &str, scheme: &str) -> Result<Arc<dyn Store>, ConnectError> {
     let url = scheme.to_owned();
     Err(match scheme {
-        "memory" | "local" | "file" => ConnectError::FeatureMissing { url, feature: "stores" },
+        "memory" | "file" => ConnectError::FeatureMissing { url, feature: "stores" },
         _ => ConnectError::UnknownScheme { url },
     })
 }

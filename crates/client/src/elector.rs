@@ -15,16 +15,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use regent_election::store::{Consistency, StoreError, StoreResult};
-use regent_election::{Group, Metadata, NameError, Node, Term};
+use regent_election::{Group, NameError, Node, Term};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 
+use crate::backend::ObservedLeader;
 use crate::error::{CampaignError, ConnectError};
 use crate::follow::HOPS_MAX;
+use crate::leader_watch::Current;
 use crate::leadership::{Leadership, Stop};
-use crate::office::Sight;
 use crate::regent::{Regent, ToGroup};
-use crate::session::Command;
 
 /// Stands in one group and tells what becomes of it. Cheap to clone; when the last clone goes, what
 /// is held is given up in the background, after the callbacks of its loss.
@@ -70,26 +70,6 @@ enum Notice {
     Changed(Current),
 }
 
-/// Who leads a group, and how old that is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Current {
-    /// Who leads; none is an answer, too.
-    pub leader: Option<Node>,
-    /// The leader's term, or the last one granted.
-    pub term: Term,
-    /// What the leader tells about itself.
-    pub metadata: Metadata,
-    /// How long ago this was known to be true.
-    pub age: Duration,
-}
-
-impl Current {
-    fn of(sight: Sight, age: Duration) -> Self {
-        let Sight { leader, term, metadata, .. } = sight;
-        Self { leader, term, metadata, age }
-    }
-}
-
 impl Regent {
     /// An elector for `group`. It observes; it stands when it is told to. To be called within a
     /// Tokio runtime, on which its callbacks run.
@@ -105,13 +85,12 @@ impl Regent {
         // Ends when nobody can have anything to tell any more.
         tokio::spawn(call_back(Arc::clone(&shared.callbacks), noticed));
         let mut watching = JoinSet::new();
-        let mut sights = self.session().known.listen(&group);
+        let mut watch = self.watch_leader(&group)?;
         watching.spawn(async move {
-            while let Some(sight) = sights.recv().await {
-                let _ = notices.send(Notice::Changed(Current::of(sight, Duration::ZERO)));
+            loop {
+                let _ = notices.send(Notice::Changed(watch.next().await));
             }
         });
-        self.session().command(Command::Observe(group.clone()));
         let (regent, is_started) = (self.clone(), Mutex::new(false));
         let inside = Inside { regent, group, shared, _watching: watching, is_started };
         Ok(Elector { inside: Arc::new(inside) })
@@ -234,9 +213,7 @@ impl Elector {
     /// Who leads, as far as the watch has told, with its age; none before it has told anything.
     #[must_use]
     pub fn known_leader(&self) -> Option<Current> {
-        let session = self.inside.regent.home_of(&self.inside.group);
-        let (sight, at) = session.known.get(&self.inside.group)?;
-        Some(Current::of(sight, session.now().since(at)))
+        self.inside.regent.known_leader(&self.inside.group)
     }
 
     /// Who leads, from the watch if that was heard within a tenth of the ttl, and asked otherwise.
@@ -267,7 +244,7 @@ impl Elector {
                 self.inside.regent.follow(group, to).await.map_err(unavailable)?;
                 continue;
             }
-            let sight = Sight::from(view);
+            let sight = ObservedLeader::from(view);
             session.known.note(sight.clone(), asked_at);
             return Ok(Current::of(sight, session.now().since(asked_at)));
         }
@@ -289,7 +266,6 @@ impl fmt::Debug for Elector {
 
 impl Drop for Inside {
     fn drop(&mut self) {
-        self.regent.session().command(Command::Unobserve(self.group.clone()));
         self.shared.is_over.send_replace(true);
     }
 }

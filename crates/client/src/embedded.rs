@@ -14,16 +14,16 @@ use std::sync::Arc;
 
 use regent_election::Settings;
 use regent_election::store::Store;
-use regent_replica::disk::error::OpenError;
-use regent_replica::disk::{Disk, Founding, Identity, Opened, Options, RealFiles};
+use regent_replica::disk::error::DataDirError;
+use regent_replica::disk::{Disk, DiskOptions, Founding, Identity, Opened, RealFiles};
+use regent_replica::peers::{Plaintext, beyond_loopback};
 use regent_replica::{Member, Members, Node, NodeConfig, ReplicaId, ReplicaStore, Timing};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 
-use crate::connect::Connect;
+use crate::connect::{BackendChoice, Connect};
 use crate::error::ConnectError;
 use crate::fresh;
-use crate::regent::Regent;
 
 /// A replica to be.
 ///
@@ -32,7 +32,8 @@ use crate::regent::Regent;
 /// let mut embedded = regent::Embedded::new(1, "/var/lib/my-app/regent")
 ///     .member(1, "app-1:7401")
 ///     .member(2, "app-2:7401")
-///     .member(3, "app-3:7401");
+///     .member(3, "app-3:7401")
+///     .insecure_peers();
 /// if is_first_start {
 ///     embedded = embedded.founding(0x6d79_2d61_7070);
 /// }
@@ -52,6 +53,7 @@ pub struct Embedded {
     listener: Option<Arc<StdListener>>,
     founding: Option<u128>,
     timing: Timing,
+    plaintext: Plaintext,
 }
 
 impl Embedded {
@@ -59,7 +61,8 @@ impl Embedded {
     pub fn new(id: u64, directory: impl Into<PathBuf>) -> Self {
         let (members, timing) = (Vec::new(), Timing::LAN);
         let (listen, listener, founding) = (None, None, None);
-        Self { id, directory: directory.into(), members, listen, listener, founding, timing }
+        let (directory, plaintext) = (directory.into(), Plaintext::Loopback);
+        Self { id, directory, members, listen, listener, founding, timing, plaintext }
     }
 
     /// A founding member and where the others reach it. The same list in every copy, this one
@@ -91,6 +94,14 @@ impl Embedded {
     /// Other timers than those for copies in one data centre.
     pub fn timing(mut self, timing: Timing) -> Self {
         self.timing = timing;
+        self
+    }
+
+    /// Lets copies on other machines be members. Their connections are neither encrypted nor
+    /// authenticated: whoever reaches a peer address can depose leaders. Keep them on a network that
+    /// nobody else is on.
+    pub fn insecure_peers(mut self) -> Self {
+        self.plaintext = Plaintext::Anywhere;
         self
     }
 
@@ -148,7 +159,17 @@ impl Embedded {
                 .map_err(|error| ConnectError::Store(format!("the given socket: {error}")))?,
             None => self.bind(&opened).await?,
         };
-        let config = NodeConfig { timing: self.timing, ..NodeConfig::default() };
+        let members = &opened.recovered.replicated.members;
+        let address = listener.local_addr().ok().map(|address| address.to_string());
+        if self.plaintext == Plaintext::Loopback
+            && let Some(address) = beyond_loopback(address.as_deref(), members)
+        {
+            return Err(ConnectError::Store(format!(
+                "{address} can be reached from other machines, and copies prove nothing to each other; keep them on one machine, or accept the risk with insecure_peers()"
+            )));
+        }
+        let transport = Arc::new(self.plaintext);
+        let config = NodeConfig { timing: self.timing, transport, ..NodeConfig::default() };
         let node = Node::start(opened, listener, &config)
             .map_err(|error| ConnectError::Store(error.to_string()))?;
         let place = self.directory.display().to_string();
@@ -156,7 +177,7 @@ impl Embedded {
     }
 
     async fn bind(&self, opened: &Opened) -> Result<TcpListener, ConnectError> {
-        let own = opened.recovered.whole.members.get(&opened.identity.replica);
+        let own = opened.recovered.replicated.members.get(&opened.identity.replica);
         let known = own.map(|member| member.peer_address.clone());
         let Some(wanted) = self.listen.map(|address| address.to_string()).or(known) else {
             return Err(ConnectError::Store(format!(
@@ -172,10 +193,10 @@ impl Embedded {
     /// The directory as it is, or as the founding makes it.
     fn open(&self) -> Result<Opened, ConnectError> {
         let files = Arc::new(files(&self.directory)?);
-        let opened = match Disk::open(files.clone(), Options::default()) {
-            Err(OpenError::Empty { .. } | OpenError::HalfFounded { .. }) => {
+        let opened = match Disk::open(files.clone(), DiskOptions::default()) {
+            Err(DataDirError::Empty { .. } | DataDirError::HalfFounded { .. }) => {
                 let (identity, founding) = self.first()?;
-                Disk::found(files, Options::default(), identity, &founding)
+                Disk::found(files, DiskOptions::default(), identity, &founding)
             }
             opened => opened,
         };
@@ -225,6 +246,8 @@ fn adopt(listener: &StdListener) -> std::io::Result<TcpListener> {
 }
 
 fn files(directory: &Path) -> Result<RealFiles, ConnectError> {
+    regent_files::check_directory(directory)
+        .map_err(|error| ConnectError::Store(error.to_string()))?;
     RealFiles::new(directory)
         .map_err(|error| ConnectError::Store(format!("{}: {error}", directory.display())))
 }
@@ -234,20 +257,14 @@ fn files(directory: &Path) -> Result<RealFiles, ConnectError> {
 #[derive(Debug)]
 #[must_use = "dropping the replica stops it"]
 pub struct Replica {
-    store: Arc<ReplicaStore>,
+    pub(crate) store: Arc<ReplicaStore>,
     stop: Option<oneshot::Sender<oneshot::Sender<()>>>,
 }
 
 impl Replica {
     /// A session over this replica, with options to be set.
     pub fn session(&self) -> Connect {
-        Regent::over(Arc::clone(&self.store) as Arc<dyn Store>)
-    }
-
-    /// The store itself, for its condition and its members.
-    #[must_use]
-    pub const fn store(&self) -> &Arc<ReplicaStore> {
-        &self.store
+        Connect::new(BackendChoice::Store(Arc::clone(&self.store) as Arc<dyn Store>))
     }
 
     /// Hands the log's leadership over if it has it, stops, and waits for that. Close the sessions

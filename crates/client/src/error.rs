@@ -6,7 +6,7 @@ use regent_election::participant::Why;
 use regent_election::store::StoreError;
 use regent_election::{BudgetError, Group, Home, NameError, Node, Refusal, Term};
 
-use crate::driver::Hopeless;
+use crate::driver::PermanentFailure;
 use crate::fresh::NoRandomness;
 use crate::leadership::Leadership;
 use crate::remote::AddressError;
@@ -16,7 +16,7 @@ use crate::remote::AddressError;
 pub enum ConnectError {
     /// No scheme of that name.
     #[error(
-        "{url:?} has no known scheme; known are http://HOST:PORT[,HOST:PORT…], embedded, and with the feature `stores` memory:, local:DIRECTORY, file:///DIRECTORY and other people's stores"
+        "{url:?} has no known scheme; known are http://HOST:PORT[,HOST:PORT…], embedded, and with the feature `stores` memory:, file:///DIRECTORY and other people's stores"
     )]
     UnknownScheme {
         /// What was given.
@@ -29,7 +29,6 @@ pub enum ConnectError {
     FeatureMissing {
         /// What was given.
         url: String,
-        /// Which feature.
         feature: &'static str,
     },
     /// A scheme that needs more than a URL.
@@ -83,11 +82,9 @@ pub enum CampaignError {
     /// The group has moved to a store that this process cannot be connected to.
     #[error("{group} has moved to {to}, and this process cannot follow: {why}")]
     CannotFollow {
-        /// Which.
         group: Group,
         /// Where it went.
         to: Home,
-        /// Why not.
         why: String,
     },
     /// This process stands in as many groups as one session may: use another process.
@@ -101,12 +98,12 @@ pub enum CampaignError {
     Closed,
 }
 
-impl From<Hopeless> for CampaignError {
-    fn from(why: Hopeless) -> Self {
+impl From<PermanentFailure> for CampaignError {
+    fn from(why: PermanentFailure) -> Self {
         match why {
-            Hopeless::Refused(refusal) => Self::Refused(refusal),
-            Hopeless::TooManyGroups => Self::TooManyGroups,
-            Hopeless::Left => Self::Closed,
+            PermanentFailure::Refused(refusal) => Self::Refused(refusal),
+            PermanentFailure::TooManyGroups => Self::TooManyGroups,
+            PermanentFailure::Left => Self::Closed,
         }
     }
 }
@@ -115,9 +112,7 @@ impl From<Hopeless> for CampaignError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("term {term} of {group} is over ({}); stop at once", .why.word())]
 pub struct Lost {
-    /// Where.
     pub group: Group,
-    /// Which term.
     pub term: Term,
     /// Why, as far as known: after a pause the clock knows first.
     pub why: Why,
@@ -130,9 +125,7 @@ pub struct Lost {
     .free_within.as_millis()
 )]
 pub struct Untold {
-    /// Where.
     pub group: Group,
-    /// Which term.
     pub term: Term,
     /// The session's ttl: by then the store knows without being told.
     pub free_within: Duration,
@@ -148,7 +141,6 @@ pub enum TransferError {
         leadership: Box<Leadership>,
         /// Who was to lead.
         to: Node,
-        /// Why not.
         why: StoreError,
     },
     /// Nothing happened: the one named did not get warm in time, and the caller leads on, under the
@@ -167,7 +159,6 @@ pub enum TransferError {
     Resigned {
         /// Who was to lead.
         to: Node,
-        /// Why not.
         why: StoreError,
     },
     /// The term was lost before the hand-over was done.

@@ -5,8 +5,7 @@
 //! write can forget it, a resource takes a [`Fenced`] value, and only a [`Permit`] makes one:
 //!
 //! ```
-//! use regent::election::{Fence, FenceError};
-//! use regent::{Fenced, Permit};
+//! use regent::{Fence, FenceError, Fenced, Permit};
 //!
 //! struct Ledger {
 //!     fence: Fence,

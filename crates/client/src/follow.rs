@@ -22,6 +22,7 @@ use regent_election::{Group, Home, Metadata, Priority};
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
 
+use crate::backend::ObservedLeader;
 use crate::driver::ClaimId;
 use crate::error::ConnectError;
 use crate::leadership::Leadership;
@@ -54,6 +55,8 @@ struct Inside {
     groups: BTreeMap<Group, String>,
     /// What every session is told as soon as it is opened.
     subscribers: Vec<mpsc::UnboundedSender<Transition>>,
+    /// Who is to hear who leads, from the store where the group lives.
+    watchers: Vec<(Group, mpsc::UnboundedSender<ObservedLeader>)>,
     warm_ups: Vec<(Group, WarmUp)>,
     /// Candidacies in new stores that no campaign has taken up yet.
     ahead: BTreeMap<Group, Ahead>,
@@ -121,6 +124,25 @@ impl Followed {
         }
         inside.subscribers.retain(|known| !known.is_closed());
         inside.subscribers.push(listener.clone());
+    }
+
+    /// Remembers somebody who is to hear who leads `group`, wherever it goes.
+    pub(crate) fn watch(&self, group: &Group, listener: &mpsc::UnboundedSender<ObservedLeader>) {
+        let mut inside = self.inside();
+        inside.watchers.retain(|(_, known)| !known.is_closed());
+        inside.watchers.push((group.clone(), listener.clone()));
+    }
+
+    /// Lets those who watch `group` hear of it from `home`, and from no other session: what is seen where
+    /// it no longer lives would contradict what is seen where it does.
+    fn watch_at(&self, group: &Group, home: &Arc<Session>, began: &Arc<Session>) {
+        let inside = self.inside();
+        for (_, listener) in inside.watchers.iter().filter(|(watched, _)| watched == group) {
+            for other in inside.homes.values().chain([began]) {
+                other.known.unsubscribe(listener);
+            }
+            home.known.subscribe(group, listener);
+        }
     }
 
     /// Tells every session here and to come what to do about an offer.
@@ -246,7 +268,12 @@ impl Regent {
             let home = self.made().at_home(url, self.node())?.connect().await?;
             Some(Arc::clone(home.session()))
         };
+        let before = self.home_of(group);
         followed.remember(group, url, session);
+        let home = self.home_of(group);
+        if !Arc::ptr_eq(&before, &home) {
+            followed.watch_at(group, &home, self.session());
+        }
         drop(one_at_a_time);
         Ok(())
     }

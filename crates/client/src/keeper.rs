@@ -8,7 +8,6 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use regent_election::participant::{Phase, Request, Transition, Trouble, Why};
@@ -16,16 +15,16 @@ use regent_election::{Budget, Group, Moment, Node, Term};
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot, watch};
 
-use crate::driver::{ClaimId, Driver, Hopeless, Input, Output, Probe};
+use crate::backend::Backend;
+use crate::driver::{ClaimId, Driver, Input, Output, PermanentFailure, RuntimeProbe};
 use crate::error::ConnectError;
 use crate::fresh;
 use crate::known::Known;
 use crate::limits::{CLOCK_LOOK_EVERY, FAREWELL};
 use crate::metrics::Metrics;
-use crate::office::Office;
 use crate::options::LastResort;
 use crate::session::{Clock, Command, Session, Waiter};
-use crate::tenure::{Hold, Tenure};
+use crate::tenure::{Hold, Lease, Tenure};
 use crate::warming::{Offer, Warming};
 use crate::watcher::watch_all;
 
@@ -36,9 +35,9 @@ pub(crate) struct Setup {
     /// The runtime to be probed.
     pub(crate) application: Option<Handle>,
     /// For the session's thread alone.
-    pub(crate) office: Arc<dyn Office>,
+    pub(crate) office: Arc<dyn Backend>,
     /// For the application.
-    pub(crate) reads: Arc<dyn Office>,
+    pub(crate) reads: Arc<dyn Backend>,
     pub(crate) clock: Clock,
     pub(crate) last_resort: LastResort,
     pub(crate) metrics: Arc<dyn Metrics>,
@@ -73,7 +72,7 @@ pub(crate) fn start(setup: Setup) -> Result<Arc<Session>, ConnectError> {
 struct Keeper {
     driver: Driver,
     node: Node,
-    office: Arc<dyn Office>,
+    office: Arc<dyn Backend>,
     application: Option<Handle>,
     clock: Clock,
     last_resort: LastResort,
@@ -84,7 +83,7 @@ struct Keeper {
     waiters: BTreeMap<ClaimId, Waiter>,
     tenures: BTreeMap<Group, Arc<Tenure>>,
     warming: Warming,
-    lease_until: Arc<AtomicU64>,
+    lease: Arc<Lease>,
     known: Arc<Known>,
     watched: watch::Sender<BTreeMap<Group, usize>>,
     listeners: Vec<mpsc::UnboundedSender<Transition>>,
@@ -106,7 +105,7 @@ impl Keeper {
         known: Arc<Known>,
         commands: mpsc::UnboundedSender<Command>,
     ) -> Self {
-        let probe = setup.application.is_some().then(|| Probe::new(&setup.budget));
+        let probe = setup.application.is_some().then(|| RuntimeProbe::new(&setup.budget));
         Self {
             driver: Driver::new(setup.node.clone(), setup.budget, seed, probe),
             node: setup.node,
@@ -120,7 +119,7 @@ impl Keeper {
             waiters: BTreeMap::new(),
             tenures: BTreeMap::new(),
             warming: Warming::default(),
-            lease_until: Arc::default(),
+            lease: Arc::default(),
             known,
             watched: watch::Sender::new(BTreeMap::new()),
             listeners: Vec::new(),
@@ -216,8 +215,7 @@ impl Keeper {
             for output in &outputs {
                 self.lower(output);
             }
-            let until = self.driver.lease_until().unwrap_or(Moment::ZERO);
-            self.lease_until.store(until.as_nanos(), Ordering::SeqCst);
+            self.lease.publish(self.driver.lease_until().unwrap_or(Moment::ZERO));
             for output in outputs {
                 self.act(output);
             }
@@ -261,7 +259,7 @@ impl Keeper {
                 let (office, commands) = (Arc::clone(&self.office), self.commands.clone());
                 let (metrics, clock) = (Arc::clone(&self.metrics), self.clock.clone());
                 tokio::spawn(async move {
-                    let (sent_at, kind) = (clock.now(), crate::metrics::Kind::of(&request));
+                    let (sent_at, kind) = (clock.now(), crate::metrics::RequestKind::of(&request));
                     let stood_for = match &request {
                         Request::Campaign(campaign) => Some(campaign.group.clone()),
                         _ => None,
@@ -328,8 +326,8 @@ impl Keeper {
     }
 
     fn elected(&mut self, claim: ClaimId, group: Group, term: Term) {
-        let lease_until = Arc::clone(&self.lease_until);
-        let tenure = Arc::new(Tenure::new(group.clone(), term, self.node.clone(), lease_until));
+        let lease = Arc::clone(&self.lease);
+        let tenure = Arc::new(Tenure::new(group.clone(), term, self.node.clone(), lease));
         self.tenures.insert(group.clone(), Arc::clone(&tenure));
         match self.waiters.remove(&claim) {
             Some(Waiter { session, reply, .. }) => {
@@ -340,7 +338,7 @@ impl Keeper {
         }
     }
 
-    fn failed(&mut self, claim: ClaimId, why: Hopeless) {
+    fn failed(&mut self, claim: ClaimId, why: PermanentFailure) {
         if let Some(waiter) = self.waiters.remove(&claim) {
             let _ = waiter.reply.send(Err(why));
         }

@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use regent_election::{Group, Moment, Revision, SessionId};
 use tokio::sync::mpsc;
 
-use crate::office::Sight;
+use crate::backend::ObservedLeader;
 
 /// The newest sight of every group that is watched.
 #[derive(Debug, Default)]
@@ -18,8 +18,8 @@ pub(crate) struct Known {
 
 #[derive(Debug, Default)]
 struct Inside {
-    seen: BTreeMap<Group, (Sight, Moment)>,
-    listeners: Vec<(Group, mpsc::UnboundedSender<Sight>)>,
+    seen: BTreeMap<Group, (ObservedLeader, Moment)>,
+    listeners: Vec<(Group, mpsc::UnboundedSender<ObservedLeader>)>,
 }
 
 impl Known {
@@ -35,7 +35,7 @@ impl Known {
 
     /// Notes a sight that was true no later than `at`. One that is older than what is known says
     /// nothing; the same again says that it still holds.
-    pub(crate) fn note(&self, sight: Sight, at: Moment) {
+    pub(crate) fn note(&self, sight: ObservedLeader, at: Moment) {
         let mut inside = self.inside();
         let before = inside.seen.get(&sight.group);
         if before.is_some_and(|(known, _)| known.revision > sight.revision) {
@@ -53,7 +53,7 @@ impl Known {
     }
 
     /// The newest sight of a group and when it was known to be true.
-    pub(crate) fn get(&self, group: &Group) -> Option<(Sight, Moment)> {
+    pub(crate) fn get(&self, group: &Group) -> Option<(ObservedLeader, Moment)> {
         self.inside().seen.get(group).cloned()
     }
 
@@ -63,15 +63,31 @@ impl Known {
     }
 
     /// Hears of every change in a group from now on, beginning with what is known.
-    pub(crate) fn listen(&self, group: &Group) -> mpsc::UnboundedReceiver<Sight> {
+    pub(crate) fn listen(&self, group: &Group) -> mpsc::UnboundedReceiver<ObservedLeader> {
         let (sender, receiver) = mpsc::unbounded_channel();
+        self.subscribe(group, &sender);
+        receiver
+    }
+
+    /// Sends every change in a group from now on, beginning with what is known.
+    pub(crate) fn subscribe(
+        &self,
+        group: &Group,
+        listener: &mpsc::UnboundedSender<ObservedLeader>,
+    ) {
+        self.unsubscribe(listener);
         let mut inside = self.inside();
         if let Some((sight, _)) = inside.seen.get(group) {
-            let _ = sender.send(sight.clone());
+            let _ = listener.send(sight.clone());
         }
-        inside.listeners.retain(|(_, sender)| !sender.is_closed());
-        inside.listeners.push((group.clone(), sender));
-        receiver
+        inside.listeners.push((group.clone(), listener.clone()));
+    }
+
+    /// Sends nothing more there.
+    pub(crate) fn unsubscribe(&self, listener: &mpsc::UnboundedSender<ObservedLeader>) {
+        self.inside()
+            .listeners
+            .retain(|(_, known)| !known.is_closed() && !known.same_channel(listener));
     }
 
     /// Forgets a group that nobody watches any more.

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use regent_election::participant::{Phase, Why};
-use regent_election::{Digest, FenceError, Group, Node, Term};
+use regent_election::{Digest, FenceError, Group, Moment, Node, Term};
 use tokio::task::JoinHandle;
 
 use crate::driver::{HandOverFault, Input};
@@ -33,7 +33,6 @@ pub struct Leadership {
 /// The work must stop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stop {
-    /// Why.
     pub why: Why,
     /// How long the lease still runs: whatever works longer works without one.
     pub within: Duration,
@@ -72,6 +71,23 @@ impl Leadership {
     #[must_use]
     pub fn valid_for(&self) -> Duration {
         self.hold.remaining().unwrap_or(Duration::ZERO)
+    }
+
+    /// Until when this process leads if nothing is renewed any more, on the lease clock of this machine
+    /// (`regent_clock`), which all its processes share. It lies in the past, or is zero, if this process does not lead.
+    #[must_use]
+    pub fn valid_until(&self) -> Moment {
+        self.tenure().until()
+    }
+
+    /// Waits until the lease reaches farther than `after` and says how far; none once the work must
+    /// stop. Give it what it said last, at first [`valid_until`](Self::valid_until): no extension is
+    /// missed, and several at once are told as one.
+    ///
+    /// For a process that keeps others informed of the lease, such as a supervisor. Work that acts
+    /// itself uses [`check`](Self::check).
+    pub async fn extended(&self, after: Moment) -> Option<Moment> {
+        self.tenure().extended(after).await
     }
 
     /// Whether this process leads at this instant. The permit carries the term to where the write
@@ -267,7 +283,6 @@ async fn over(tenure: &Tenure, session: &crate::session::Session) -> Result<(), 
 /// What work that must stop is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Patience {
-    /// Nothing.
     None,
     /// The rest of the lease, if it has asked to be told when to stop.
     IfListening,

@@ -66,12 +66,22 @@
 //! [`health`] keeps who cannot do the job from leading. [`fencing`] teaches other people's storage to refuse
 //! whoever led before.
 //!
-//! Below all of them is the [`driver`], a machine without clock, dice or threads, and [`office`], the few
-//! calls it makes of the world. [`remote::Remote`] speaks to a server over HTTP, one method per verb.
+//! # What is stable
+//!
+//! Everything that this page shows without the feature `tools`, and nothing else: from 1.0 on it changes by the
+//! rules of semantic versioning. The types of the rules that its signatures need (names, terms, causes, errors)
+//! are re-exported one by one. The feature `tools` adds what the command `regent` and the gateway are made of
+//! (every verb over HTTP, stores and offices by value, other clocks); it may change in any release. The crates
+//! behind this one (`regent-election`, `regent-api`, …) are not for applications.
 //!
 //! Nothing here decides who leads or for how long: that is `regent-election`. This crate carries the
 //! question there and the answer back, and says honestly when it does not know the answer.
 
+#[cfg(feature = "tools")]
+pub mod backend;
+#[cfg(not(feature = "tools"))]
+#[allow(dead_code, unreachable_pub, reason = "public with the feature `tools`")]
+mod backend;
 mod connect;
 mod elector;
 #[cfg(feature = "embedded")]
@@ -80,38 +90,56 @@ mod error;
 mod fenced;
 pub mod fencing;
 mod follow;
+#[cfg(feature = "tools")]
 pub mod fresh;
+#[cfg(not(feature = "tools"))]
+#[allow(dead_code, unreachable_pub, reason = "public with the feature `tools`")]
+mod fresh;
 pub mod health;
 mod keeper;
 mod known;
 mod lead;
+mod leader_watch;
 mod leadership;
-pub mod limits;
+mod limits;
 mod lock;
 pub mod metrics;
-pub mod office;
 mod options;
 mod regent;
+#[cfg(feature = "tools")]
 pub mod remote;
+#[cfg(not(feature = "tools"))]
+#[allow(dead_code, unreachable_pub, unused_imports, reason = "public with the feature `tools`")]
+mod remote;
 mod semaphore;
 mod session;
 mod tenure;
+#[cfg(feature = "tools")]
+mod tools;
 mod warming;
 mod watcher;
 
 pub use connect::{Connect, connect};
-pub use elector::{Current, Elector};
+pub use elector::Elector;
 #[cfg(feature = "embedded")]
 pub use embedded::{Embedded, Replica};
 pub use error::{CampaignError, ConnectError, Lost, TransferError, Untold};
 pub use fenced::{Fenced, Permit};
+pub use leader_watch::{Current, LeaderWatch};
 pub use leadership::{Leadership, Stop};
 pub use lock::{Lock, LockError, LockGuard};
 pub use options::{LastResort, Overran};
 pub use regent::{Campaign, Regent, ToGroup, Transitions};
-pub use regent_api as api;
-pub use regent_election as election;
-pub use regent_election::driver;
-pub use regent_election::participant::{Phase, Transition, Why};
+pub use regent_election::participant::{Phase, Transition, Trouble, Why};
+pub use regent_election::store::{StoreError, StoreResult};
+pub use regent_election::{
+    Budget, BudgetError, Cause, Digest, Fence, FenceError, Group, Home, Metadata, Moment,
+    NameError, Node, Priority, Refusal, Resource, Revision, Term,
+};
+#[cfg(feature = "embedded")]
+pub use regent_replica::Timing;
+pub use remote::AddressError;
 pub use semaphore::{Semaphore, SemaphoreError, SemaphoreGuard};
 pub use warming::{Offer, OfferError};
+
+use regent_election::driver;

@@ -4,48 +4,48 @@ use std::time::Duration;
 
 /// Largest answer read into memory. The largest honest one is a session with 131,072 tenures of
 /// long names, about 40 MiB.
-pub const ANSWER_BYTES_MAX: usize = 64 << 20;
+pub(crate) const ANSWER_BYTES_MAX: usize = 64 << 20;
 /// Largest backup read into memory: a million groups take about 200 MiB.
-pub const BACKUP_BYTES_MAX: usize = 4 << 30;
+pub(crate) const BACKUP_BYTES_MAX: usize = 4 << 30;
 /// How long a server may take to make a backup.
-pub const BACKUP_WITHIN: Duration = Duration::from_secs(300);
+pub(crate) const BACKUP_WITHIN: Duration = Duration::from_secs(300);
 /// Largest event of a stream. The largest honest one is a gap with 512 groups and full metadata,
 /// about 4 MiB.
-pub const EVENT_BYTES_MAX: usize = 16 << 20;
+pub(crate) const EVENT_BYTES_MAX: usize = 16 << 20;
 /// Most addresses of one remote: a replica set has at most nine servers.
-pub const ADDRESSES_MAX: usize = 16;
+pub(crate) const ADDRESSES_MAX: usize = 16;
 /// Most bytes of a foreign answer repeated in a message about it.
-pub const ECHO_BYTES_MAX: usize = 120;
+pub(crate) const ECHO_BYTES_MAX: usize = 120;
 
 /// How long to wait for a connection. A second covers one lost packet on the way.
-pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long to wait for an answer, beside the time that the request itself asks to wait.
-pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
+pub(crate) const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 /// A stream that says nothing for this long is dead: servers send a sign of life more often.
-pub const STREAM_SILENCE_MAX: Duration = Duration::from_secs(45);
+pub(crate) const STREAM_SILENCE_MAX: Duration = Duration::from_secs(45);
 /// How long an unused connection is kept: shorter than servers and proxies keep theirs, so that a
 /// request seldom meets a connection that is just being closed.
-pub const CONNECTION_IDLE_MAX: Duration = Duration::from_secs(15);
+pub(crate) const CONNECTION_IDLE_MAX: Duration = Duration::from_secs(15);
 
 /// Shortest pause before a broken stream is opened again.
-pub const RECONNECT_MIN: Duration = Duration::from_millis(100);
+pub(crate) const RECONNECT_MIN: Duration = Duration::from_millis(100);
 /// Longest pause before a broken stream is opened again.
-pub const RECONNECT_MAX: Duration = Duration::from_secs(10);
+pub(crate) const RECONNECT_MAX: Duration = Duration::from_secs(10);
 
 /// Timers stand still while a machine sleeps, and the lease clock does not: whoever waits for it
 /// reads it at least this often.
-pub const CLOCK_LOOK_EVERY: Duration = Duration::from_millis(100);
+pub(crate) const CLOCK_LOOK_EVERY: Duration = Duration::from_millis(100);
 /// How long the store may take to be told that a session is left.
-pub const FAREWELL: Duration = Duration::from_secs(5);
+pub(crate) const FAREWELL: Duration = Duration::from_secs(5);
 /// How long a standby may take to get warm for an office that is handed to it, if nothing else is
 /// said. The leader leads on meanwhile.
-pub const WARM_WITHIN: Duration = Duration::from_secs(30);
+pub(crate) const WARM_WITHIN: Duration = Duration::from_secs(30);
 /// Random hexadecimal digits behind the host name of a node that was given no name.
-pub const NODE_SUFFIX_DIGITS: usize = 8;
+pub(crate) const NODE_SUFFIX_DIGITS: usize = 8;
 
 /// How long a lock outlives a holder that is not heard any more.
-pub const LOCK_TTL: Duration = Duration::from_secs(30);
+pub(crate) const LOCK_TTL: Duration = Duration::from_secs(30);
 /// How long a lock is waited for, if nothing else is said.
-pub const LOCK_WAIT: Duration = Duration::from_secs(10);
+pub(crate) const LOCK_WAIT: Duration = Duration::from_secs(10);
 /// Most holders of one semaphore: each is a group of its own, and a waiter stands in all of them.
-pub const SEMAPHORE_HOLDERS_MAX: u32 = 1024;
+pub(crate) const SEMAPHORE_HOLDERS_MAX: u32 = 1024;

@@ -28,12 +28,7 @@ use crate::tenure::Tenure;
 pub enum LockError {
     /// Somebody else held it all the time: try again, or wait longer.
     #[error("{name} was not free within {} ms; somebody else holds it, or the store does not answer", .waited.as_millis())]
-    TimedOut {
-        /// Which.
-        name: Group,
-        /// How long.
-        waited: Duration,
-    },
+    TimedOut { name: Group, waited: Duration },
     /// It can never be acquired like this.
     #[error(transparent)]
     Campaign(#[from] CampaignError),

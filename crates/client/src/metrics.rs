@@ -12,7 +12,7 @@ use regent_election::{Group, Term};
 
 /// What was asked of the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Kind {
+pub enum RequestKind {
     /// A session was opened.
     Open,
     /// A session was kept alive.
@@ -21,13 +21,12 @@ pub enum Kind {
     List,
     /// A session was closed.
     Close,
-    /// A campaign.
     Campaign,
     /// Anything else about one group.
     Errand,
 }
 
-impl Kind {
+impl RequestKind {
     pub(crate) const fn of(request: &Request) -> Self {
         match request {
             Request::Open(_) => Self::Open,
@@ -43,7 +42,7 @@ impl Kind {
 /// What an application may count. Every method does nothing by default.
 pub trait Metrics: Send + Sync + fmt::Debug + 'static {
     /// A request was answered, or failed, after so long.
-    fn answered(&self, kind: Kind, took: Duration, error: Option<&StoreError>) {
+    fn answered(&self, kind: RequestKind, took: Duration, error: Option<&StoreError>) {
         let _ = (kind, took, error);
     }
 
@@ -65,6 +64,6 @@ pub trait Metrics: Send + Sync + fmt::Debug + 'static {
 
 /// Counts nothing.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct NoMetrics;
+pub(crate) struct NoMetrics;
 
 impl Metrics for NoMetrics {}

@@ -6,18 +6,16 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use regent_election::participant::Transition;
-use regent_election::store::Store;
 use regent_election::{Budget, Group, Metadata, NameError, Node, Priority, Refusal};
 use tokio::sync::{mpsc, oneshot, watch};
 use tracing::Instrument;
 
-use crate::connect::{Connect, Place};
-use crate::driver::{ClaimId, Hopeless, Input};
+use crate::connect::{BackendChoice, Connect};
+use crate::driver::{ClaimId, Input, PermanentFailure};
 use crate::error::CampaignError;
 use crate::follow::{Followed, HOPS_MAX};
 use crate::leadership::Leadership;
 use crate::lock::Locks;
-use crate::office::Office;
 use crate::session::{Command, Session, Waiter};
 use crate::tenure::Hold;
 use crate::warming::{Offer, OfferError, WarmUp};
@@ -43,17 +41,7 @@ impl Regent {
 
     /// A session at `url`, with options to be set.
     pub fn at(url: impl Into<String>) -> Connect {
-        Connect::new(Place::Url(url.into()))
-    }
-
-    /// A session over a store that is open in this process.
-    pub fn over(store: Arc<dyn Store>) -> Connect {
-        Connect::new(Place::Store(store))
-    }
-
-    /// A session at any office, real or simulated.
-    pub fn through(office: Arc<dyn Office>) -> Connect {
-        Connect::new(Place::Office(office))
+        Connect::new(BackendChoice::Url(url.into()))
     }
 
     /// The label of this process.
@@ -278,7 +266,7 @@ impl Campaign {
 #[derive(Debug)]
 pub(crate) struct Standing {
     withdrawal: Withdrawal,
-    answer: oneshot::Receiver<Result<Hold, Hopeless>>,
+    answer: oneshot::Receiver<Result<Hold, PermanentFailure>>,
     stands: watch::Receiver<bool>,
     span: tracing::Span,
 }

@@ -8,9 +8,9 @@ use regent_election::participant::Transition;
 use regent_election::{Budget, Group, Metadata, Moment, Node, Priority};
 use tokio::sync::{mpsc, oneshot, watch};
 
-use crate::driver::{ClaimId, Hopeless, Input};
+use crate::backend::{Backend, ObservedLeader};
+use crate::driver::{ClaimId, Input, PermanentFailure};
 use crate::known::Known;
-use crate::office::{Office, Sight};
 use crate::tenure::Hold;
 use crate::warming::WarmUp;
 
@@ -51,7 +51,7 @@ pub(crate) enum Command {
     Observe(Group),
     Unobserve(Group),
     /// A watch saw something.
-    Sighted(Sight),
+    Sighted(ObservedLeader),
     /// The store answered a campaign: it knows that this session stands there.
     Campaigned(Group),
     /// Somebody wants to hear every change of phase.
@@ -69,7 +69,7 @@ pub(crate) struct Waiter {
     pub(crate) group: Group,
     /// Told once the store knows that it stands.
     pub(crate) stands: watch::Sender<bool>,
-    pub(crate) reply: oneshot::Sender<Result<Hold, Hopeless>>,
+    pub(crate) reply: oneshot::Sender<Result<Hold, PermanentFailure>>,
 }
 
 /// One session. When the last handle of it goes, it is left and closed in the background.
@@ -78,7 +78,7 @@ pub(crate) struct Session {
     pub(crate) budget: Budget,
     pub(crate) known: Arc<Known>,
     /// For reads by the application, on connections of its own.
-    pub(crate) reads: Arc<dyn Office>,
+    pub(crate) reads: Arc<dyn Backend>,
     commands: mpsc::UnboundedSender<Command>,
     clock: Clock,
     claims_made: AtomicU64,
@@ -89,7 +89,7 @@ impl Session {
         node: Node,
         budget: Budget,
         known: Arc<Known>,
-        reads: Arc<dyn Office>,
+        reads: Arc<dyn Backend>,
         commands: mpsc::UnboundedSender<Command>,
         clock: Clock,
     ) -> Self {

@@ -19,6 +19,27 @@ use tokio::sync::watch;
 use crate::driver::{HandOverFault, Input};
 use crate::session::Session;
 
+/// The lease of a session: one for all its terms, written by the session's thread alone.
+#[derive(Debug, Default)]
+pub(crate) struct Lease {
+    /// Its end in nanoseconds.
+    until: AtomicU64,
+    changed: watch::Sender<()>,
+}
+
+impl Lease {
+    /// Lets everybody see this end, and wakes those who wait for a later one.
+    pub(crate) fn publish(&self, until: Moment) {
+        if self.until.swap(until.as_nanos(), Ordering::SeqCst) != until.as_nanos() {
+            self.changed.send_replace(());
+        }
+    }
+
+    fn until_nanos(&self) -> u64 {
+        self.until.load(Ordering::SeqCst)
+    }
+}
+
 /// What is known of a term.
 #[derive(Clone, Debug)]
 pub(crate) struct Standing {
@@ -72,8 +93,7 @@ pub(crate) struct Tenure {
     pub(crate) group: Group,
     pub(crate) term: Term,
     pub(crate) node: Node,
-    /// The end of the session's lease in nanoseconds; shared by all terms.
-    lease_until: Arc<AtomicU64>,
+    lease: Arc<Lease>,
     /// The end that is this term's own. It only ever falls.
     own_until: AtomicU64,
     alive: Mutex<Alive>,
@@ -112,7 +132,7 @@ impl Alive {
 }
 
 impl Tenure {
-    pub(crate) fn new(group: Group, term: Term, node: Node, lease_until: Arc<AtomicU64>) -> Self {
+    pub(crate) fn new(group: Group, term: Term, node: Node, lease: Arc<Lease>) -> Self {
         let (phase, why) = (Phase::Leading, Why::Elected);
         let standing = Standing {
             phase,
@@ -129,7 +149,7 @@ impl Tenure {
             group,
             term,
             node,
-            lease_until,
+            lease,
             own_until: AtomicU64::new(u64::MAX),
             alive: Mutex::default(),
             standing: watch::Sender::new(standing),
@@ -149,10 +169,33 @@ impl Tenure {
         (now < until).then(|| now.until(until))
     }
 
+    /// Until when this term is valid unless it is renewed; zero if it is over.
+    ///
     /// The session's number is read first: whoever begins a session has ended all terms before it.
-    fn until(&self) -> Moment {
-        let lease_until = self.lease_until.load(Ordering::SeqCst);
+    pub(crate) fn until(&self) -> Moment {
+        let lease_until = self.lease.until_nanos();
         Moment::from_nanos(lease_until.min(self.own_until.load(Ordering::SeqCst)))
+    }
+
+    /// Waits until this term is valid for longer than `after`; none once the work must stop.
+    pub(crate) async fn extended(&self, after: Moment) -> Option<Moment> {
+        let (mut standing, mut lease) = (self.watch(), self.lease.changed.subscribe());
+        loop {
+            // Marked as seen before they are looked at: a change after that ends the wait below.
+            lease.borrow_and_update();
+            if standing.borrow_and_update().is_to_stop() {
+                return None;
+            }
+            let until = self.until();
+            if until > after {
+                return Some(until);
+            }
+            // Neither can be closed: both are held here.
+            tokio::select! {
+                _ = standing.changed() => {}
+                _ = lease.changed() => {}
+            }
+        }
     }
 
     /// Lowers this term's own end.
@@ -364,8 +407,9 @@ mod tests {
     #[test]
     fn what_a_fence_has_ended_no_later_news_of_the_same_term_brings_back() {
         let (group, node) = ("billing".parse().unwrap(), "a".parse().unwrap());
-        let lease_until = Arc::new(AtomicU64::new(u64::MAX));
-        let tenure = Tenure::new(group, Term::new(1).unwrap(), node, lease_until);
+        let lease = Arc::new(Lease::default());
+        lease.publish(Moment::from_nanos(u64::MAX));
+        let tenure = Tenure::new(group, Term::new(1).unwrap(), node, lease);
         assert!(tenure.remaining(|| Moment::ZERO).is_some());
         tenure.superseded();
         assert_eq!(tenure.remaining(|| Moment::ZERO), None);

@@ -25,11 +25,9 @@ use crate::session::Command;
 /// An office that its leader offers to this process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Offer {
-    /// Where.
     pub group: Group,
     /// The leader's term. If this process takes over, its own is higher.
     pub term: Term,
-    /// That leader.
     pub by: Node,
 }
 

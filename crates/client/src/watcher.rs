@@ -13,13 +13,13 @@ use regent_election::Group;
 use regent_election::store::Scope;
 use tokio::sync::{mpsc, watch};
 
+use crate::backend::{Backend, ObservedLeaders};
 use crate::limits::RECONNECT_MAX;
-use crate::office::{Office, Sights};
 use crate::session::Command;
 
 /// Watches whatever `watched` holds, for ever.
 pub(crate) async fn watch_all(
-    office: Arc<dyn Office>,
+    office: Arc<dyn Backend>,
     mut watched: watch::Receiver<BTreeMap<Group, usize>>,
     commands: mpsc::UnboundedSender<Command>,
 ) {
@@ -31,7 +31,7 @@ pub(crate) async fn watch_all(
             }
             continue;
         };
-        let (sights, mut seen) = Sights::channel();
+        let (sights, mut seen) = ObservedLeaders::channel();
         let mut watching = pin!(async {
             office.watch(scope, sights).await;
             // It cannot be had. Servers are replaced, so it is asked for again, but not soon.

@@ -32,7 +32,7 @@ async fn periodic_job_runs() {
 async fn fenced_writer_refuses_whoever_comes_with_a_lower_term() {
     let place = tempfile::tempdir().unwrap();
     let (ledger, store) = (place.path().join("ledger.txt"), place.path().join("store"));
-    let url = format!("local:{}", store.display());
+    let url = format!("file://{}", store.display());
     let last = fenced_writer::run(&url, &ledger, 3).await.unwrap();
     assert_eq!(std::fs::read_to_string(&ledger).unwrap().lines().count(), 3);
     // Somebody with a far higher term has written; the next leader of this store is below it.

@@ -7,10 +7,10 @@
 
 use std::time::Duration;
 
-use regent::api::problem::{Code, Problem};
-use regent::api::{CampaignRequest, Consistency, GroupsQuery, ResignRequest, WatchEvent};
-use regent::election::{Group, Term};
 use regent::remote::{Remote, RemoteError, Scope, Watched};
+use regent_api::problem::{Code, Problem};
+use regent_api::{CampaignRequest, Consistency, GroupsQuery, TenureRequest, WatchEvent};
+use regent_election::{Group, Term};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
@@ -115,7 +115,7 @@ async fn a_write_that_was_lost_on_the_way_is_uncertain_and_not_repeated() {
     let (first, _first_requests) = peer(vec![Vec::new()]).await;
     let (second, second_requests) = peer(vec![ok(OFFICE)]).await;
     let remote = Remote::new(&format!("{first},{second}")).unwrap();
-    let resign = ResignRequest {
+    let resign = TenureRequest {
         session_id: "000000000000000000000000000000ff".parse().unwrap(),
         term: Term::new(3).unwrap(),
         request_id: None,

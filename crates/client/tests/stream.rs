@@ -10,15 +10,15 @@ use std::time::Duration;
 use async_trait::async_trait;
 use hyper::body::Bytes;
 use regent::Regent;
-use regent::api::{AddMemberRequest, ClusterResponse, Code, Problem, ReplicaRole};
-use regent::election::participant::{GroupRequest, Reply, Request, Verb};
-use regent::election::store::{Campaign, CampaignSession, Heartbeat, Open, Scope, Store};
-use regent::election::{Group, Metadata, Node, Revision, SessionId, Term};
+use regent::backend::{Backend, HttpBackend, ObservedLeaders, StreamBackend};
 use regent::fresh;
-use regent::office::{HttpOffice, Office, Sights, StreamOffice};
 use regent::remote::Address;
+use regent_api::{AddMemberRequest, ClusterResponse, Code, Problem, ReplicaRole};
+use regent_election::participant::{GroupRequest, Reply, Request, Verb};
+use regent_election::store::{Campaign, CampaignSession, Heartbeat, Open, Scope, Store};
+use regent_election::{Group, Metadata, Node, Revision, SessionId, Term};
 use regent_server::{Cluster, Measured, ServerConfig, serve_cluster};
-use regent_stores::LocalStore;
+use regent_stores::MemoryStore;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
@@ -76,7 +76,7 @@ impl Server {
 
 /// A participant's requests, made by hand.
 struct Hand {
-    office: Arc<StreamOffice>,
+    office: Arc<StreamBackend>,
     node: Node,
     session: SessionId,
     sequence: u64,
@@ -84,7 +84,7 @@ struct Hand {
 
 impl Hand {
     fn new(addresses: &[Address]) -> Self {
-        let office = StreamOffice::new(addresses, Duration::from_secs(5)).unwrap();
+        let office = StreamBackend::new(addresses, Duration::from_secs(5)).unwrap();
         let session = fresh::session_id().unwrap();
         Self { office: Arc::new(office), node: Node::new("a").unwrap(), session, sequence: 0 }
     }
@@ -100,7 +100,7 @@ impl Hand {
         self.office.stream_address().unwrap()
     }
 
-    async fn beat(&mut self) -> Result<Reply, regent::election::store::StoreError> {
+    async fn heartbeat(&mut self) -> Result<Reply, regent_election::store::StoreError> {
         self.sequence += 1;
         let (session, sequence) = (self.session, Some(self.sequence));
         let heartbeat = Heartbeat { session, sequence, disowned: Vec::new(), beliefs: None };
@@ -171,7 +171,7 @@ async fn proxy(to: SocketAddr, lets: watch::Receiver<Lets>) -> Address {
 
 #[tokio::test]
 async fn a_life_goes_over_the_stream_once_there_is_one() {
-    let store: Arc<dyn Store> = Arc::new(LocalStore::memory().unwrap());
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new().unwrap());
     let server = Server::over(Arc::clone(&store), None).await;
     let (lets, rule) = watch::channel(Lets::Everything);
     let proxy = proxy(server.address, rule).await;
@@ -185,8 +185,8 @@ async fn a_life_goes_over_the_stream_once_there_is_one() {
     let term = won.elected.unwrap();
     assert_eq!((term, won.session), (Term::new(1).unwrap(), Some(hand.session)));
     assert_eq!(won.office.metadata, Metadata::new([("zone", "b")]).unwrap());
-    let heard = hand.beat().await.unwrap();
-    assert!(matches!(&heard, Reply::Heard(heard) if heard.ttl_ms == 60_000), "{heard:?}");
+    let heard = hand.heartbeat().await.unwrap();
+    assert!(matches!(&heard, Reply::Heartbeat(heard) if heard.ttl_ms == 60_000), "{heard:?}");
     let Reply::Session(shown) = hand.office.perform(Request::List(hand.session)).await.unwrap()
     else {
         panic!("no list")
@@ -205,7 +205,7 @@ async fn a_life_goes_over_the_stream_once_there_is_one() {
 /// The farewell to a session that was given up comes late, when the next one has its stream.
 #[tokio::test]
 async fn a_farewell_to_an_earlier_session_leaves_the_stream_of_the_present_one() {
-    let server = Server::over(Arc::new(LocalStore::memory().unwrap()), None).await;
+    let server = Server::over(Arc::new(MemoryStore::new().unwrap()), None).await;
     let earlier = Hand::new(&[server.url()]);
     earlier.open().await;
     earlier.streams().await;
@@ -216,59 +216,59 @@ async fn a_farewell_to_an_earlier_session_leaves_the_stream_of_the_present_one()
     present.streams().await;
     earlier.office.perform(Request::Close(earlier.session)).await.unwrap();
     assert_eq!(present.office.stream_address(), Some(server.url()));
-    present.beat().await.unwrap();
+    present.heartbeat().await.unwrap();
     present.office.perform(Request::Close(present.session)).await.unwrap();
     assert_eq!(present.office.stream_address(), None);
 }
 
 #[tokio::test]
 async fn a_refusal_over_the_stream_is_the_one_that_http_gives() {
-    let store: Arc<dyn Store> = Arc::new(LocalStore::memory().unwrap());
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new().unwrap());
     let server = Server::over(Arc::clone(&store), None).await;
     let mut hand = Hand::new(&[server.url()]);
     hand.open().await;
     hand.sequence = 7;
     let over_http = {
-        hand.beat().await.unwrap();
+        hand.heartbeat().await.unwrap();
         hand.sequence -= 1;
-        hand.beat().await.unwrap_err()
+        hand.heartbeat().await.unwrap_err()
     };
     hand.streams().await;
     hand.sequence -= 1;
-    let over_stream = hand.beat().await.unwrap_err();
+    let over_stream = hand.heartbeat().await.unwrap_err();
     assert_eq!(over_stream, over_http);
 }
 
 #[tokio::test]
 async fn when_a_stream_breaks_requests_go_on_and_another_is_opened() {
-    let store: Arc<dyn Store> = Arc::new(LocalStore::memory().unwrap());
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new().unwrap());
     let mut first = Server::over(Arc::clone(&store), None).await;
     let second = Server::over(Arc::clone(&store), None).await;
     let mut hand = Hand::new(&[first.url(), second.url()]);
     hand.open().await;
     assert_eq!(hand.streams().await, first.url());
-    hand.beat().await.unwrap();
+    hand.heartbeat().await.unwrap();
     first.kill();
     // One attempt may be lost with the stream; a participant has several.
     patiently("a heartbeat that is heard", async {
-        while hand.beat().await.is_err() {
+        while hand.heartbeat().await.is_err() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     })
     .await;
     until("a stream at the other", || hand.office.stream_address() == Some(second.url())).await;
-    hand.beat().await.unwrap();
+    hand.heartbeat().await.unwrap();
 }
 
 #[tokio::test]
 async fn sights_come_over_the_stream_and_go_on_when_it_breaks() {
-    let store: Arc<dyn Store> = Arc::new(LocalStore::memory().unwrap());
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new().unwrap());
     let mut first = Server::over(Arc::clone(&store), None).await;
     let second = Server::over(Arc::clone(&store), None).await;
     let hand = Hand::new(&[first.url(), second.url()]);
     hand.open().await;
     hand.streams().await;
-    let (sights, mut seen) = Sights::channel();
+    let (sights, mut seen) = ObservedLeaders::channel();
     let office = Arc::clone(&hand.office);
     let watching =
         tokio::spawn(async move { office.watch(Scope::Group(group("g")), sights).await });
@@ -347,7 +347,7 @@ fn not_here() -> Problem {
 
 #[tokio::test]
 async fn the_stream_moves_to_the_replica_that_leads_the_log() {
-    let store: Arc<dyn Store> = Arc::new(LocalStore::memory().unwrap());
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new().unwrap());
     let leader = Server::over(Arc::clone(&store), None).await;
     let follows: Arc<dyn Cluster> = Arc::new(Follows(leader.address));
     let follower = Server::over(Arc::clone(&store), Some(follows)).await;
@@ -355,17 +355,18 @@ async fn the_stream_moves_to_the_replica_that_leads_the_log() {
     let mut hand = Hand::new(&[follower.url()]);
     hand.open().await;
     until("a stream at the leader", || hand.office.stream_address() == Some(leader.url())).await;
-    hand.beat().await.unwrap();
+    hand.heartbeat().await.unwrap();
 }
 
 /// Over HTTP, too: what is asked for next arrives at the leader, here told apart by its store.
 #[tokio::test]
 async fn over_http_the_replica_that_leads_the_log_is_preferred() {
-    let (near, far) = (LocalStore::memory().unwrap(), Arc::new(LocalStore::memory().unwrap()));
-    let leader = Server::over(Arc::clone(&far) as Arc<dyn Store>, None).await;
+    let near = MemoryStore::new().unwrap();
+    let far: Arc<dyn Store> = Arc::new(MemoryStore::new().unwrap());
+    let leader = Server::over(Arc::clone(&far), None).await;
     let follows: Arc<dyn Cluster> = Arc::new(Follows(leader.address));
     let follower = Server::over(Arc::new(near), Some(follows)).await;
-    let office = HttpOffice::new(&[follower.url(), leader.url()], PATIENCE).unwrap();
+    let office = HttpBackend::new(&[follower.url(), leader.url()], PATIENCE).unwrap();
     let node = Node::new("a").unwrap();
     patiently("a session at the leader", async {
         loop {
@@ -383,13 +384,13 @@ async fn over_http_the_replica_that_leads_the_log_is_preferred() {
 
 #[tokio::test]
 async fn where_no_stream_passes_everything_goes_over_http() {
-    let store: Arc<dyn Store> = Arc::new(LocalStore::memory().unwrap());
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new().unwrap());
     let server = Server::over(Arc::clone(&store), None).await;
     let (_lets, rule) = watch::channel(Lets::OnlyHttp1);
     let mut hand = Hand::new(&[proxy(server.address, rule).await]);
     hand.open().await;
     for _ in 0..5 {
-        hand.beat().await.unwrap();
+        hand.heartbeat().await.unwrap();
     }
     let won = hand.campaign(&group("g")).await;
     assert!(matches!(&won, Reply::Campaigned(won) if won.elected.is_some()), "{won:?}");
@@ -398,7 +399,7 @@ async fn where_no_stream_passes_everything_goes_over_http() {
 
 #[tokio::test]
 async fn a_leadership_outlives_the_server_that_its_stream_was_at() {
-    let store: Arc<dyn Store> = Arc::new(LocalStore::memory().unwrap());
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new().unwrap());
     let mut first = Server::over(Arc::clone(&store), None).await;
     let second = Server::over(Arc::clone(&store), None).await;
     let url = format!("{},{}", first.url(), second.url());

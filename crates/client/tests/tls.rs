@@ -14,11 +14,11 @@ use std::time::Duration;
 
 use rcgen::{CertificateParams, CertifiedIssuer, KeyPair};
 use regent::Regent;
-use regent::api::Consistency;
-use regent::election::Group;
 use regent::remote::{Remote, RemoteError};
+use regent_api::Consistency;
+use regent_election::Group;
 use regent_server::{ServerConfig, serve_cluster};
-use regent_stores::LocalStore;
+use regent_stores::MemoryStore;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig as TlsConfig;
@@ -57,7 +57,7 @@ async fn serve(acceptor: TlsAcceptor) -> u16 {
     let plain = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let inner = plain.local_addr().unwrap();
     tokio::spawn(async move {
-        let store = Arc::new(LocalStore::memory().unwrap());
+        let store = Arc::new(MemoryStore::new().unwrap());
         let forever = std::future::pending();
         serve_cluster(vec![plain], store, None, ServerConfig::default(), forever).await.unwrap();
     });

@@ -15,10 +15,14 @@
 #[cfg(any(target_os = "linux", target_os = "android", test))]
 mod composed;
 mod source;
+#[cfg(feature = "timer")]
+mod timer;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use regent_election::Moment;
+#[cfg(feature = "timer")]
+pub use timer::SystemTime;
 
 /// The highest reading handed out by this process.
 static HIGHEST: AtomicU64 = AtomicU64::new(0);

@@ -206,7 +206,7 @@ fn heartbeats(count: usize) {
                 black_box(deadlines.due(now, usize::MAX));
                 checks += begun.elapsed();
             }
-            black_box(deadlines.heard(SessionNo(number as u64), Some(round), now));
+            black_box(deadlines.heartbeat(SessionNo(number as u64), Some(round), now));
         }
     }
     let heard = start.elapsed() - checks;

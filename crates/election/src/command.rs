@@ -1,12 +1,20 @@
 //! What can be asked of the state machine. Everything that changes state is one of these.
 //!
 //! Time enters only here: the store's driver measures and proposes [`Command::Expire`] and
-//! [`Command::Elapsed`]; the state machine itself never knows what time it is.
+//! [`Command::Elapsed`]; the state machine itself never knows what time it is. What all commands are
+//! asked, whoever wants to know, is in `table`; their tags in the log and their names are below the enum.
 
+mod table;
+
+use std::fmt;
+
+use crate::codec::wire_enum;
 use crate::door::Step;
 use crate::name::{Group, Metadata, Node, Reason, RequestId, Resource, SessionId, SessionNo};
 use crate::policy::{Policy, Priority, Settings};
 use crate::term::{Revision, Term};
+
+pub use table::{Adds, Frees, Promotes, Repeats};
 
 /// One command with what travels beside it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,6 +74,23 @@ pub enum WaitKind {
     MinimumTenure,
 }
 
+impl WaitKind {
+    /// All of them.
+    pub const ALL: [Self; 4] =
+        [Self::LockDelay, Self::Ending, Self::Acceptance, Self::MinimumTenure];
+
+    /// The word for files and people.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::LockDelay => "lock_delay",
+            Self::Ending => "ending",
+            Self::Acceptance => "acceptance",
+            Self::MinimumTenure => "minimum_tenure",
+        }
+    }
+}
+
 /// What can be found out about a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Finding {
@@ -77,6 +102,23 @@ pub enum Finding {
     NearMiss,
     /// The leader's renewals come later and later: they are about to come too late.
     Failing,
+}
+
+impl Finding {
+    /// All of them.
+    pub const ALL: [Self; 4] =
+        [Self::SplitBrain, Self::StaleAttempt, Self::NearMiss, Self::Failing];
+
+    /// The word for files and people.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::SplitBrain => "split_brain",
+            Self::StaleAttempt => "stale_attempt",
+            Self::NearMiss => "near_miss",
+            Self::Failing => "failing",
+        }
+    }
 }
 
 /// Everything that can change the state.
@@ -93,16 +135,12 @@ pub enum Command {
     },
     /// Changes a session's ttl (semantics 7).
     ChangeTtl {
-        /// Whose.
         session: SessionId,
         /// The new ttl.
         ttl_ms: u64,
     },
     /// Ends a session by its owner's wish: all its tenures end as resigned.
-    Close {
-        /// Whose.
-        session: SessionId,
-    },
+    Close { session: SessionId },
     /// Ends sessions that were not heard in time. Proposed by the store's driver only.
     Expire {
         /// Which; those already gone are passed over.
@@ -110,9 +148,7 @@ pub enum Command {
     },
     /// Wins a vacant office, or stands in line, or leaves.
     Campaign {
-        /// Where.
         group: Group,
-        /// Who.
         session: SessionId,
         /// How to open the session if it is not open.
         opening: Option<Opening>,
@@ -124,64 +160,40 @@ pub enum Command {
         metadata: Metadata,
     },
     /// Leaves the line, or the office.
-    Withdraw {
-        /// Where.
-        group: Group,
-        /// Who.
-        session: SessionId,
-    },
+    Withdraw { group: Group, session: SessionId },
     /// A promoted session says that it knows and will act.
     Accept {
-        /// Where.
         group: Group,
-        /// Who.
         session: SessionId,
         /// The term it was promoted to.
         term: Term,
     },
     /// The leader has stopped and gives the office up; also confirms the end of an ending tenure.
     Resign {
-        /// Where.
         group: Group,
-        /// Who.
         session: SessionId,
         /// The term it held.
         term: Term,
     },
     /// First step of a hand-over: the leader goes on leading, `to` is asked to get warm.
     Offer {
-        /// Where.
         group: Group,
-        /// The leader.
         session: SessionId,
-        /// Its term.
         term: Term,
         /// The standby meant.
         to: Node,
     },
     /// The standby of an offer says that it is warm.
     Warm {
-        /// Where.
         group: Group,
-        /// The standby.
         session: SessionId,
         /// The term of the leader that offered.
         term: Term,
     },
     /// The leader has stopped and hands the office to a named standby.
-    Transfer {
-        /// Where.
-        group: Group,
-        /// The leader.
-        session: SessionId,
-        /// Its term.
-        term: Term,
-        /// The successor.
-        to: Node,
-    },
+    Transfer { group: Group, session: SessionId, term: Term, to: Node },
     /// An administrator ends a tenure.
     StepDown {
-        /// Where.
         group: Group,
         /// Why, for the history.
         reason: Reason,
@@ -193,42 +205,25 @@ pub enum Command {
     },
     /// Creates a group or changes its policy; `None` returns it to the default policy.
     PutPolicy {
-        /// Which.
         group: Group,
         /// Its new policy.
         policy: Option<Box<Policy>>,
     },
     /// Ends a group; the store-wide floor keeps its terms from coming back.
-    Delete {
-        /// Which.
-        group: Group,
-    },
+    Delete { group: Group },
     /// One step of a group's move between two stores (semantics 34).
-    Move {
-        /// Which group.
-        group: Group,
-        /// Which step.
-        step: Step,
-    },
+    Move { group: Group, step: Step },
     /// Admits a term at a resource and raises its fence, or refuses it: one step (S3).
     Admit {
-        /// Whose term.
         group: Group,
         /// Where it is to be admitted.
         resource: Resource,
-        /// The term.
         term: Term,
     },
     /// Forgets a resource's fence; no term it refused is ever admitted.
-    ForgetFence {
-        /// Whose.
-        group: Group,
-        /// Which.
-        resource: Resource,
-    },
+    ForgetFence { group: Group, resource: Resource },
     /// Notes something that was found out about a group: who leads does not change.
     Report {
-        /// Which group.
         group: Group,
         /// What was found.
         finding: Finding,
@@ -238,7 +233,6 @@ pub enum Command {
     /// Asks the holder of a term to hand over to a standby; it leads on until it does. Without effect if its office
     /// is on offer already.
     Relieve {
-        /// Which group.
         group: Group,
         /// The term that is meant: a later leader is left alone.
         term: Term,
@@ -254,48 +248,77 @@ pub enum Command {
     },
     /// A wait is over. Proposed by the store's driver only; without effect if the wait has changed.
     Elapsed {
-        /// Where.
         group: Group,
-        /// Which wait.
         kind: WaitKind,
         /// The revision at which it began.
         since: Revision,
     },
     /// A session that was silent is heard again: vacant offices it stands for may be filled.
     /// Proposed by the store's driver only.
-    Refill {
-        /// Who.
-        session: SessionNo,
-    },
+    Refill { session: SessionNo },
 }
 
-impl Command {
-    /// The session whose record keeps this command's request id, if it has one.
-    #[must_use]
-    pub const fn session(&self) -> Option<SessionId> {
-        match self {
-            Self::Open { session, .. }
-            | Self::ChangeTtl { session, .. }
-            | Self::Close { session }
-            | Self::Campaign { session, .. }
-            | Self::Withdraw { session, .. }
-            | Self::Accept { session, .. }
-            | Self::Resign { session, .. }
-            | Self::Offer { session, .. }
-            | Self::Warm { session, .. }
-            | Self::Transfer { session, .. } => Some(*session),
-            Self::Expire { .. }
-            | Self::StepDown { .. }
-            | Self::PutPolicy { .. }
-            | Self::Delete { .. }
-            | Self::Move { .. }
-            | Self::Admit { .. }
-            | Self::ForgetFence { .. }
-            | Self::Report { .. }
-            | Self::Relieve { .. }
-            | Self::PutSettings { .. }
-            | Self::Elapsed { .. }
-            | Self::Refill { .. } => None,
+/// What all commands of one kind have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kind {
+    /// Its name in histories and recordings.
+    pub name: &'static str,
+    /// The names of its fields.
+    pub fields: &'static [&'static str],
+}
+
+/// Generates encoding, names and field lists of all commands from one list.
+macro_rules! commands {
+    ($($tag:literal = $variant:ident $name:literal { $($field:ident),* $(,)? }),* $(,)?) => {
+        wire_enum!(Command "a command" { $($tag = $variant { $($field),* }),* });
+
+        impl Command {
+            /// All kinds of commands.
+            pub const KINDS: &'static [Kind] =
+                &[$(Kind { name: $name, fields: &[$(stringify!($field)),*] }),*];
+
+            /// Its name in histories and recordings.
+            #[must_use]
+            pub const fn name(&self) -> &'static str {
+                match self {
+                    $(Self::$variant { .. } => $name,)*
+                }
+            }
+
+            /// All its fields, for logs: the `Debug` of a session's secret hides it.
+            #[must_use]
+            pub fn fields(&self) -> Vec<(&'static str, &dyn fmt::Debug)> {
+                match self {
+                    $(Self::$variant { $($field),* } => vec![$((stringify!($field), $field)),*],)*
+                }
+            }
         }
-    }
+    };
+}
+
+// Tag in the log = variant, name in histories and recordings, fields in the order of the format. A released tag or
+// name is never given to another command.
+commands! {
+    1 = Open "open" { session, node, ttl_ms },
+    2 = ChangeTtl "change_ttl" { session, ttl_ms },
+    3 = Close "close" { session },
+    4 = Expire "expire" { sessions },
+    5 = Campaign "campaign" { group, session, opening, if_lost, priority, metadata },
+    6 = Withdraw "withdraw" { group, session },
+    7 = Accept "accept" { group, session, term },
+    8 = Resign "resign" { group, session, term },
+    9 = Offer "offer" { group, session, term, to },
+    10 = Warm "warm" { group, session, term },
+    11 = Transfer "transfer" { group, session, term, to },
+    12 = StepDown "step_down" { group, reason, to, immediate },
+    13 = PutPolicy "put_policy" { group, policy },
+    14 = Delete "delete" { group },
+    15 = PutSettings "put_settings" { settings },
+    16 = Elapsed "elapsed" { group, kind, since },
+    17 = Refill "refill" { session },
+    18 = Move "move" { group, step },
+    19 = Admit "admit" { group, resource, term },
+    20 = ForgetFence "forget_fence" { group, resource },
+    21 = Report "report" { group, finding, reason },
+    22 = Relieve "relieve" { group, term, to, reason },
 }

@@ -8,6 +8,11 @@
 //! At no time are both doors open, and each step may be repeated. A step that comes too late opens nothing:
 //! an arrival names the revision at which this very group was expected, and a group that has moved away must
 //! be expected back before it can arrive.
+//!
+//! The same door **stops** a group while an operator recovers it from a split brain, and **resumes** it
+//! afterwards. A stopped group lives here: candidates may stand, terms and fences are kept, and no office is
+//! granted. It can be neither deleted nor moved, because both would let it be led again without a resumption,
+//! and a resumption names the stop that it ends.
 
 use crate::name::{Home, Node};
 use crate::term::{Revision, Term};
@@ -15,7 +20,6 @@ use crate::term::{Revision, Term};
 /// Whether a group lives in this store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Door {
-    /// It does.
     #[default]
     Open,
     /// It is on its way here: who wants may stand, nobody is granted.
@@ -30,6 +34,11 @@ pub enum Door {
         /// The store it went to.
         to: Home,
     },
+    /// It lives here and is stopped for recovery: candidates may stand, no office is granted.
+    Stopped {
+        /// The entry that stopped it; a resumption must name it.
+        since: Revision,
+    },
 }
 
 impl Door {
@@ -38,6 +47,15 @@ impl Door {
     pub const fn is_open(&self) -> bool {
         match self {
             Self::Open => true,
+            Self::Expected { .. } | Self::Moved { .. } | Self::Stopped { .. } => false,
+        }
+    }
+
+    /// Whether the group lives in this store, led or not.
+    #[must_use]
+    pub const fn is_home(&self) -> bool {
+        match self {
+            Self::Open | Self::Stopped { .. } => true,
             Self::Expected { .. } | Self::Moved { .. } => false,
         }
     }
@@ -47,12 +65,12 @@ impl Door {
     pub const fn moved_to(&self) -> Option<&Home> {
         match self {
             Self::Moved { to } => Some(to),
-            Self::Open | Self::Expected { .. } => None,
+            Self::Open | Self::Expected { .. } | Self::Stopped { .. } => None,
         }
     }
 }
 
-/// One step of a group's move between two stores.
+/// One step of a group's move between two stores, or of its recovery in one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// In the new store, first: close the door until it arrives. Nobody may lead it here.
@@ -74,6 +92,13 @@ pub enum Step {
         /// Who led it there, and comes first here if it stands.
         heir: Option<Node>,
     },
+    /// For recovery, first: tell the leader to stop, and grant no office until the group is resumed.
+    Stop,
+    /// For recovery, last: open the door that the stop closed.
+    Resume {
+        /// The revision at which it was stopped.
+        since: Revision,
+    },
 }
 
 impl Step {
@@ -84,6 +109,8 @@ impl Step {
             Self::Expect { .. } => "expect",
             Self::Depart { .. } => "depart",
             Self::Arrive { .. } => "arrive",
+            Self::Stop => "stop",
+            Self::Resume { .. } => "resume",
         }
     }
 }

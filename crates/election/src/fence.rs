@@ -76,7 +76,6 @@ impl Fence {
 /// One page of a group's fences in the order of their names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FencesPage {
-    /// The fences.
     pub fences: Vec<FenceView>,
     /// No resource of this group admits a term below this one, whether it has a fence or not.
     pub floor: Term,

@@ -6,8 +6,8 @@
 //!
 //! - Vocabulary: [`name`], [`term`], [`moment`], [`policy`], [`limits`].
 //! - The store's side: [`Command`]s go into the state machine, [`Answer`]s, [`Event`]s and
-//!   [`Effect`]s come out; [`deadlines`] says which sessions are due; [`store`] is the port that every
-//!   engine implements.
+//!   [`Effect`]s come out; [`deadlines`] says which sessions are due; [`ledger`] keeps the two together
+//!   and is what a store drives; [`store`] is the port that every engine implements.
 //! - The holder's side: [`participant`] decides when to bid, renew, warn and stop; [`driver`] who in a
 //!   process works under which term; [`timing`] derives every timer from one ttl; [`fence`] refuses
 //!   what is stale; [`tuning`] estimates which ttl suits a network.
@@ -17,6 +17,7 @@
 pub mod belief;
 pub mod codec;
 pub mod command;
+#[cfg(feature = "contract")]
 pub mod contract;
 pub mod deadlines;
 pub mod deed;
@@ -24,6 +25,7 @@ pub mod door;
 pub mod driver;
 pub mod fence;
 pub mod forecast;
+pub mod ledger;
 pub mod limits;
 pub mod moment;
 pub mod mutant;
@@ -35,13 +37,14 @@ pub mod state;
 pub mod store;
 pub mod term;
 pub mod timing;
+mod together;
 pub mod tuning;
 pub mod watch;
 
-pub use command::{Command, Entry, Finding, IfLost, Opening, WaitKind};
-pub use deadlines::{Deadlines, Hearing};
+pub use command::{Adds, Command, Entry, Finding, Frees, IfLost, Opening, Promotes, WaitKind};
 pub use door::{Door, Step};
 pub use fence::{Fence, FenceError};
+pub use ledger::{HeartbeatOutcome, Ledger};
 pub use moment::Moment;
 pub use name::{
     Digest, Group, Home, Metadata, NameError, Node, Reason, RequestId, Resource, SessionId,

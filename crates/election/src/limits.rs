@@ -132,6 +132,15 @@ pub const LOOP_GAP_MS_MAX: u64 = 500;
 /// Most by which expiries are spread after a store's promotion.
 pub const SPREAD_MS_MAX: u64 = 1000;
 
+/// Silent sessions that travel with a command as they are; beyond it only those concerned do.
+pub const SILENT_WHOLE_MAX: usize = 4096;
+/// Standbys looked at for those concerned.
+pub const SILENT_LOOKED_AT_MAX: usize = 100_000;
+/// How often offices are looked at that stayed vacant because all who stand were silent.
+pub const REFILL_EVERY_MS: u64 = 50;
+/// How many of them one look takes.
+pub const STRANDED_PER_LOOK_MAX: usize = 256;
+
 /// Steps of one histogram of round trips that an estimate of time-outs looks at.
 pub const TRIP_STEPS_MAX: usize = 256;
 /// Ways to peers that it looks at: more than a cluster has replicas.

@@ -25,9 +25,7 @@ pub enum NameError {
     TooLong {
         /// What was being named.
         kind: &'static str,
-        /// Its length.
         bytes: usize,
-        /// The limit.
         max: usize,
     },
     /// A character that names cannot hold.
@@ -37,7 +35,6 @@ pub enum NameError {
     Character {
         /// What was being named.
         kind: &'static str,
-        /// The character.
         character: char,
         /// Where it stands.
         at: usize,
@@ -70,10 +67,7 @@ pub enum NameError {
     },
     /// A key that is no plain word.
     #[error("a metadata key is 1 to 64 letters, digits and - _ . ; {key:?} is not")]
-    MetadataKey {
-        /// The key.
-        key: String,
-    },
+    MetadataKey { key: String },
     /// A value with control characters.
     #[error("a {kind} holds no control characters")]
     Control {

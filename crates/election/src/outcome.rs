@@ -27,23 +27,19 @@ pub enum Answer {
     Session {
         /// Its public handle.
         session: SessionNo,
-        /// Its ttl.
         ttl_ms: u64,
     },
     /// The caller leads.
     Elected {
         /// Its public handle.
         session: SessionNo,
-        /// Its ttl.
         ttl_ms: u64,
-        /// The term.
         term: Term,
     },
     /// The caller stands in line.
     Standing {
         /// Its public handle.
         session: SessionNo,
-        /// Its ttl.
         ttl_ms: u64,
         /// Its place, the next one in line being 0.
         place: u32,
@@ -96,7 +92,6 @@ pub enum Refusal {
     SessionMismatch {
         /// The node it belongs to.
         node: Node,
-        /// Its ttl.
         ttl_ms: u64,
     },
     /// A heartbeat that is not newer than the last: another process uses the same session.
@@ -112,7 +107,6 @@ pub enum Refusal {
     /// The caller does not hold this office under this term.
     #[error("{}", not_leader(group, *given, *term, leader.as_ref()))]
     NotLeader {
-        /// Where.
         group: Group,
         /// The term the caller named.
         given: Term,
@@ -123,20 +117,12 @@ pub enum Refusal {
     },
     /// The tenure is ending: stop, then resign to confirm.
     #[error("term {term} of {group} is ending ({cause}): stop at once, then resign to confirm")]
-    TenureEnding {
-        /// Where.
-        group: Group,
-        /// Which.
-        term: Term,
-        /// Why.
-        cause: Cause,
-    },
+    TenureEnding { group: Group, term: Term, cause: Cause },
     /// The session's ttl does not fit.
     #[error("ttl {ttl_ms} ms is outside {min} ms to {max} ms{}", for_group(group.as_ref()))]
     TtlOutOfBounds {
         /// The group whose policy says so; none for the store's own bounds.
         group: Option<Group>,
-        /// The ttl.
         ttl_ms: u64,
         /// Shortest allowed.
         min: u64,
@@ -145,30 +131,16 @@ pub enum Refusal {
     },
     /// The policy does not allow this node.
     #[error("{node} may not campaign in {group}: its policy allows other nodes")]
-    NotAllowed {
-        /// Where.
-        group: Group,
-        /// Who.
-        node: Node,
-    },
+    NotAllowed { group: Group, node: Node },
     /// No such group, and it is not created by a campaign.
     #[error("there is no group {group}; create it first")]
-    GroupUnknown {
-        /// Which.
-        group: Group,
-    },
+    GroupUnknown { group: Group },
     /// The group is being deleted: its last tenure is ending.
     #[error("{group} is being deleted; try again when its last tenure has ended")]
-    GroupEnding {
-        /// Which.
-        group: Group,
-    },
+    GroupEnding { group: Group },
     /// Nobody leads, so nobody can step down.
     #[error("nobody leads {group}")]
-    NobodyLeads {
-        /// Where.
-        group: Group,
-    },
+    NobodyLeads { group: Group },
     /// A bound of `limits.rs` or of a policy is reached.
     #[error("{what} is full: at most {max}")]
     Full {
@@ -179,36 +151,16 @@ pub enum Refusal {
     },
     /// No standby of that name.
     #[error("{to} does not stand in {group}; it must campaign there first")]
-    SuccessorUnknown {
-        /// Where.
-        group: Group,
-        /// Who.
-        to: Node,
-    },
+    SuccessorUnknown { group: Group, to: Node },
     /// More than one standby of that name.
     #[error("{count} standbys of {group} call themselves {to}; a successor must be one session")]
-    SuccessorAmbiguous {
-        /// Where.
-        group: Group,
-        /// Who.
-        to: Node,
-        /// How many.
-        count: u32,
-    },
+    SuccessorAmbiguous { group: Group, to: Node, count: u32 },
     /// The standby has not been heard lately.
     #[error("{to} stands in {group} but has not been heard for half its ttl")]
-    SuccessorSilent {
-        /// Where.
-        group: Group,
-        /// Who.
-        to: Node,
-    },
+    SuccessorSilent { group: Group, to: Node },
     /// No such offer.
     #[error("there is no offer to this session in {group}")]
-    NoOffer {
-        /// Where.
-        group: Group,
-    },
+    NoOffer { group: Group },
     /// The store has forgotten ids of that age: it may have run.
     #[error(
         "request ids made at revision {seen} are forgotten (all up to {forgotten} are): it may have run; read back, then use an id that opens with a fresh revision"
@@ -238,7 +190,6 @@ pub enum Refusal {
     /// The group has moved to another store.
     #[error("{group} has moved to {to}; nobody is elected here any more")]
     Moved {
-        /// Which.
         group: Group,
         /// Where it went.
         to: Home,
@@ -246,7 +197,6 @@ pub enum Refusal {
     /// The group is on its way here from another store.
     #[error("{group} is on its way here from {from}; finish its move, or turn it round, first")]
     OnItsWay {
-        /// Which.
         group: Group,
         /// Where it comes from.
         from: Home,
@@ -254,65 +204,51 @@ pub enum Refusal {
     /// The group is not expected here, or not any more by this move.
     #[error("{group} is not expected here by the move that began at revision {since}")]
     NotExpected {
-        /// Which.
         group: Group,
         /// The revision that was named.
+        since: Revision,
+    },
+    /// The group is stopped for recovery, by this stop.
+    #[error(
+        "{group} is stopped for recovery since revision {since}; finish that first (regent doctor split-brain --group {group} --recover)"
+    )]
+    Stopped {
+        group: Group,
+        /// The revision at which it was stopped.
         since: Revision,
     },
     /// A group that is led, or whose last tenure is ending, cannot arrive.
     #[error(
         "the office of {group} is not vacant (term {term}); wait for its end, or end it, first"
     )]
-    StillLed {
-        /// Which.
-        group: Group,
-        /// Its term.
-        term: Term,
-    },
+    StillLed { group: Group, term: Term },
     /// A higher term was granted, or was admitted at this resource: the caller has lost its office.
     #[error("{}", stale(group, resource.as_ref(), *given, *current))]
     StaleTerm {
-        /// Whose term.
         group: Group,
         /// Where it was to be admitted; none if it was compared with the term of the group itself.
         resource: Option<Resource>,
-        /// The term.
         given: Term,
         /// The higher one.
         current: Term,
     },
     /// Nobody holds the office under this term any more, and nobody has followed yet.
     #[error("term {given} of {group} is over, and nobody has followed yet; stop at once")]
-    TermOver {
-        /// Whose.
-        group: Group,
-        /// The term.
-        given: Term,
-    },
+    TermOver { group: Group, given: Term },
     /// A term that the group has not granted, or not yet.
     #[error("term {given} of {group} was never granted; the last one was {current}")]
     NeverGranted {
-        /// Whose.
         group: Group,
-        /// The term.
         given: Term,
         /// The last one granted.
         current: Term,
     },
     /// No such fence.
     #[error("{group} has no fence for {resource}")]
-    FenceUnknown {
-        /// Whose.
-        group: Group,
-        /// Which.
-        resource: Resource,
-    },
+    FenceUnknown { group: Group, resource: Resource },
     /// The group has used all terms.
     #[error("{group} has used every term below 2^53")]
-    TermsExhausted {
-        /// Which.
-        group: Group,
-    },
+    TermsExhausted { group: Group },
 }
 
 fn for_group(group: Option<&Group>) -> String {
@@ -451,7 +387,6 @@ impl fmt::Display for Cause {
 /// What watchers are told: who leads now, and why that changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// Where.
     pub group: Group,
     /// The entry that did it.
     pub revision: Revision,
@@ -463,7 +398,6 @@ pub struct Event {
     pub leader: Option<Node>,
     /// What the leader tells about itself.
     pub metadata: Metadata,
-    /// Why.
     pub cause: Cause,
 }
 
@@ -478,7 +412,6 @@ pub struct Change {
     pub term: Term,
     /// Who leads after the change.
     pub leader: Option<Node>,
-    /// Why.
     pub cause: Cause,
     /// What an administrator said, or what was found.
     pub reason: Option<Box<Reason>>,
@@ -488,33 +421,21 @@ pub struct Change {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// Start to count this session's ttl.
-    SessionOpened {
-        /// Which.
-        session: SessionNo,
-        /// Its ttl.
-        ttl_ms: u64,
-    },
+    SessionOpened { session: SessionNo, ttl_ms: u64 },
     /// Count another ttl from now on; the larger holds for one old ttl (semantics 7).
     TtlChanged {
-        /// Which.
         session: SessionNo,
         /// The new ttl.
         ttl_ms: u64,
     },
     /// Forget this session.
-    SessionEnded {
-        /// Which.
-        session: SessionNo,
-    },
+    SessionEnded { session: SessionNo },
     /// Propose [`crate::Command::Elapsed`] with these after `for_ms`.
     Wait {
-        /// Where.
         group: Group,
-        /// What for.
         kind: WaitKind,
         /// The revision at which it began.
         since: Revision,
-        /// How long.
         for_ms: u64,
     },
 }

@@ -157,14 +157,7 @@ pub enum PolicyError {
     MinimumTenure(u64),
     /// Too many entries.
     #[error("{what} has {count} entries; at most {max}")]
-    TooMany {
-        /// Which list.
-        what: &'static str,
-        /// Its length.
-        count: usize,
-        /// The limit.
-        max: usize,
-    },
+    TooMany { what: &'static str, count: usize, max: usize },
     /// No standbys, or too many.
     #[error("standbys_max {0} is refused: 0 to {STANDBYS_MAX}")]
     Standbys(u32),

@@ -127,7 +127,6 @@ pub enum BudgetError {
         Ms(*.given_ms), Ms(RENEW_MS_MIN)
     )]
     TooShort {
-        /// Which timer.
         what: &'static str,
         /// What was asked for.
         given_ms: u64,
@@ -137,12 +136,7 @@ pub enum BudgetError {
         "a request time-out of {} is longer than the {} between renewals; wait less for an answer or renew less often",
         Ms(*.request_timeout_ms), Ms(*.renew_every_ms)
     )]
-    TimeoutAboveRenewal {
-        /// The time-out.
-        request_timeout_ms: u64,
-        /// The pause.
-        renew_every_ms: u64,
-    },
+    TimeoutAboveRenewal { request_timeout_ms: u64, renew_every_ms: u64 },
     /// The sum does not fit before expiry.
     #[error(
         "ttl {} leaves no room for two renewals {} apart, {} for an answer and {} to stop: 2 × {renew} + {answer} + {stop} = {sum} > {valid}, what is safe of it at {drift} drift; raise ttl, renew more often or stop faster",
@@ -151,7 +145,6 @@ pub enum BudgetError {
         sum = Sum(*.renew_every_ms, *.request_timeout_ms, *.stop_grace_ms), valid = Ms(*.valid_for_ms)
     )]
     NoRoom {
-        /// The ttl.
         ttl_ms: u64,
         /// What is safe of it.
         valid_for_ms: u64,

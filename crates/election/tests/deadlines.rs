@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use regent_election::deadlines::{Deadlines, Hearing, Turn};
+use regent_election::deadlines::{Deadlines, HeartbeatOutcome, Turn};
 use regent_election::{Group, Moment, Revision, SessionNo, WaitKind};
 
 const ALL: usize = usize::MAX;
@@ -31,7 +31,6 @@ mod model {
     #[derive(Clone, Debug, Default)]
     pub(super) struct Model {
         pub(super) sessions: Vec<Session>,
-        pub(super) audible: BTreeSet<SessionNo>,
         pub(super) promotions: Vec<Moment>,
         pub(super) turned_at: Option<Moment>,
         pub(super) waits: Vec<(Group, WaitKind, Revision, Moment, u64)>,
@@ -75,7 +74,7 @@ mod model {
         pub(super) fn open(&mut self, no: SessionNo, ttl_ms: u64, now: Moment) {
             if self.get(no).is_some() {
                 self.change_ttl(no, ttl_ms, now);
-                self.heard(no, None, now);
+                self.heartbeat(no, None, now);
                 return;
             }
             if self.sessions.is_empty() && self.waits.is_empty() {
@@ -111,19 +110,20 @@ mod model {
 
         pub(super) fn close(&mut self, no: SessionNo) {
             self.sessions.retain(|session| session.no != no);
-            self.audible.remove(&no);
         }
 
-        pub(super) fn heard(
+        pub(super) fn heartbeat(
             &mut self,
             no: SessionNo,
             sequence: Option<u64>,
             now: Moment,
-        ) -> Hearing {
+        ) -> HeartbeatOutcome {
             let heard_in = self.promotions.len();
-            let Some(session) = self.get(no) else { return Hearing::Unknown };
+            let Some(session) = self.get(no) else { return HeartbeatOutcome::Unknown };
             match (sequence, session.last) {
-                (Some(given), Some(last)) if given <= last => return Hearing::NotNewer { last },
+                (Some(given), Some(last)) if given <= last => {
+                    return HeartbeatOutcome::NotNewer { last };
+                }
                 (Some(given), _) => session.last = Some(given),
                 (None, _) => {}
             }
@@ -133,13 +133,12 @@ mod model {
             session.heard_in = heard_in;
             if session.expiring {
                 session.heard_silently = true;
-                return Hearing::Expiring;
+                return HeartbeatOutcome::Expiring;
             }
             if session.silent {
                 session.silent = false;
-                self.audible.insert(no);
             }
-            Hearing::Heard
+            HeartbeatOutcome::Extended
         }
 
         /// The spread is the structure's own affair: the model only bounds it.
@@ -167,7 +166,6 @@ mod model {
                 };
                 if silent_at <= now {
                     session.silent = true;
-                    self.audible.remove(&session.no);
                 }
             }
         }
@@ -177,7 +175,6 @@ mod model {
             session.expiring = false;
             if std::mem::take(&mut session.heard_silently) {
                 session.silent = false;
-                self.audible.insert(no);
             }
         }
 
@@ -201,13 +198,12 @@ enum Step {
     Open(u64, u64),
     ChangeTtl(u64, u64),
     Close(u64),
-    Heard(u64, Option<u64>),
+    Heartbeat(u64, Option<u64>),
     Promote,
     Turns(u64),
     Sleep(u64),
     Spare(u64),
     CloseExpiring,
-    Audible,
     Wait(u8, u64, u64),
 }
 
@@ -218,13 +214,12 @@ fn step() -> impl Strategy<Value = Step> {
         3 => (no.clone(), ttl.clone()).prop_map(|(no, ttl)| Step::Open(no, ttl)),
         1 => (no.clone(), ttl).prop_map(|(no, ttl)| Step::ChangeTtl(no, ttl)),
         1 => no.clone().prop_map(Step::Close),
-        8 => (no.clone(), prop::option::of(0..40_u64)).prop_map(|(no, n)| Step::Heard(no, n)),
+        8 => (no.clone(), prop::option::of(0..40_u64)).prop_map(|(no, n)| Step::Heartbeat(no, n)),
         1 => Just(Step::Promote),
         8 => (1..60_u64).prop_map(Step::Turns),
         1 => (1..30_000_u64).prop_map(Step::Sleep),
         1 => no.prop_map(Step::Spare),
         1 => Just(Step::CloseExpiring),
-        2 => Just(Step::Audible),
         1 => (0..3_u8, 0..99_u64, 0..5_000_u64).prop_map(|(g, r, ms)| Step::Wait(g, r, ms)),
     ]
 }
@@ -256,10 +251,10 @@ impl Pair {
                 self.real.close(SessionNo(*no));
                 self.model.close(SessionNo(*no));
             }
-            Step::Heard(no, sequence) => {
+            Step::Heartbeat(no, sequence) => {
                 let no = SessionNo(*no);
-                let heard = self.real.heard(no, *sequence, now);
-                prop_assert_eq!(heard, self.model.heard(no, *sequence, now));
+                let heard = self.real.heartbeat(no, *sequence, now);
+                prop_assert_eq!(heard, self.model.heartbeat(no, *sequence, now));
             }
             Step::Promote => {
                 self.real.promote(now);
@@ -287,10 +282,6 @@ impl Pair {
                     self.real.close(no);
                     self.model.close(no);
                 }
-            }
-            Step::Audible => {
-                let audible: BTreeSet<SessionNo> = self.real.audible().into_iter().collect();
-                prop_assert_eq!(audible, std::mem::take(&mut self.model.audible));
             }
             Step::Wait(name, revision, for_ms) => {
                 let (name, since) = (group(&format!("g{name}")), Revision(*revision));
@@ -408,7 +399,10 @@ fn a_million_sessions_cost_a_few_checks_each() {
         deadlines.open(SessionNo(no), TTL_MS, at(0));
     }
     for no in 0..SESSIONS {
-        assert_eq!(deadlines.heard(SessionNo(no), Some(1), at(100 + no % 100)), Hearing::Heard);
+        assert_eq!(
+            deadlines.heartbeat(SessionNo(no), Some(1), at(100 + no % 100)),
+            HeartbeatOutcome::Extended
+        );
     }
     assert_eq!(deadlines.checks_made(), 0, "being heard touches no queue");
     deadlines.promote(at(200));

@@ -9,11 +9,13 @@ use regent::fencing::http::door::Door;
 use regent::fencing::http::{TERM_HEADER, TOKEN_HEADER, problem_of_turn, term_of};
 use regent::fencing::signed::Verifier;
 use regent_api::{Code, Problem};
+use regent_election::{Group, Refusal, Term};
 
-use crate::body::Answer;
+use crate::body::GatewayAnswer;
 use crate::current::Current;
 use crate::exchange::exchange;
-use crate::headers::{check, towards_upstream};
+use crate::headers::{check, check_read, towards_upstream};
+use crate::limits::TERM_STEP_MAX;
 use crate::metrics::Metrics;
 use crate::reply;
 use crate::report::Reporter;
@@ -33,6 +35,7 @@ pub(crate) struct Timing {
 /// What all requests share.
 #[derive(Debug)]
 pub(crate) struct App {
+    pub(crate) group: Group,
     pub(crate) door: Arc<Door>,
     pub(crate) upstream: Upstream,
     pub(crate) current: Option<Arc<Current>>,
@@ -44,8 +47,23 @@ pub(crate) struct App {
     pub(crate) metrics: Metrics,
 }
 
+/// Refuses a term that is too far above the mark for anybody to believe it. Without this, one request
+/// could raise the mark to the highest term there is, and no leader would ever write again.
+fn check_step(group: &Group, given: Term, mark: Term) -> Result<(), Problem> {
+    let step = given.get().saturating_sub(mark.get());
+    if step <= TERM_STEP_MAX {
+        return Ok(());
+    }
+    let mut problem: Problem =
+        Refusal::NeverGranted { group: group.clone(), given, current: mark }.into();
+    problem.detail = format!(
+        "term {given} is {step} above the highest that passed, {mark}, and a step is at most {TERM_STEP_MAX}; if the group was restored or moved, stop the gateway and confirm the term with --reset-mark, or use --strict or --require-signed"
+    );
+    Err(problem)
+}
+
 /// From a request to its answer.
-pub(crate) async fn answer(app: Arc<App>, request: Request<Incoming>) -> Response<Answer> {
+pub(crate) async fn answer(app: Arc<App>, request: Request<Incoming>) -> Response<GatewayAnswer> {
     app.metrics.came();
     match walk(&app, request).await {
         Ok(response) => response,
@@ -57,19 +75,26 @@ pub(crate) async fn answer(app: Arc<App>, request: Request<Incoming>) -> Respons
     }
 }
 
-async fn walk(app: &Arc<App>, mut request: Request<Incoming>) -> Result<Response<Answer>, Problem> {
+async fn walk(
+    app: &Arc<App>,
+    mut request: Request<Incoming>,
+) -> Result<Response<GatewayAnswer>, Problem> {
     check(&request)?;
     let is_read = matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
     let has_term = [TERM_HEADER, TOKEN_HEADER].iter().any(|it| request.headers().contains_key(it));
     let pass = if is_read && app.allows_reads && !has_term {
+        check_read(&request)?;
         None
     } else {
         let term = match &app.signed {
             Some(signed) => signed.of_headers(request.headers()).await?.term(),
             None => term_of(request.headers())?,
         };
-        if let Some(current) = &app.current {
-            current.check(term).await?;
+        match &app.current {
+            Some(current) => current.check(term).await?,
+            // A signature vouches for a term as the service does.
+            None if app.signed.is_some() => {}
+            None => check_step(&app.group, term, app.door.looks().mark)?,
         }
         let entered = app.door.enter(term).await.map_err(problem_of_turn);
         if let Some(reporter) = &app.reporter {
@@ -88,7 +113,7 @@ async fn walk(app: &Arc<App>, mut request: Request<Incoming>) -> Result<Response
         Ok(uri) => uri,
         Err(problem) => {
             if let Some(pass) = pass {
-                pass.over(regent_election::fence::doorkeeper::Ended::Settled);
+                pass.over(regent_election::fence::doorkeeper::RequestEnd::Settled);
             }
             return Err(problem);
         }

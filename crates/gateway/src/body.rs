@@ -99,7 +99,7 @@ pub(crate) struct Cut;
 
 /// What a client is answered with.
 #[derive(Debug)]
-pub(crate) enum Answer {
+pub(crate) enum GatewayAnswer {
     /// Something short of our own, until it is taken.
     Whole(Option<Bytes>),
     /// The upstream's body, as it comes.
@@ -113,14 +113,14 @@ pub(crate) enum Answer {
     },
 }
 
-impl Answer {
+impl GatewayAnswer {
     pub(crate) fn whole(bytes: impl Into<Bytes>) -> Self {
         let bytes = bytes.into();
         Self::Whole((!bytes.is_empty()).then_some(bytes))
     }
 }
 
-impl Body for Answer {
+impl Body for GatewayAnswer {
     type Data = Bytes;
     type Error = Cut;
 

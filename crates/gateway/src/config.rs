@@ -11,7 +11,7 @@ use regent_election::fence::doorkeeper::DoorRules;
 
 use crate::app::Timing;
 use crate::mark::MarkError;
-use crate::report::Report;
+use crate::report::ReportTarget;
 use crate::upstream::Upstream;
 
 /// What a gateway is told.
@@ -26,7 +26,7 @@ pub struct GatewayConfig {
     /// The service that is asked which term is the current one; `None` compares with the mark alone.
     pub strict: Option<Remote>,
     /// The service that is told which terms passed and which were refused.
-    pub report: Option<Report>,
+    pub report: Option<ReportTarget>,
     /// Terms are taken from tokens that this one believes, and from nowhere else.
     pub signed: Option<Verifier>,
     /// What the doorkeeper assumes and how long it waits.
@@ -49,16 +49,13 @@ pub struct GatewayConfig {
 
 /// Why a gateway does not start, or did not end well.
 #[derive(Debug, thiserror::Error)]
-pub enum OpenError {
+pub enum GatewayError {
     /// The mark cannot be had.
     #[error(transparent)]
     Mark(#[from] MarkError),
     /// A setting makes no sense.
     #[error("{name} must be above zero")]
-    Zero {
-        /// Which.
-        name: &'static str,
-    },
+    Zero { name: &'static str },
     /// More connections than can be counted.
     #[error("connections-max {given} is more than {max}")]
     TooMany {
@@ -79,7 +76,7 @@ pub enum OpenError {
 const CONNECTIONS_CEILING: usize = 1 << 20;
 
 impl GatewayConfig {
-    pub(crate) fn check(&self) -> Result<(), OpenError> {
+    pub(crate) fn check(&self) -> Result<(), GatewayError> {
         for (name, time) in [
             ("drain-timeout", self.rules.drain_for),
             ("head-timeout", self.head_timeout),
@@ -87,13 +84,13 @@ impl GatewayConfig {
             ("answer-timeout", self.answer_timeout),
         ] {
             if time.is_zero() {
-                return Err(OpenError::Zero { name });
+                return Err(GatewayError::Zero { name });
             }
         }
         match self.connections_max {
-            0 => Err(OpenError::Zero { name: "connections-max" }),
+            0 => Err(GatewayError::Zero { name: "connections-max" }),
             given if given > CONNECTIONS_CEILING => {
-                Err(OpenError::TooMany { given, max: CONNECTIONS_CEILING })
+                Err(GatewayError::TooMany { given, max: CONNECTIONS_CEILING })
             }
             _ => Ok(()),
         }

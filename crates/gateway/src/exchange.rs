@@ -16,17 +16,17 @@ use regent::fencing::http::{problem_of, problem_of_cut};
 use regent_api::{Code, Problem};
 use regent_clock::now;
 use regent_election::FenceError;
-use regent_election::fence::doorkeeper::Ended;
+use regent_election::fence::doorkeeper::RequestEnd;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{sleep, timeout};
 
 use crate::app::App;
-use crate::body::{Answer, Progress, Upload};
+use crate::body::{GatewayAnswer, Progress, Upload};
 use crate::headers::towards_client;
 use crate::limits::FRAMES_AHEAD_MAX;
 use crate::upstream::Connection;
 
-type Head = oneshot::Sender<Result<Response<Answer>, Problem>>;
+type Head = oneshot::Sender<Result<Response<GatewayAnswer>, Problem>>;
 
 /// Passes a request on and gives the answer, as soon as its head is there.
 ///
@@ -35,7 +35,7 @@ pub(crate) async fn exchange(
     app: Arc<App>,
     request: Request<Incoming>,
     pass: Option<Pass>,
-) -> Result<Response<Answer>, Problem> {
+) -> Result<Response<GatewayAnswer>, Problem> {
     let (tell, told) = oneshot::channel();
     tokio::spawn(run(app, request, Holder(pass), tell));
     told.await.unwrap_or_else(|_| {
@@ -50,7 +50,7 @@ pub(crate) async fn exchange(
 struct Holder(Option<Pass>);
 
 impl Holder {
-    fn over(self, ended: Ended) {
+    fn over(self, ended: RequestEnd) {
         if let Some(pass) = self.0 {
             pass.over(ended);
         }
@@ -120,13 +120,13 @@ async fn run(app: Arc<App>, request: Request<Incoming>, mut pass: Holder, head: 
     let (mut parts, body) = answer.into_parts();
     if parts.status == StatusCode::SWITCHING_PROTOCOLS {
         connection.close().await;
-        pass.over(Ended::Unknown);
+        pass.over(RequestEnd::Unknown);
         let _ = head.send(Err(lost("the upstream changed the protocol, which nobody asked for")));
         return;
     }
     towards_client(&mut parts.headers);
     let (frames, coming) = mpsc::channel(FRAMES_AHEAD_MAX);
-    let stream = Answer::Stream { frames: coming, hint: body.size_hint(), is_over: false };
+    let stream = GatewayAnswer::Stream { frames: coming, hint: body.size_hint(), is_over: false };
     let is_there = head.send(Ok(Response::from_parts(parts, stream))).is_ok();
     let client = is_there.then_some(frames);
     let ended = carry(&app, body, client, &mut pass).await;
@@ -137,8 +137,8 @@ async fn run(app: Arc<App>, request: Request<Incoming>, mut pass: Holder, head: 
         Carried::Cut => connection.close().await,
     }
     pass.over(match ended {
-        Carried::Whole(_) => Ended::Settled,
-        Carried::Cut => Ended::Unknown,
+        Carried::Whole(_) => RequestEnd::Settled,
+        Carried::Cut => RequestEnd::Unknown,
     });
     if let Carried::Whole(Some(client)) = ended {
         // The last word after the pass is back: whoever reads it finds the door as it says.
@@ -152,14 +152,14 @@ async fn send(
     request: Request<Incoming>,
     pass: &mut Holder,
     progress: &Arc<Progress>,
-) -> Result<(Connection, Response<Incoming>), (Ended, Problem)> {
+) -> Result<(Connection, Response<Incoming>), (RequestEnd, Problem)> {
     let (parts, body) = request.into_parts();
     let sent = pass.0.as_ref().map(|pass| Box::new(pass.sent()) as Box<dyn FnOnce() + Send + Sync>);
     let mut connection = tokio::select! {
         biased;
-        order = pass.closed() => return Err((Ended::Settled, pass.superseded(order))),
+        order = pass.closed() => return Err((RequestEnd::Settled, pass.superseded(order))),
         made = app.upstream.connection() => {
-            made.map_err(|error| (Ended::Settled, unreachable(&error)))?
+            made.map_err(|error| (RequestEnd::Settled, unreachable(&error)))?
         }
     };
     let began_at = now();
@@ -189,11 +189,11 @@ async fn send(
                 connection.close().await;
                 let Some(unsent) = unsent else {
                     let why = format!("the upstream did not answer: {}", failed.error());
-                    return Err((Ended::Unknown, lost(&why)));
+                    return Err((RequestEnd::Unknown, lost(&why)));
                 };
                 if !is_used {
                     let error = std::io::Error::other(failed.into_error());
-                    return Err((Ended::Settled, unreachable(&error)));
+                    return Err((RequestEnd::Settled, unreachable(&error)));
                 }
                 // Nothing of it has left: the upstream had closed a connection that waited.
                 request = unsent;
@@ -201,11 +201,11 @@ async fn send(
                     .upstream
                     .fresh()
                     .await
-                    .map_err(|error| (Ended::Settled, unreachable(&error)))?;
+                    .map_err(|error| (RequestEnd::Settled, unreachable(&error)))?;
             }
             Err(problem) => {
                 connection.close().await;
-                return Err((Ended::Unknown, problem));
+                return Err((RequestEnd::Unknown, problem));
             }
         }
     }

@@ -4,9 +4,12 @@
 //! framed anew for the next connection, from what was read and not from what was said: so two headers that
 //! contradict each other about a length mean one thing here and the same thing upstream.
 
+use std::borrow::Cow;
+
+use hyper::body::Body;
 use hyper::header::{
-    CONNECTION, CONTENT_LENGTH, EXPECT, HOST, HeaderMap, HeaderName, HeaderValue,
-    PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRANSFER_ENCODING, UPGRADE, VIA,
+    ACCESS_CONTROL_REQUEST_METHOD, CONNECTION, CONTENT_LENGTH, EXPECT, HOST, HeaderMap, HeaderName,
+    HeaderValue, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRANSFER_ENCODING, UPGRADE, VIA,
 };
 use hyper::{Method, Request, Version};
 use regent_api::{Code, Problem};
@@ -14,8 +17,9 @@ use regent_api::{Code, Problem};
 use crate::limits::HEAD_BYTES_MAX;
 
 /// Headers of one connection that need not be named by `Connection`.
-const OF_ONE_CONNECTION: [HeaderName; 8] = [
+const OF_ONE_CONNECTION: [HeaderName; 9] = [
     CONNECTION,
+    HeaderName::from_static("http2-settings"),
     HeaderName::from_static("keep-alive"),
     HeaderName::from_static("proxy-connection"),
     PROXY_AUTHENTICATE,
@@ -51,7 +55,51 @@ pub(crate) fn check<B>(request: &Request<B>) -> Result<(), Problem> {
     if request.uri().path_and_query().is_none_or(|path| !path.as_str().starts_with('/')) {
         return Err(Problem::new(Code::BadRequest, "this asks about no path; write it like /path"));
     }
+    let host = request.headers().get(HOST).map(HeaderValue::as_bytes).unwrap_or_default();
+    if let Some(authority) = request.uri().authority()
+        && !authority.as_str().as_bytes().eq_ignore_ascii_case(host)
+    {
+        let detail = "the request line and the header Host name different hosts";
+        return Err(Problem::new(Code::BadRequest, detail).at("Host"));
+    }
     Ok(())
+}
+
+/// Refuses what a storage could take for a write although it says that it reads. Only what passes
+/// without a term is asked: everything else is fenced, whatever it does.
+///
+/// A body is refused because a storage that does not expect one reads it as the next request. A header or
+/// a parameter that names a method is refused because there are storages that obey it.
+pub(crate) fn check_read<B: Body>(request: &Request<B>) -> Result<(), Problem> {
+    if !request.body().is_end_stream() {
+        let detail = "a read without a term has no body; leave it out, or send the term";
+        return Err(Problem::new(Code::BadRequest, detail));
+    }
+    let header = request.headers().keys().map(HeaderName::as_str).find(|name| names_method(name));
+    let query = request.uri().query().unwrap_or_default();
+    let parameter = form_urlencoded::parse(query.as_bytes()).map(|(name, _)| name);
+    let parameter = parameter.into_iter().find(|name| is_method_parameter(name));
+    match header.map(str::to_owned).or(parameter.map(Cow::into_owned)) {
+        None => Ok(()),
+        Some(name) => {
+            let detail =
+                "a read without a term names no other method; leave that out, or send the term";
+            Err(Problem::new(Code::BadRequest, detail).at(&name))
+        }
+    }
+}
+
+/// Whether a header names a method, as `X-HTTP-Method-Override` and its many cousins do. A browser's
+/// question whether it may use one does not.
+fn names_method(header: &str) -> bool {
+    header != ACCESS_CONTROL_REQUEST_METHOD.as_str() && header.contains("method")
+}
+
+/// Whether a parameter of a query names a method.
+fn is_method_parameter(name: &str) -> bool {
+    let name = name.to_ascii_lowercase().replace('_', "-");
+    ["-method", "$httpmethod", "x-http-method", "x-http-method-override", "x-method-override"]
+        .contains(&&*name)
 }
 
 /// Takes out what belongs to one connection.
@@ -64,8 +112,8 @@ fn strip(headers: &mut HeaderMap) {
         .filter_map(|name| name.trim().parse().ok())
         .collect();
     for name in named.iter().chain(&OF_ONE_CONNECTION) {
-        // Whoever names a length here wants it to be forgotten by one side only.
-        if *name != CONTENT_LENGTH {
+        // Whoever names a length or a host here wants it to be forgotten by one side only.
+        if *name != CONTENT_LENGTH && *name != HOST {
             headers.remove(name);
         }
     }
@@ -113,8 +161,9 @@ mod tests {
     fn what_belongs_to_one_connection_is_not_passed_on() {
         let mut headers = map(&[
             ("connection", "close, x-mine"),
-            ("connection", "content-length"),
+            ("connection", "content-length, host"),
             ("x-mine", "1"),
+            ("http2-settings", "AAMAAABkAAQAAP__"),
             ("keep-alive", "timeout=5"),
             ("te", "trailers, deflate"),
             ("expect", "100-continue"),
@@ -129,6 +178,13 @@ mod tests {
         assert_eq!(headers.get("te").unwrap(), "trailers");
         assert_eq!(headers.get("regent-term").unwrap(), "7");
         assert_eq!(left.len(), 5, "{left:?}");
+    }
+
+    #[test]
+    fn a_host_that_connection_names_is_kept() {
+        let mut headers = map(&[("connection", "host"), ("host", "gateway")]);
+        towards_upstream(&mut headers, None);
+        assert_eq!(headers.get("host").unwrap(), "gateway");
     }
 
     #[test]

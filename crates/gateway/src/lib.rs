@@ -30,7 +30,7 @@ mod report;
 mod serve;
 mod upstream;
 
-pub use config::{GatewayConfig, OpenError};
-pub use report::Report;
+pub use config::{GatewayConfig, GatewayError};
+pub use report::ReportTarget;
 pub use serve::Gateway;
 pub use upstream::{Upstream, UpstreamError};

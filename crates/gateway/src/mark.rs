@@ -4,17 +4,21 @@
 //! |---|---|
 //! | `lock` | held by the one process that uses the directory; `used` stands in it once there was a mark |
 //! | `mark` | five lines: what it is, the group, the term, how the last process ended, a checksum |
+//! | `resets` | one line for every time that an operator set the mark: when, from, to, why |
 //!
 //! A mark is replaced whole: written beside, synced, renamed, and the directory synced. What cannot be read,
 //! is damaged, or is missing although it was there is a refusal to start: a gateway that begins again at
 //! term 0 would let through whom it has refused.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use regent_election::{Group, Term};
+use regent_files::{FileError, Trust, check_directory, read};
+
+use crate::limits::REASON_BYTES_MAX;
 
 const HEADING: &str = "regent fence mark, version 1";
 const USED: &[u8] = b"used\n";
@@ -34,19 +38,18 @@ pub enum MarkError {
         /// What the system said.
         source: io::Error,
     },
+    /// The mark cannot be trusted: others can change it, or it is no file.
+    #[error(transparent)]
+    File(#[from] FileError),
     /// Another process has it.
     #[error("{} is in use by another gateway; stop that one, or give this one a directory of its own", path.display())]
-    InUse {
-        /// The directory.
-        path: PathBuf,
-    },
+    InUse { path: PathBuf },
     /// It is not what was written.
     #[error(
         "{} is damaged ({why}): the highest term that passed is not known; read it from the service (regent leader GROUP --verbose), stop all leaders, and begin with an empty directory only when none of a lower term can write any more",
         path.display()
     )]
     Damaged {
-        /// The file.
         path: PathBuf,
         /// In what way.
         why: &'static str,
@@ -56,14 +59,21 @@ pub enum MarkError {
         "{} is missing although this directory has been used: the highest term that passed is not known; restore the file, or begin with an empty directory only when none of a lower term can write any more",
         path.display()
     )]
-    Missing {
-        /// The file.
-        path: PathBuf,
-    },
+    Missing { path: PathBuf },
+    /// A mark that is set needs a reason, in one line.
+    #[error("a reason is one line of 1 to {REASON_BYTES_MAX} bytes without control characters")]
+    Reason,
+    /// A mark is not set to no term.
+    #[error(
+        "the mark cannot be set to term 0: it would let every old leader write; name the term in office"
+    )]
+    NoTerm,
+    /// There is no gateway to set the mark of.
+    #[error("{} holds no mark; start the gateway once, or name its directory", path.display())]
+    Unused { path: PathBuf },
     /// It is for another group.
     #[error("{} keeps the mark of group {found}, not of {wanted}; give every group a directory of its own", path.display())]
     OtherGroup {
-        /// The directory.
         path: PathBuf,
         /// Whose it is.
         found: String,
@@ -90,37 +100,46 @@ pub struct MarkFile {
     _lock: File,
 }
 
+fn failed(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> MarkError {
+    let path = path.to_owned();
+    move |source| MarkError::Io { what, path, source }
+}
+
+/// Takes the directory for this process alone.
+fn lock(directory: &Path) -> Result<File, MarkError> {
+    let path = directory.join("lock");
+    let lock = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(&path)
+        .map_err(failed("open", &path))?;
+    match lock.try_lock() {
+        Ok(()) => Ok(lock),
+        Err(TryLockError::WouldBlock) => Err(MarkError::InUse { path: directory.to_owned() }),
+        Err(TryLockError::Error(source)) => Err(failed("lock", &path)(source)),
+    }
+}
+
 impl MarkFile {
     /// Opens or begins the mark of a group, and says what was kept.
     pub fn open(directory: &Path, group: &Group) -> Result<(Self, Term, LastEnd), MarkError> {
-        let failed = |what, path: &Path| {
-            let path = path.to_owned();
-            move |source| MarkError::Io { what, path, source }
-        };
-        fs::create_dir_all(directory).map_err(failed("make", directory))?;
+        check_directory(directory)?;
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(directory)
+            .map_err(failed("make", directory))?;
+        let mut lock = lock(directory)?;
         let lock_path = directory.join("lock");
-        let mut lock = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(&lock_path)
-            .map_err(failed("open", &lock_path))?;
-        match lock.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                return Err(MarkError::InUse { path: directory.to_owned() });
-            }
-            Err(TryLockError::Error(source)) => return Err(failed("lock", &lock_path)(source)),
-        }
         let mut used = Vec::new();
         (&mut lock).take(BYTES_MAX).read_to_end(&mut used).map_err(failed("read", &lock_path))?;
         let path = directory.join("mark");
-        let text = match read(&path) {
-            Ok(text) => Some(text),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            Err(source) => return Err(failed("read", &path)(source)),
+        let text = match read(&path, BYTES_MAX, Trust::Own) {
+            Err(error) if error.is_missing() => None,
+            text => Some(text?),
         };
         let (term, last_end) = match text {
             Some(text) => parse(&text, &path, group)?,
@@ -142,6 +161,44 @@ impl MarkFile {
         Ok((mark, term, last_end))
     }
 
+    /// Sets the mark of a gateway that does not run, up or down, and says what it was. An operator
+    /// answers for it: a lower mark lets old leaders write again. Why is kept beside the mark, before it.
+    pub fn reset(
+        directory: &Path,
+        group: &Group,
+        term: Term,
+        reason: &str,
+        wall_s: u64,
+    ) -> Result<Term, MarkError> {
+        let is_line = !reason.trim().is_empty()
+            && reason.len() <= REASON_BYTES_MAX
+            && !reason.chars().any(char::is_control);
+        if !is_line {
+            return Err(MarkError::Reason);
+        }
+        if term == Term::NONE {
+            return Err(MarkError::NoTerm);
+        }
+        let path = directory.join("mark");
+        if !path.exists() {
+            return Err(MarkError::Unused { path: directory.to_owned() });
+        }
+        let lock = lock(directory)?;
+        let (was, _) = parse(&read(&path, BYTES_MAX, Trust::Own)?, &path, group)?;
+        let resets = directory.join("resets");
+        let note = || {
+            let mut file =
+                OpenOptions::new().append(true).create(true).mode(0o600).open(&resets)?;
+            file.write_all(format!("{wall_s} from {was} to {term}: {reason}\n").as_bytes())?;
+            file.sync_all()
+        };
+        note().map_err(failed("write", &resets))?;
+        let mark = Self { directory: directory.to_owned(), group: group.clone(), _lock: lock };
+        // Nobody knows what the last gateway passed on and what became of it.
+        mark.keep(term, LastEnd::Unknown)?;
+        Ok(was)
+    }
+
     /// Keeps a mark: when this returns, no crash lowers it.
     pub fn keep(&self, term: Term, end: LastEnd) -> Result<(), MarkError> {
         let path = self.directory.join("mark");
@@ -160,12 +217,6 @@ impl MarkFile {
         };
         write().map_err(|source| MarkError::Io { what: "write", path: path.clone(), source })
     }
-}
-
-fn read(path: &Path) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    File::open(path)?.take(BYTES_MAX).read_to_end(&mut bytes)?;
-    Ok(bytes)
 }
 
 fn render(group: &Group, term: Term, end: LastEnd) -> String {
@@ -287,7 +338,7 @@ mod tests {
         fs::remove_file(&path).unwrap();
         fs::create_dir(&path).unwrap();
         let error = MarkFile::open(room.path(), &group()).unwrap_err();
-        assert!(matches!(error, MarkError::Io { .. }), "{error}");
+        assert!(matches!(error, MarkError::File(FileError::NotRegular { .. })), "{error}");
     }
 
     #[test]

@@ -5,12 +5,12 @@ use hyper::{Response, StatusCode};
 use regent_api::Problem;
 use regent_api::problem::PROBLEM_JSON;
 
-use crate::body::Answer;
+use crate::body::GatewayAnswer;
 
 /// A problem as an answer.
-pub(crate) fn problem(problem: &Problem) -> Response<Answer> {
+pub(crate) fn problem(problem: &Problem) -> Response<GatewayAnswer> {
     let body = serde_json::to_vec(problem).unwrap_or_default();
-    let mut response = Response::new(Answer::whole(body));
+    let mut response = Response::new(GatewayAnswer::whole(body));
     *response.status_mut() =
         StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let headers = response.headers_mut();

@@ -24,8 +24,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 /// Whom to tell, and under which name.
 #[derive(Debug)]
-pub struct Report {
-    /// The service.
+pub struct ReportTarget {
     pub remote: Remote,
     /// What this gateway is called there.
     pub resource: Resource,
@@ -42,12 +41,12 @@ pub(crate) struct Reporter {
 /// The service's end of it.
 #[derive(Debug)]
 pub(crate) struct Telling {
-    report: Report,
+    report: ReportTarget,
     group: Group,
     terms: mpsc::Receiver<Term>,
 }
 
-pub(crate) fn open(report: Report, group: Group) -> (Reporter, Telling) {
+pub(crate) fn open(report: ReportTarget, group: Group) -> (Reporter, Telling) {
     let (sender, terms) = mpsc::channel(QUEUE);
     let (highest, refused) = (AtomicU64::new(0), Mutex::default());
     (Reporter { terms: sender, highest, refused }, Telling { report, group, terms })
@@ -108,7 +107,7 @@ mod tests {
 
     #[test]
     fn a_term_is_told_once_for_passing_and_once_for_being_refused() {
-        let report = Report {
+        let report = ReportTarget {
             remote: Remote::new("http://127.0.0.1:1").unwrap(),
             resource: Resource::new("bucket").unwrap(),
         };

@@ -18,8 +18,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::{sleep, timeout};
 
 use crate::app::{App, answer};
-use crate::body::Answer;
-use crate::config::{GatewayConfig, OpenError};
+use crate::body::GatewayAnswer;
+use crate::config::{GatewayConfig, GatewayError};
 use crate::current::Current;
 use crate::keeper::{self, Keeper};
 use crate::limits::{ACCEPT_PAUSE, HEAD_BYTES_MAX, HEADERS_MAX, METRICS_CONNECTIONS_MAX};
@@ -39,7 +39,7 @@ pub struct Gateway {
 
 impl Gateway {
     /// Reads the mark and takes the directory.
-    pub fn open(mut config: GatewayConfig) -> Result<Self, OpenError> {
+    pub fn open(mut config: GatewayConfig) -> Result<Self, GatewayError> {
         config.check()?;
         let (mark, kept, last_end) = MarkFile::open(&config.data, &config.group)?;
         if last_end == LastEnd::Unknown {
@@ -50,9 +50,9 @@ impl Gateway {
         }
         tracing::info!(group = %config.group, term = kept.get(), "the mark was read");
         let (door, keeper) =
-            keeper::open(config.rules, mark, kept, last_end).map_err(OpenError::Thread)?;
+            keeper::open(config.rules, mark, kept, last_end).map_err(GatewayError::Thread)?;
         let current = config.strict.take().map(|remote| Current::new(remote, config.group.clone()));
-        let upstream = config.upstream.take().ok_or(OpenError::NoUpstream)?;
+        let upstream = config.upstream.take().ok_or(GatewayError::NoUpstream)?;
         let (reporter, telling) = match config.report.take() {
             None => (None, None),
             Some(told) => {
@@ -61,6 +61,7 @@ impl Gateway {
             }
         };
         let app = App {
+            group: config.group.clone(),
             door,
             upstream,
             current,
@@ -87,7 +88,7 @@ impl Gateway {
         listener: TcpListener,
         metrics: Option<TcpListener>,
         shutdown: impl Future<Output = ()>,
-    ) -> Result<(), OpenError> {
+    ) -> Result<(), GatewayError> {
         let (turn, closing) = watch::channel(false);
         let telling_service = self.telling.map(|telling| tokio::spawn(telling.run()));
         let places = Arc::new(Semaphore::new(self.config.connections_max));
@@ -240,8 +241,8 @@ async fn tell(stream: TcpStream, app: &Arc<App>, mut closing: watch::Receiver<bo
     }
 }
 
-fn text(kind: &'static str, body: String) -> Response<Answer> {
-    let mut response = Response::new(Answer::whole(body));
+fn text(kind: &'static str, body: String) -> Response<GatewayAnswer> {
+    let mut response = Response::new(GatewayAnswer::whole(body));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
     response
 }

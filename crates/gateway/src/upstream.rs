@@ -31,10 +31,7 @@ mod tls;
 pub enum UpstreamError {
     /// It is no address.
     #[error("{given:?} is no address of an upstream; write it like http://127.0.0.1:9000")]
-    Malformed {
-        /// The text.
-        given: String,
-    },
+    Malformed { given: String },
     /// TLS, which this build does not speak.
     #[error(
         "https:// is not spoken: this build has no TLS; build with the feature \"tls\", or put the gateway beside the upstream and use http://"
@@ -42,10 +39,7 @@ pub enum UpstreamError {
     NoTls,
     /// TLS cannot be spoken.
     #[error("https:// cannot be spoken: {why}")]
-    Tls {
-        /// Why not.
-        why: String,
-    },
+    Tls { why: String },
 }
 
 /// Where requests go, and the connections there that wait for the next one.

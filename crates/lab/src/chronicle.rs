@@ -9,11 +9,11 @@ use std::collections::BTreeMap;
 use raft::eraftpb::Entry as LogEntry;
 use regent_election::store::OfficeState;
 use regent_election::{
-    Answer, Applied, Cause, Command, Effect, Event as Change, Group, RequestId, Revision,
+    Answer, Applied, Cause, Command, Effect, Event as Change, Frees, Group, RequestId, Revision,
     SessionId, SessionNo, Term,
 };
 use regent_replica::replicated::{Origin, Payload, payload};
-use regent_replica::{MemberChange, Replicated};
+use regent_replica::{MemberChange, ReplicatedState};
 
 use crate::checkers::Violation;
 use crate::history::{History, What};
@@ -21,7 +21,7 @@ use crate::ledger::Ledger;
 
 /// One committed entry that the state machine was given.
 #[derive(Clone, Debug)]
-pub struct Record {
+pub struct AppliedEntry {
     /// Where in the log.
     pub index: u64,
     /// True time of its first application anywhere.
@@ -30,7 +30,6 @@ pub struct Record {
     pub origin: Origin,
     /// What was to be done.
     pub command: Command,
-    /// Its id.
     pub request: Option<RequestId>,
     /// Who could not be heard when it was proposed.
     pub silent: Vec<SessionNo>,
@@ -41,11 +40,8 @@ pub struct Record {
 /// One holding of one term.
 #[derive(Clone, Debug)]
 pub struct Tenure {
-    /// Where.
     pub group: Group,
-    /// Which.
     pub term: Term,
-    /// Who.
     pub session: SessionNo,
     /// When it was granted: true time and revision.
     pub granted: (u64, Revision),
@@ -64,7 +60,6 @@ pub struct Tenure {
 /// One session.
 #[derive(Clone, Debug)]
 pub struct Session {
-    /// Its secret.
     pub secret: SessionId,
     /// The shortest ttl it ever had.
     pub ttl_ms: u64,
@@ -81,7 +76,6 @@ pub struct Session {
 pub struct End {
     /// True time.
     pub at: u64,
-    /// The entry.
     pub revision: Revision,
     /// Whether the holder itself asked for it.
     pub by_holder: bool,
@@ -95,7 +89,7 @@ pub struct End {
 #[derive(Debug)]
 pub struct Chronicle {
     /// Entries by revision, from the first on.
-    pub records: Vec<Record>,
+    pub records: Vec<AppliedEntry>,
     /// Tenures in the order of their grants.
     pub tenures: Vec<Tenure>,
     /// Sessions, by public number.
@@ -128,7 +122,7 @@ impl Chronicle {
             places: BTreeMap::new(),
             open: BTreeMap::new(),
         };
-        replay(history, |whole, step| chronicle.take(whole, step))?;
+        replay(history, |replicated, step| chronicle.take(replicated, step))?;
         Ok(chronicle)
     }
 
@@ -152,7 +146,7 @@ impl Chronicle {
 
     /// The entry of a revision.
     #[must_use]
-    pub fn record(&self, revision: Revision) -> Option<&Record> {
+    pub fn record(&self, revision: Revision) -> Option<&AppliedEntry> {
         self.records.get(usize::try_from(revision.0.checked_sub(1)?).ok()?)
     }
 
@@ -175,25 +169,25 @@ impl Chronicle {
     }
 
     /// All changes that watchers may be told, in order.
-    pub fn changes(&self) -> impl Iterator<Item = (&Record, &Change)> {
+    pub fn changes(&self) -> impl Iterator<Item = (&AppliedEntry, &Change)> {
         self.records
             .iter()
             .flat_map(|record| record.applied.events.iter().map(move |c| (record, c)))
     }
 
-    fn take(&mut self, whole: &Replicated, step: Step) {
+    fn take(&mut self, replicated: &ReplicatedState, step: Step) {
         match step {
             Step::Nothing => {}
             Step::Members(at, change) => self.members.push((at, change)),
             Step::Applied(record) => {
                 self.follow_sessions(&record);
-                self.follow_tenures(whole, &record);
+                self.follow_tenures(replicated, &record);
                 self.records.push(*record);
             }
         }
     }
 
-    fn follow_sessions(&mut self, record: &Record) {
+    fn follow_sessions(&mut self, record: &AppliedEntry) {
         let at = record.at;
         for effect in &record.applied.effects {
             match effect {
@@ -221,15 +215,15 @@ impl Chronicle {
     }
 
     /// Compares who holds what before and after the entry, in the groups it touched.
-    fn follow_tenures(&mut self, whole: &Replicated, record: &Record) {
+    fn follow_tenures(&mut self, replicated: &ReplicatedState, record: &AppliedEntry) {
         let mut touched: Vec<Group> =
             record.applied.events.iter().map(|change| change.group.clone()).collect();
-        touched.extend(group_of(&record.command));
+        touched.extend(record.command.group().cloned());
         touched.sort_unstable();
         touched.dedup();
         let now = (record.at, record.applied.revision);
         for group in touched {
-            let holder = whole.state.holder(&group);
+            let holder = replicated.state.holder(&group);
             let open = self.open.get(&group).and_then(|place| self.tenures.get_mut(*place));
             let is_same = |tenure: &Tenure| {
                 holder.is_some_and(|h| h.term == tenure.term && h.session == tenure.session)
@@ -282,31 +276,10 @@ fn follow(tenure: &mut Tenure, state: Option<OfficeState>, now: (u64, Revision))
     }
 }
 
-fn end_of(record: &Record, tenure: &Tenure, holder: Option<SessionId>) -> End {
-    let by_holder = match &record.command {
-        Command::Resign { .. }
-        | Command::Withdraw { .. }
-        | Command::Transfer { .. }
-        | Command::Close { .. } => record.command.session() == holder,
-        Command::Open { .. }
-        | Command::ChangeTtl { .. }
-        | Command::Expire { .. }
-        | Command::Campaign { .. }
-        | Command::Accept { .. }
-        | Command::Offer { .. }
-        | Command::Warm { .. }
-        | Command::StepDown { .. }
-        | Command::PutPolicy { .. }
-        | Command::Admit { .. }
-        | Command::ForgetFence { .. }
-        | Command::Report { .. }
-        | Command::Relieve { .. }
-        | Command::Move { .. }
-        | Command::Delete { .. }
-        | Command::PutSettings { .. }
-        | Command::Elapsed { .. }
-        | Command::Refill { .. } => false,
-    };
+fn end_of(record: &AppliedEntry, tenure: &Tenure, holder: Option<SessionId>) -> End {
+    let command = &record.command;
+    let is_asked = command.session().is_some() && command.frees() != Frees::Nothing;
+    let by_holder = is_asked && command.session() == holder;
     let is_of_group = |change: &&Change| change.group == tenure.group;
     let forced = record
         .applied
@@ -331,16 +304,19 @@ pub enum Step {
     /// A change of members.
     Members(u64, MemberChange),
     /// Something for the state machine.
-    Applied(Box<Record>),
+    Applied(Box<AppliedEntry>),
 }
 
 /// Replays the committed log and shows the whole after every entry.
 ///
 /// # Errors
 /// If the log has gaps, or an entry cannot be read.
-pub fn replay(history: &History, mut show: impl FnMut(&Replicated, Step)) -> Result<(), Violation> {
+pub fn replay(
+    history: &History,
+    mut show: impl FnMut(&ReplicatedState, Step),
+) -> Result<(), Violation> {
     let setup = &history.setup;
-    let mut whole = setup.founding();
+    let mut replicated = setup.founding();
     let mut last = setup.founded_at;
     for event in &history.events {
         let What::Commit { index, raft_term, is_conf, data, context } = &event.what else {
@@ -358,27 +334,28 @@ pub fn replay(history: &History, mut show: impl FnMut(&Replicated, Step)) -> Res
         let step = match payload(&entry).map_err(|why| unreadable(why.to_string()))? {
             Payload::Empty => Step::Nothing,
             Payload::Release => {
-                whole.is_held = false;
+                replicated.grants_paused = false;
                 Step::Nothing
             }
             Payload::Members(change) => {
-                whole.change_members(&change);
+                replicated.change_members(&change);
                 Step::Members(event.at, change)
             }
             Payload::Proposal(origin, proposal) => {
-                if whole.admit(origin) {
+                if replicated.admit(origin) {
                     let (command, request) = (proposal.command.clone(), proposal.request.clone());
                     let silent = proposal.silent.clone();
-                    let applied = whole.state.apply(proposal);
+                    let applied = replicated.state.apply(proposal);
                     let (index, at) = (*index, event.at);
-                    let record = Record { index, at, origin, command, request, silent, applied };
+                    let record =
+                        AppliedEntry { index, at, origin, command, request, silent, applied };
                     Step::Applied(Box::new(record))
                 } else {
                     Step::Nothing
                 }
             }
         };
-        show(&whole, step);
+        show(&replicated, step);
     }
     Ok(())
 }
@@ -394,13 +371,6 @@ fn log_entry(index: u64, raft_term: u64, is_conf: bool, data: &[u8], context: &[
     entry.context = context.to_vec().into();
     entry
 }
-
-/// The group that a command is about, if it is about one.
-#[must_use]
-pub fn group_of(command: &Command) -> Option<Group> {
-    crate::history::group_of(command).cloned()
-}
-
 /// Whether an answer says that something took effect.
 #[must_use]
 pub const fn took_effect(answer: &Answer) -> bool {

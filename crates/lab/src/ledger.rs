@@ -8,10 +8,10 @@ use std::collections::BTreeMap;
 
 use regent_election::store::OfficeState;
 use regent_election::{
-    Cause, Command, Event as Change, Group, Revision, SessionId, SessionNo, Term,
+    Cause, Command, Event as Change, Frees, Group, Revision, SessionId, SessionNo, Term,
 };
 use regent_stores::lease::reading::{self, GroupEntry, SessionEntry};
-use regent_stores::register::Kind;
+use regent_stores::register::KeyKind;
 
 use crate::checkers::Violation;
 use crate::chronicle::{End, Session, Tenure};
@@ -45,7 +45,7 @@ pub struct Ledger {
     /// The values of every session's entry, by the digest of its secret.
     pub sessions: BTreeMap<u128, Vec<SessionWrite>>,
     /// When the engine heard a session, where it times them.
-    pub beats: BTreeMap<u128, Vec<u64>>,
+    pub heartbeats: BTreeMap<u128, Vec<u64>>,
     /// The secrets behind the digests, of all sessions that anybody named.
     pub secrets: BTreeMap<u128, SessionId>,
 }
@@ -64,8 +64,8 @@ impl Ledger {
             };
             match &event.what {
                 What::Entry { key, value } => match key.kind() {
-                    Kind::Setting => {}
-                    Kind::Session => {
+                    KeyKind::Setting => {}
+                    KeyKind::Session => {
                         let entry = reading::session(value)
                             .map_err(|why| unreadable(&key.to_string(), why.to_string()))?;
                         let digest = u128::from_str_radix(key.name(), 16)
@@ -73,7 +73,7 @@ impl Ledger {
                         let writes = ledger.sessions.entry(digest).or_default();
                         writes.push(SessionWrite { at, entry });
                     }
-                    Kind::Group => {
+                    KeyKind::Group => {
                         let group = Group::new(key.name())
                             .map_err(|why| unreadable(&key.to_string(), why.to_string()))?;
                         let entry = reading::group(&group, value)
@@ -83,7 +83,9 @@ impl Ledger {
                         writes.push(GroupWrite { at, entry, changes });
                     }
                 },
-                What::Beat { session } => ledger.beats.entry(*session).or_default().push(at),
+                What::Heartbeat { session } => {
+                    ledger.heartbeats.entry(*session).or_default().push(at)
+                }
                 What::Invoke { op, .. } => {
                     if let Some(secret) = session_of(op) {
                         ledger.secrets.insert(reading::digest(secret), secret);
@@ -244,35 +246,16 @@ impl GivenUp {
     }
 
     fn take(&mut self, at: u64, command: &Command) {
-        match command {
-            Command::Resign { group, session, term }
-            | Command::Transfer { group, session, term, .. } => {
-                self.term(at, *session, group, *term);
+        let Some(session) = command.session() else { return };
+        match (command.frees(), command.group(), command.term()) {
+            (Frees::Office, Some(group), Some(term)) => self.term(at, session, group, term),
+            (Frees::Office, Some(group), None) => {
+                self.groups.entry((session, group.clone())).or_insert(at);
             }
-            Command::Withdraw { group, session } => {
-                self.groups.entry((*session, group.clone())).or_insert(at);
+            (Frees::Session, _, _) => {
+                self.sessions.entry(session).or_insert(at);
             }
-            Command::Close { session } => {
-                self.sessions.entry(*session).or_insert(at);
-            }
-            Command::Open { .. }
-            | Command::ChangeTtl { .. }
-            | Command::Expire { .. }
-            | Command::Campaign { .. }
-            | Command::Accept { .. }
-            | Command::Offer { .. }
-            | Command::Warm { .. }
-            | Command::StepDown { .. }
-            | Command::PutPolicy { .. }
-            | Command::Delete { .. }
-            | Command::Admit { .. }
-            | Command::ForgetFence { .. }
-            | Command::Report { .. }
-            | Command::Relieve { .. }
-            | Command::Move { .. }
-            | Command::PutSettings { .. }
-            | Command::Elapsed { .. }
-            | Command::Refill { .. } => {}
+            (Frees::Office, None, _) | (Frees::Nothing, _, _) => {}
         }
     }
 

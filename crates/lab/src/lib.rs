@@ -14,16 +14,16 @@
 //! anybody can write, to be watched and measured rather than judged. [`tune`] measures on it what
 //! time-outs cost.
 
+pub mod blocks;
 pub mod checkers;
 pub mod chronicle;
 mod clock;
-pub mod dice;
-pub mod fnv;
 pub mod history;
 pub mod ledger;
 #[cfg(feature = "mutants")]
 pub mod mutants;
 pub mod plan;
+pub mod pool;
 pub mod protocols;
 mod queue;
 pub mod rehearsal;
@@ -38,11 +38,13 @@ pub mod tune;
 pub mod world;
 
 pub use regent_election as election;
+pub use regent_protocols::{dice, fnv};
 
+pub use blocks::{Block, Side};
 pub use history::History;
 pub use plan::{Cuts, Fault, Plan, RegisterPlan, Sabotage, StoreKind};
-pub use rehearsal::{Outcome, Rehearsal};
+pub use rehearsal::{Rehearsal, RehearsalOutcome};
 pub use stats::Stats;
-pub use sweep::{Failure, Progress, SweepOptions, SweepReport, sweep};
-pub use trial::{Trial, Verdict, replay, run};
+pub use sweep::{Failure, SweepOptions, SweepProgress, SweepReport, sweep, sweep_one};
+pub use trial::{Trial, TrialVerdict, replay, run};
 pub use world::{Application, Context, World, Written};

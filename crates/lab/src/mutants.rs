@@ -15,7 +15,7 @@ use regent_stores::lease::mutant as lease;
 use crate::checkers::Violation;
 use crate::plan::{Plan, Sabotage, StoreKind};
 use crate::scenarios;
-use crate::trial::{Verdict, run};
+use crate::trial::{TrialVerdict, run};
 
 /// The seeds in whose worlds each scenario is told.
 const TELLINGS: RangeInclusive<u64> = 1..=2;
@@ -121,11 +121,11 @@ fn by_seed(
     seeds.find_map(|seed| {
         let trial = run(Plan { sabotage, ..Plan::draw_for(store, seed) });
         match trial.verdict {
-            Verdict::Failed(violations) => {
+            TrialVerdict::Failed(violations) => {
                 let violation = violations.into_iter().next()?;
                 Some(Found { by: format!("seed {seed}"), seeds: seed, violation })
             }
-            Verdict::Passed | Verdict::Void(_) => None,
+            TrialVerdict::Passed | TrialVerdict::Void(_) => None,
         }
     })
 }

@@ -245,7 +245,7 @@ impl Rehearsal {
 
     /// Heals everything, lets the cluster agree, cuts its power, lets it agree again, and judges.
     #[must_use]
-    pub fn finish(mut self) -> Outcome {
+    pub fn finish(mut self) -> RehearsalOutcome {
         for name in self.cuts.keys().cloned().collect::<Vec<_>>() {
             self.heal(&name);
         }
@@ -254,7 +254,7 @@ impl Rehearsal {
         let written = self.world.take_written();
         let (history, stats) = self.world.into_history();
         let violations = check(&history);
-        Outcome { history, stats, violations, written }
+        RehearsalOutcome { history, stats, violations, written }
     }
 
     fn cut(&mut self, name: &str, links: Vec<(Address, Address)>) {
@@ -283,7 +283,7 @@ fn named(group: &str) -> Group {
 
 /// What a rehearsal came to.
 #[derive(Debug)]
-pub struct Outcome {
+pub struct RehearsalOutcome {
     /// Everything that happened.
     pub history: History,
     /// What it amounted to.
@@ -293,7 +293,7 @@ pub struct Outcome {
     written: BTreeMap<Group, Vec<Written>>,
 }
 
-impl Outcome {
+impl RehearsalOutcome {
     /// What was written to the storage of a group, in the order in which it landed.
     #[must_use]
     pub fn written(&self, group: &str) -> &[Written] {

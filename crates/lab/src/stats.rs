@@ -77,7 +77,7 @@ impl Stats {
             | What::Append { .. }
             | What::Apply { .. }
             | What::StateHash { .. }
-            | What::Beat { .. }
+            | What::Heartbeat { .. }
             | What::Stage { .. } => {}
         }
     }

@@ -6,11 +6,13 @@
 
 use std::ops::ControlFlow;
 
+use serde_json::{Value, json};
+
 use crate::checkers::Violation;
 use crate::plan::{Plan, StoreKind};
 use crate::shrink::shrink;
 use crate::stats::Stats;
-use crate::trial::{Trial, Verdict, run};
+use crate::trial::{Trial, TrialVerdict, run};
 
 /// What to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +46,7 @@ impl Default for SweepOptions {
 
 /// How far a sweep is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Progress {
+pub struct SweepProgress {
     /// Seeds run.
     pub done: u64,
     /// Seeds to be run.
@@ -60,7 +62,6 @@ pub struct Progress {
 /// A seed that broke a promise.
 #[derive(Debug)]
 pub struct Failure {
-    /// The seed.
     pub seed: u64,
     /// What was broken, in the whole run.
     pub violations: Vec<Violation>,
@@ -76,24 +77,50 @@ impl Failure {
     pub fn command(&self) -> String {
         format!("replay {}", self.small.arguments())
     }
+
+    fn text(&self) -> String {
+        format!(
+            "seed {} broke a promise; as small as it could be made, this led to it:\n{}replay it with\n  regent lab {}\n",
+            self.seed,
+            self.story,
+            self.command()
+        )
+    }
 }
 
 /// What a sweep came to.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct SweepReport {
     /// The last state of its progress.
-    pub progress: Progress,
+    pub progress: SweepProgress,
     /// The failures, at most as many as asked for.
     pub failures: Vec<Failure>,
+}
+
+/// One of so many seeds is run twice where they are run beside each other.
+const TWICE_EVERY: u64 = 10;
+
+/// One seed of a sweep whose seeds are run beside each other, by its number from 0; none after the last.
+#[must_use]
+pub fn sweep_one(store: StoreKind, first: u64, seeds: u64, number: u64) -> Option<SweepReport> {
+    let seed = first.checked_add(number).filter(|_| number < seeds)?;
+    let options = SweepOptions {
+        store,
+        first: seed,
+        seeds: 1,
+        twice_every: u64::from(number.is_multiple_of(TWICE_EVERY)),
+        ..SweepOptions::default()
+    };
+    Some(sweep(options, &mut |_| ControlFlow::Continue(())))
 }
 
 /// Runs seeds. `progress` is told after each of them and may end the sweep.
 pub fn sweep(
     options: SweepOptions,
-    progress: &mut dyn FnMut(&Progress) -> ControlFlow<()>,
+    progress: &mut dyn FnMut(&SweepProgress) -> ControlFlow<()>,
 ) -> SweepReport {
     let mut report = SweepReport {
-        progress: Progress { of: options.seeds, ..Progress::default() },
+        progress: SweepProgress { of: options.seeds, ..SweepProgress::default() },
         failures: Vec::new(),
     };
     for seed in options.first..options.first.saturating_add(options.seeds) {
@@ -113,7 +140,7 @@ pub fn sweep(
 /// The same plan once more: another history is a failure of its own. One that failed is run again
 /// anyway, by whoever shrinks it.
 fn run_again(trial: &mut Trial) {
-    if matches!(trial.verdict, Verdict::Failed(_)) {
+    if matches!(trial.verdict, TrialVerdict::Failed(_)) {
         return;
     }
     let (again, _) = crate::world::live(trial.plan.clone()).into_history();
@@ -122,18 +149,58 @@ fn run_again(trial: &mut Trial) {
         let apart = first.iter().zip(second).find(|(one, other)| one != other);
         let how = format!("the same seed gave two histories; they part at {apart:?}");
         let at = apart.map_or(0, |(one, _)| one.at);
-        trial.verdict = Verdict::Failed(vec![Violation::new("determinism", at, how)]);
+        trial.verdict = TrialVerdict::Failed(vec![Violation::new("determinism", at, how)]);
     }
 }
 
 impl SweepReport {
+    /// Adds another one, of other seeds. Failures stay sorted by seed.
+    pub fn add(&mut self, more: Self) {
+        self.progress.done += more.progress.done;
+        self.progress.failed += more.progress.failed;
+        self.progress.void += more.progress.void;
+        self.progress.stats += more.progress.stats;
+        self.failures.extend(more.failures);
+        self.failures.sort_by_key(|failure| failure.seed);
+    }
+
+    /// For programs.
+    #[must_use]
+    pub fn object(&self, first: u64) -> Value {
+        let failures: Vec<Value> = self.failures.iter().map(failure_json).collect();
+        json!({
+            "first": first,
+            "done": self.progress.done,
+            "failed": self.progress.failed,
+            "void": self.progress.void,
+            "stats": stats_json(&self.progress.stats),
+            "failures": failures,
+        })
+    }
+
+    /// For people: what was broken and how to replay it, and the figures of a sweep that took so long.
+    #[must_use]
+    pub fn text(&self, first: u64, took: &str) -> String {
+        let SweepProgress { done, failed, void, stats, .. } = &self.progress;
+        let broken = match failed {
+            0 => "no promise was broken".to_owned(),
+            1 => "1 seed broke a promise".to_owned(),
+            more => format!("{more} seeds broke a promise"),
+        };
+        let mut text: String = self.failures.iter().map(Failure::text).collect();
+        text.push_str(&format!(
+            "{done} seeds from {first} on in {took}: {broken}, {void} void\n{stats}"
+        ));
+        text
+    }
+
     fn take(&mut self, seed: u64, trial: Trial, shrink_runs_max: usize) {
         self.progress.done += 1;
         self.progress.stats += trial.stats;
         match &trial.verdict {
-            Verdict::Passed => {}
-            Verdict::Void(_) => self.progress.void += 1,
-            Verdict::Failed(violations) => {
+            TrialVerdict::Passed => {}
+            TrialVerdict::Void(_) => self.progress.void += 1,
+            TrialVerdict::Failed(violations) => {
                 self.progress.failed += 1;
                 let violations = violations.clone();
                 let small = shrink(&trial, shrink_runs_max);
@@ -142,4 +209,39 @@ impl SweepReport {
             }
         }
     }
+}
+
+fn failure_json(failure: &Failure) -> Value {
+    let violations: Vec<Value> = failure
+        .violations
+        .iter()
+        .map(|violation| {
+            json!({"promise": violation.promise, "at_ns": violation.at, "how": violation.how})
+        })
+        .collect();
+    json!({
+        "seed": failure.seed,
+        "violations": violations,
+        "replay": format!("regent lab {}", failure.command()),
+        "story": failure.story,
+    })
+}
+
+fn stats_json(stats: &Stats) -> Value {
+    json!({
+        "simulated_ms": stats.simulated_ns / 1_000_000,
+        "raft_elections": stats.raft_elections,
+        "takeovers": stats.takeovers,
+        "faults": stats.faults,
+        "crashes": stats.crashes,
+        "commits": stats.commits,
+        "calls": stats.calls,
+        "answers": stats.answers,
+        "messages": stats.messages,
+        "guards": stats.guards,
+        "fenced_off": stats.fenced_off,
+        "unfenced_harm": stats.unfenced_harm,
+        "watched": stats.watched,
+        "gaps": stats.gaps,
+    })
 }

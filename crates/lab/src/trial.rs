@@ -1,10 +1,10 @@
 //! One run of one plan, judged.
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use regent_stores::lease::reading::session;
-use regent_stores::register::Kind;
+use regent_stores::register::KeyKind;
 
 use crate::checkers::{Violation, check, why_void};
 use crate::history::{Event, History, What};
@@ -19,7 +19,7 @@ const STORY_LINES_MAX: usize = 400;
 
 /// What a run came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum TrialVerdict {
     /// Every promise was kept.
     Passed,
     /// It did too little to mean anything.
@@ -28,17 +28,29 @@ pub enum Verdict {
     Failed(Vec<Violation>),
 }
 
+impl fmt::Display for TrialVerdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Passed => f.write_str("every promise was kept"),
+            Self::Void(why) => write!(f, "void: {why}"),
+            Self::Failed(violations) => {
+                let lines: Vec<String> = violations.iter().map(ToString::to_string).collect();
+                f.write_str(&lines.join("\n"))
+            }
+        }
+    }
+}
+
 /// A run and its verdict.
 #[derive(Debug)]
 pub struct Trial {
     /// What was to be run.
     pub plan: Plan,
-    /// What happened.
     pub history: History,
     /// What it amounted to.
     pub stats: Stats,
     /// How it is judged.
-    pub verdict: Verdict,
+    pub verdict: TrialVerdict,
 }
 
 /// Runs a plan from its first fault to its last read and judges the history. A panic of the code under
@@ -65,18 +77,18 @@ pub fn attempt(plan: Plan, script: impl FnOnce(&mut World)) -> Trial {
             let said = panic.downcast_ref::<String>().map(String::as_str);
             let said = said.or_else(|| panic.downcast_ref::<&str>().copied());
             let how = said.unwrap_or("without a word").to_owned();
-            Verdict::Failed(vec![Violation::new("panic", history.end(), how)])
+            TrialVerdict::Failed(vec![Violation::new("panic", history.end(), how)])
         }
     };
     Trial { plan, history, stats, verdict }
 }
 
-fn judge(history: &History) -> Verdict {
+fn judge(history: &History) -> TrialVerdict {
     let violations = check(history);
     if !violations.is_empty() {
-        return Verdict::Failed(violations);
+        return TrialVerdict::Failed(violations);
     }
-    why_void(history).map_or(Verdict::Passed, Verdict::Void)
+    why_void(history).map_or(TrialVerdict::Passed, TrialVerdict::Void)
 }
 
 impl Trial {
@@ -84,8 +96,8 @@ impl Trial {
     #[must_use]
     pub fn violations(&self) -> &[Violation] {
         match &self.verdict {
-            Verdict::Failed(violations) => violations,
-            Verdict::Passed | Verdict::Void(_) => &[],
+            TrialVerdict::Failed(violations) => violations,
+            TrialVerdict::Passed | TrialVerdict::Void(_) => &[],
         }
     }
 
@@ -119,7 +131,7 @@ pub(crate) fn story_of(history: &History, at: u64) -> String {
 fn is_noise(what: &What) -> bool {
     if let What::Entry { key, value } = what {
         let is_open = |value| session(value).is_ok_and(|entry| entry.open.is_some());
-        return key.kind() == Kind::Session && is_open(value);
+        return key.kind() == KeyKind::Session && is_open(value);
     }
     matches!(
         what,
@@ -129,6 +141,6 @@ fn is_noise(what: &What) -> bool {
             | What::StateHash { .. }
             | What::Guard { .. }
             | What::Write { .. }
-            | What::Beat { .. }
+            | What::Heartbeat { .. }
     )
 }

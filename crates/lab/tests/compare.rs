@@ -5,9 +5,9 @@
 
 use regent_lab::stage::compare::markdown::{BEGIN, END, markdown, update};
 use regent_lab::stage::compare::{
-    Cell, Comparison, Measure, Noticer, Plan, PlanError, SIZES, Time, csv, html, matrix,
+    Cell, ComparePlan, Comparison, Measure, Noticer, PlanError, SIZES, Time, csv, html, matrix,
 };
-use regent_lab::stage::{Algorithm, Scenario, Told, library, parse};
+use regent_lab::stage::{Algorithm, NamedScenario, Scenario, library, parse};
 
 const DOCUMENT: &str = include_str!("../../../docs/algorithms.md");
 
@@ -16,11 +16,11 @@ fn all() -> Vec<Scenario> {
 }
 
 fn scenario(name: &str) -> Scenario {
-    Told::find(name).unwrap().scenario()
+    NamedScenario::find(name).unwrap().scenario()
 }
 
 fn compare(algorithms: &[Algorithm], scenarios: Vec<Scenario>, seeds: u64) -> Comparison {
-    Plan::new(algorithms.to_vec(), scenarios, 1..=seeds, &[]).unwrap().play_all().unwrap()
+    ComparePlan::new(algorithms.to_vec(), scenarios, 1..=seeds, &[]).unwrap().play_all().unwrap()
 }
 
 fn cell(algorithm: Algorithm, name: &str, seeds: u64) -> Cell {
@@ -28,7 +28,7 @@ fn cell(algorithm: Algorithm, name: &str, seeds: u64) -> Cell {
 }
 
 fn exponent(algorithm: Algorithm, noticer: Noticer, seeds: u64) -> f64 {
-    let plan = Plan::new(vec![algorithm], vec![scenario("calm")], 1..=seeds, SIZES).unwrap();
+    let plan = ComparePlan::new(vec![algorithm], vec![scenario("calm")], 1..=seeds, SIZES).unwrap();
     let comparison = plan.play_all().unwrap();
     let series = comparison.series();
     let of = series.iter().find(|series| series.noticer == noticer).unwrap();
@@ -39,7 +39,7 @@ fn exponent(algorithm: Algorithm, noticer: Noticer, seeds: u64) -> f64 {
 fn jobs_in_any_order_come_to_the_same() {
     let algorithms = vec![Algorithm::Bully, Algorithm::Lease];
     let scenarios = vec![scenario("crash"), scenario("gc-pause")];
-    let plan = Plan::new(algorithms, scenarios, 3..=21, &[3, 5]).unwrap();
+    let plan = ComparePlan::new(algorithms, scenarios, 3..=21, &[3, 5]).unwrap();
     let forwards = plan.clone().play_all().unwrap();
     let mut backwards = Comparison::new(plan.clone());
     for job in (0..plan.jobs()).rev() {
@@ -54,7 +54,7 @@ fn jobs_in_any_order_come_to_the_same() {
 #[test]
 fn a_plan_that_cannot_be_played_is_refused_with_the_reason() {
     let refuse = |algorithms: Vec<Algorithm>, scenarios: Vec<Scenario>| {
-        Plan::new(algorithms, scenarios, 1..=2, &[]).unwrap_err()
+        ComparePlan::new(algorithms, scenarios, 1..=2, &[]).unwrap_err()
     };
     assert_eq!(refuse(vec![], all()), PlanError::Empty);
     let twice = refuse(vec![Algorithm::Raft, Algorithm::Raft], all());
@@ -70,7 +70,8 @@ fn a_plan_that_cannot_be_played_is_refused_with_the_reason() {
 /// The bully's worst case is exact: n (n - 1) messages. By lot it is mostly better, and of the same order.
 #[test]
 fn messages_of_the_bully_grow_with_the_square_and_of_the_ring_with_the_number_of_nodes() {
-    let plan = Plan::new(vec![Algorithm::Bully], vec![scenario("calm")], 1..=5, SIZES).unwrap();
+    let plan =
+        ComparePlan::new(vec![Algorithm::Bully], vec![scenario("calm")], 1..=5, SIZES).unwrap();
     let comparison = plan.play_all().unwrap();
     for series in comparison.series().iter().filter(|one| one.noticer == Noticer::Lowest) {
         for (nodes, cell) in &series.points {
@@ -219,7 +220,7 @@ fn row(title: &str, name: &str) -> Vec<&'static str> {
 
 #[test]
 fn the_document_has_every_table_row_and_column_and_nothing_else() {
-    let plan = Plan::new(Algorithm::ALL.to_vec(), all(), 1..=1000, SIZES).unwrap();
+    let plan = ComparePlan::new(Algorithm::ALL.to_vec(), all(), 1..=1000, SIZES).unwrap();
     let runs = plan.runs();
     let empty = markdown(&Comparison::new(plan));
     let shape = |lines: &[&str]| -> Vec<String> {
@@ -300,7 +301,8 @@ fn the_page_needs_no_other_and_shows_every_cell() {
     let mut mine = scenario("crash");
     mine.name = "a <b> & \"c\"".to_owned();
     let algorithms = vec![Algorithm::Bully, Algorithm::Gossip, Algorithm::Lease];
-    let plan = Plan::new(algorithms, vec![scenario("gc-pause"), mine], 1..=2, &[3, 5]).unwrap();
+    let plan =
+        ComparePlan::new(algorithms, vec![scenario("gc-pause"), mine], 1..=2, &[3, 5]).unwrap();
     let page = html::html(&plan.play_all().unwrap());
     for foreign in ["http", "src=", "href=", "url(", "@import", "<script", "<link"] {
         assert!(!page.contains(foreign), "{foreign}");

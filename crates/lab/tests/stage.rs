@@ -5,15 +5,15 @@
 
 use regent_lab::stage::draw::{Window, mermaid, sequence_svg, timeline_svg, timeline_text};
 use regent_lab::stage::{
-    Algorithm, Figures, Record, Reign, Scenario, Told, What, figures, library, line, parse, play,
-    reigns,
+    Algorithm, Figures, NamedScenario, Reign, Scenario, StageRecord, What, figures, library, line,
+    parse, play, reigns,
 };
 
 fn scenario(name: &str) -> Scenario {
-    Told::find(name).unwrap().scenario()
+    NamedScenario::find(name).unwrap().scenario()
 }
 
-fn record(algorithm: Algorithm, scenario: &Scenario, seed: u64) -> Record {
+fn record(algorithm: Algorithm, scenario: &Scenario, seed: u64) -> StageRecord {
     let run = play(algorithm, scenario, seed).unwrap();
     assert!(!run.is_cut_short, "{algorithm:?} storms under {} with seed {seed}", scenario.name);
     run.record
@@ -251,7 +251,7 @@ fn drawings_tell_what_the_record_tells() {
     let text = mermaid(&record, window);
     assert!(text.starts_with("sequenceDiagram\n    participant A\n"), "{text}");
     let elections = text.lines().filter(|line| line.ends_with(": ELECTION")).count();
-    let counted = |entry: &&regent_lab::stage::Entry| {
+    let counted = |entry: &&regent_lab::stage::StageEvent| {
         entry.at < window.until && matches!(entry.what, What::Sends { kind: "ELECTION", .. })
     };
     assert_eq!(elections, record.entries.iter().filter(counted).count());

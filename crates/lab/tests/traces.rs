@@ -2,16 +2,17 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on must stop")]
 
-use regent_election::deed::{Deed, Party, Stood};
+use regent_election::deed::{Deed, Party};
 use regent_election::{Cause, Group, Node, Reason, Revision, SessionNo, Term};
 use regent_lab::trace::{
-    GROUPS_MAX, LINES_MAX, Line, REPLICAS_MAX, Reenactment, SESSIONS_MAX, Told, Trace, reenact,
+    GROUPS_MAX, LINES_MAX, REPLICAS_MAX, Reenactment, SESSIONS_MAX, Trace, reenact,
 };
+use regent_recording::{LineContent, RecordedLine};
 
 /// Writes a recording line by line.
 #[derive(Default)]
 struct Pen {
-    lines: Vec<Line>,
+    lines: Vec<RecordedLine>,
     now_ms: u64,
     revision: u64,
 }
@@ -32,10 +33,22 @@ fn party(session: u64, name: &str, ttl_ms: u64) -> Option<Party> {
     Some(Party { session: SessionNo(session), node: node(name), ttl_ms })
 }
 
+fn of(verb: &'static str, place: &str) -> Deed {
+    Deed { verb, group: Some(group(place)), ..Deed::default() }
+}
+
+fn about(verb: &'static str, place: &str, at: u64) -> Deed {
+    Deed { term: Some(term(at)), ..of(verb, place) }
+}
+
+fn bare(verb: &'static str) -> Deed {
+    Deed { verb, ..Deed::default() }
+}
+
 impl Pen {
-    fn line(&mut self, told: Told) {
+    fn line(&mut self, told: LineContent) {
         let number = self.lines.len() + 1;
-        self.lines.push(Line { number, at_ms: 1_000_000 + self.now_ms, told });
+        self.lines.push(RecordedLine { number, at_ms: 1_000_000 + self.now_ms, told });
     }
 
     fn wait(&mut self, ms: u64) {
@@ -44,17 +57,18 @@ impl Pen {
 
     fn deed(&mut self, deed: Deed, party: Option<Party>) {
         self.revision += 1;
-        self.line(Told::Deed { revision: Revision(self.revision), deed, party });
+        self.line(LineContent::Deed { revision: Revision(self.revision), deed, party });
     }
 
-    fn stand(&mut self, place: &str, party: Option<Party>, stood: Stood) {
-        self.deed(Deed::Campaign { group: group(place), priority: 0, stood }, party);
+    /// A session leads under a term, or stands in line.
+    fn stand(&mut self, place: &str, party: Option<Party>, leads: Option<Term>) {
+        self.deed(Deed { term: leads, ..of("campaign", place) }, party);
     }
 
     fn change(&mut self, place: &str, leader: Option<&str>, at: u64, cause: Cause) {
         let (group, leader, term) = (group(place), leader.map(node), term(at));
         let revision = Revision(self.revision);
-        self.line(Told::Change { revision, group, term, leader, cause });
+        self.line(LineContent::Change { revision, group, term, leader, cause });
     }
 
     fn act(self, seed: u64) -> Reenactment {
@@ -67,38 +81,37 @@ impl Pen {
 fn a_day() -> Pen {
     let mut pen = Pen::default();
     let (a, b, c) = (party(1, "a", 3_000), party(2, "b", 3_000), party(3, "c", 5_000));
-    pen.line(Told::Begin { replica: 1 });
-    pen.line(Told::LogLeader { leader: Some(1), voters: 3 });
-    pen.stand("billing", a.clone(), Stood::Leads(term(1)));
+    pen.line(LineContent::Begin { replica: 1 });
+    pen.line(LineContent::LogLeader { leader: Some(1), voters: 3 });
+    pen.stand("billing", a.clone(), Some(term(1)));
     pen.change("billing", Some("a"), 1, Cause::Elected);
     pen.wait(40);
-    pen.stand("billing", b.clone(), Stood::InLine);
+    pen.stand("billing", b.clone(), None);
     pen.wait(2_000);
-    pen.deed(Deed::Resign { group: group("billing"), term: term(1) }, a.clone());
+    pen.deed(about("resign", "billing", 1), a.clone());
     pen.change("billing", Some("b"), 2, Cause::Resigned);
-    pen.deed(Deed::Accept { group: group("billing"), term: term(2) }, b.clone());
+    pen.deed(about("accept", "billing", 2), b.clone());
     pen.wait(500);
-    pen.stand("billing", a.clone(), Stood::InLine);
+    pen.stand("billing", a.clone(), None);
     // Eleven hours without a word.
     pen.wait(11 * 3_600_000);
-    pen.line(Told::LogLeader { leader: Some(3), voters: 3 });
+    pen.line(LineContent::LogLeader { leader: Some(3), voters: 3 });
     pen.wait(9_000);
     // It stands a moment before the leader that fell silent expires.
-    pen.stand("billing", c.clone(), Stood::InLine);
+    pen.stand("billing", c.clone(), None);
     pen.wait(100);
-    pen.deed(Deed::Expire, b);
+    pen.deed(bare("expire"), b);
     pen.change("billing", Some("a"), 3, Cause::Expired);
-    pen.deed(Deed::Accept { group: group("billing"), term: term(3) }, a.clone());
+    pen.deed(about("accept", "billing", 3), a.clone());
     pen.wait(4_000);
-    let (to, at) = (node("c"), term(3));
-    pen.deed(Deed::Transfer { group: group("billing"), term: at, to }, a);
+    pen.deed(Deed { to: Some(node("c")), ..about("transfer", "billing", 3) }, a);
     pen.change("billing", Some("c"), 4, Cause::Transferred);
-    pen.deed(Deed::Accept { group: group("billing"), term: term(4) }, c.clone());
+    pen.deed(about("accept", "billing", 4), c.clone());
     pen.wait(1_000);
-    let (reason, immediate) = (Reason::new("maintenance").unwrap(), false);
-    pen.deed(Deed::StepDown { group: group("billing"), reason, to: None, immediate }, None);
+    let reason = Reason::new("maintenance").ok();
+    pen.deed(Deed { reason, ..of("step_down", "billing") }, None);
     pen.wait(300);
-    pen.deed(Deed::Resign { group: group("billing"), term: term(4) }, c);
+    pen.deed(about("resign", "billing", 4), c);
     pen.change("billing", None, 4, Cause::SteppedDown);
     pen
 }
@@ -126,14 +139,14 @@ fn the_same_trace_and_seed_give_the_same_history() {
 #[test]
 fn a_course_that_the_rules_would_not_take_is_shown_as_different() {
     let mut pen = Pen::default();
-    pen.stand("g", party(1, "a", 2_000), Stood::Leads(term(1)));
+    pen.stand("g", party(1, "a", 2_000), Some(term(1)));
     pen.change("g", Some("a"), 1, Cause::Elected);
     pen.wait(100);
-    pen.stand("g", party(2, "b", 2_000), Stood::InLine);
+    pen.stand("g", party(2, "b", 2_000), None);
     pen.wait(100);
-    pen.stand("g", party(3, "c", 2_000), Stood::InLine);
+    pen.stand("g", party(3, "c", 2_000), None);
     pen.wait(100);
-    pen.deed(Deed::Resign { group: group("g"), term: term(1) }, party(1, "a", 2_000));
+    pen.deed(about("resign", "g", 1), party(1, "a", 2_000));
     // The line is first come, first served: it is b's turn.
     pen.change("g", Some("c"), 2, Cause::Resigned);
     let acted = pen.act(1);
@@ -147,11 +160,11 @@ fn a_course_that_the_rules_would_not_take_is_shown_as_different() {
 #[test]
 fn a_recording_that_begins_in_the_middle_is_acted_from_there() {
     let mut pen = Pen { revision: 400, ..Pen::default() };
-    pen.line(Told::Gap { to: Revision(400) });
-    pen.deed(Deed::Accept { group: group("g"), term: term(71) }, party(9, "b", 2_000));
+    pen.line(LineContent::Gap { to: Revision(400) });
+    pen.deed(about("accept", "g", 71), party(9, "b", 2_000));
     pen.change("g", Some("b"), 71, Cause::Expired);
     pen.wait(700);
-    pen.deed(Deed::Resign { group: group("g"), term: term(71) }, party(9, "b", 2_000));
+    pen.deed(about("resign", "g", 71), party(9, "b", 2_000));
     pen.change("g", None, 71, Cause::Resigned);
     let acted = pen.act(3);
     assert_eq!(acted.trial.violations(), []);
@@ -162,13 +175,13 @@ fn a_recording_that_begins_in_the_middle_is_acted_from_there() {
 #[test]
 fn a_restart_of_a_store_of_one_replica_is_acted_and_ends_no_tenure() {
     let mut pen = Pen::default();
-    pen.line(Told::Begin { replica: 1 });
-    pen.stand("g", party(1, "a", 5_000), Stood::Leads(term(1)));
+    pen.line(LineContent::Begin { replica: 1 });
+    pen.stand("g", party(1, "a", 5_000), Some(term(1)));
     pen.change("g", Some("a"), 1, Cause::Elected);
     pen.wait(1_000);
-    pen.line(Told::Begin { replica: 1 });
+    pen.line(LineContent::Begin { replica: 1 });
     pen.wait(3_000);
-    pen.deed(Deed::Close, party(1, "a", 5_000));
+    pen.deed(bare("close"), party(1, "a", 5_000));
     pen.change("g", None, 1, Cause::Resigned);
     let acted = pen.act(2);
     assert_eq!(acted.trial.violations(), []);
@@ -187,7 +200,7 @@ fn what_is_too_large_or_in_no_order_is_refused_at_its_line() {
     assert!(error.to_string().starts_with("line 2: revision 7 comes after 8"), "{error}");
 
     let mut pen = Pen::default();
-    (0..=LINES_MAX).for_each(|_| pen.line(Told::End));
+    (0..=LINES_MAX).for_each(|_| pen.line(LineContent::End));
     let error = Trace::new(pen.lines).unwrap_err();
     assert_eq!(error.number, LINES_MAX + 1);
     assert!(error.what.contains("more than 100000 lines"), "{error}");
@@ -196,21 +209,36 @@ fn what_is_too_large_or_in_no_order_is_refused_at_its_line() {
     (0..=GROUPS_MAX).for_each(|at| pen.change(&format!("g{at}"), None, 1, Cause::Deleted));
     assert!(Trace::new(pen.lines).unwrap_err().what.contains("groups"));
     let mut pen = Pen::default();
-    (0..=SESSIONS_MAX as u64).for_each(|at| pen.deed(Deed::Open, party(at, "a", 1_000)));
+    (0..=SESSIONS_MAX as u64).for_each(|at| pen.deed(bare("open"), party(at, "a", 1_000)));
     assert!(Trace::new(pen.lines).unwrap_err().what.contains("sessions"));
     let mut pen = Pen::default();
-    pen.line(Told::LogLeader { leader: None, voters: 1_000 });
+    pen.line(LineContent::LogLeader { leader: None, voters: 1_000 });
     assert_eq!(Trace::new(pen.lines).unwrap().replicas(), REPLICAS_MAX);
+}
+
+/// The replay leaves out a verb that the simulator cannot repeat, and says so.
+#[test]
+fn a_deed_that_is_not_acted_is_remarked_upon() {
+    let mut pen = Pen::default();
+    pen.stand("g", party(1, "a", 2_000), Some(term(1)));
+    pen.change("g", Some("a"), 1, Cause::Elected);
+    pen.deed(of("yawn", "g"), party(1, "a", 2_000));
+    pen.deed(bare("put_settings"), None);
+    let acted = pen.act(1);
+    assert!(acted.course.is_same(), "{:#?}", acted.course);
+    let remarks =
+        ["1 changes of the store's settings are not acted", "1 deeds \"yawn\" are not acted"];
+    assert_eq!(acted.remarks[..2], remarks, "{:?}", acted.remarks);
 }
 
 #[test]
 fn times_that_go_back_are_notes_and_do_not_change_the_order() {
     let mut pen = Pen::default();
     pen.wait(5_000);
-    pen.stand("g", party(1, "a", 2_000), Stood::Leads(term(1)));
+    pen.stand("g", party(1, "a", 2_000), Some(term(1)));
     pen.change("g", Some("a"), 1, Cause::Elected);
     pen.now_ms = 1_000;
-    pen.deed(Deed::Close, party(1, "a", 2_000));
+    pen.deed(bare("close"), party(1, "a", 2_000));
     pen.change("g", None, 1, Cause::Resigned);
     let acted = pen.act(1);
     assert!(acted.course.is_same(), "{:#?}", acted.course);

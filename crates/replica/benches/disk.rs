@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use raft::eraftpb::Entry;
 use regent_election::Settings;
-use regent_replica::disk::{Disk, Founding, Identity, Opened, Options, RealFiles};
+use regent_replica::disk::{Disk, DiskOptions, Founding, Identity, Opened, RealFiles};
 use regent_replica::io::Batch;
 use regent_replica::{Member, Members, ReplicaId};
 
@@ -78,11 +78,12 @@ fn found(path: &std::path::Path) -> Opened {
     };
     let founding = Founding::cluster(Settings::default(), Members::from([(id, member)]));
     let identity = Identity { cluster: 1, replica: id, incarnation: 1 };
-    Disk::found(files(path), Options::default(), identity, &founding).expect("an empty directory")
+    Disk::found(files(path), DiskOptions::default(), identity, &founding)
+        .expect("an empty directory")
 }
 
 fn open(path: &std::path::Path) -> Opened {
-    Disk::open(files(path), Options::default()).expect("what was written is read")
+    Disk::open(files(path), DiskOptions::default()).expect("what was written is read")
 }
 
 fn files(path: &std::path::Path) -> Arc<RealFiles> {

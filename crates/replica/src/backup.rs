@@ -10,7 +10,7 @@
 //! | 40 | u64 wall clock when it was taken, in seconds |
 //! | 48 | u64 bytes of the whole |
 //! | 56 | u32 checksum of the 56 bytes above |
-//! | 60 | the whole, as [`Replicated::encode`] gives it |
+//! | 60 | the whole, as [`ReplicatedState::encode`] gives it |
 //! | … | u32 checksum of the whole, going on from the one above |
 //!
 //! Numbers are little-endian. Sessions are not in it: a restored cluster knows none of them (semantics
@@ -27,7 +27,7 @@ use regent_election::{Command, Entry, Refusal, Settings, State, Term};
 use crate::handle::Handle;
 use crate::io::{Request, Response};
 use crate::member::Members;
-use crate::replicated::Replicated;
+use crate::replicated::ReplicatedState;
 
 const MAGIC: &[u8; 8] = b"regntbak";
 const VERSION: u32 = 1;
@@ -49,17 +49,13 @@ pub struct Backup {
 /// Why bytes are no backup, or not one to be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BackupError {
-    /// Something else.
     #[error("this is no backup of a cluster")]
     NoBackup,
     /// Written by a later version.
     #[error(
         "the backup has format {found}, and this program knows {VERSION}; use the newer program"
     )]
-    Newer {
-        /// Its format.
-        found: u32,
-    },
+    Newer { found: u32 },
     /// Not as it was written.
     #[error("the backup is damaged: {0}; use another one")]
     Damaged(String),
@@ -74,8 +70,8 @@ impl From<CodecError> for BackupError {
 impl Backup {
     /// What this whole is worth keeping of.
     #[must_use]
-    pub fn of(cluster: u128, index: u64, stamp_s: u64, whole: Replicated) -> Self {
-        Self { cluster, index, stamp_s, state: whole.state.without_sessions() }
+    pub fn of(cluster: u128, index: u64, stamp_s: u64, replicated: ReplicatedState) -> Self {
+        Self { cluster, index, stamp_s, state: replicated.state.without_sessions() }
     }
 
     /// Takes a backup of everything that was acknowledged before the call.
@@ -95,8 +91,8 @@ impl Backup {
         let (cluster, snapshots) = (handle.identity().cluster, handle.snapshots().clone());
         let taken = tokio::task::spawn_blocking(move || {
             let (place, bytes) = snapshots.newest().map_err(|error| error.to_string())?;
-            let whole = Replicated::decode(&bytes).map_err(|error| error.to_string())?;
-            Ok(Self::of(cluster, place.index, stamp_s, whole))
+            let replicated = ReplicatedState::decode(&bytes).map_err(|error| error.to_string())?;
+            Ok(Self::of(cluster, place.index, stamp_s, replicated))
         });
         taken.await.map_err(|error| unavailable(error.to_string()))?.map_err(StoreError::Corrupt)
     }
@@ -119,19 +115,19 @@ impl Backup {
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let Self { cluster, index, stamp_s, state } = self;
-        let whole = Replicated::restored(state.clone(), Members::new()).encode();
-        let mut out = Vec::with_capacity(HEAD_BYTES + whole.len() + 4);
+        let replicated = ReplicatedState::restored(state.clone(), Members::new()).encode();
+        let mut out = Vec::with_capacity(HEAD_BYTES + replicated.len() + 4);
         out.extend(MAGIC);
         out.extend(VERSION.to_le_bytes());
         out.extend([0; 4]);
         out.extend(cluster.to_le_bytes());
         out.extend(index.to_le_bytes());
         out.extend(stamp_s.to_le_bytes());
-        out.extend((whole.len() as u64).to_le_bytes());
+        out.extend((replicated.len() as u64).to_le_bytes());
         let sum = checksum(0, &out);
         out.extend(sum.to_le_bytes());
-        out.extend(&whole);
-        out.extend(checksum(sum, &whole).to_le_bytes());
+        out.extend(&replicated);
+        out.extend(checksum(sum, &replicated).to_le_bytes());
         out
     }
 
@@ -153,15 +149,15 @@ impl Backup {
             return Err(BackupError::Newer { found: version });
         }
         let told = number(head, 48, 8);
-        let Some((whole, last)) =
-            rest.split_last_chunk::<4>().filter(|(whole, _)| whole.len() as u128 == told)
+        let Some((replicated, last)) =
+            rest.split_last_chunk::<4>().filter(|(replicated, _)| replicated.len() as u128 == told)
         else {
             return damaged("it is shorter or longer than its head says");
         };
-        if checksum(sum, whole) != u32::from_le_bytes(*last) {
+        if checksum(sum, replicated) != u32::from_le_bytes(*last) {
             return damaged("it does not match its checksum");
         }
-        let state = Replicated::decode(whole)?.state;
+        let state = ReplicatedState::decode(replicated)?.state;
         Ok(Self {
             cluster: number(head, 16, 16),
             index: number(head, 32, 8) as u64,
@@ -176,8 +172,8 @@ impl Backup {
         members: Members,
         now_s: u64,
         term_floor: Term,
-    ) -> Result<Replicated, RebirthError> {
-        Ok(Replicated::restored(self.state.reborn(self.stamp_s, now_s, term_floor)?, members))
+    ) -> Result<ReplicatedState, RebirthError> {
+        Ok(ReplicatedState::restored(self.state.reborn(self.stamp_s, now_s, term_floor)?, members))
     }
 }
 
@@ -185,7 +181,7 @@ fn answered(response: Response) -> StoreResult<()> {
     match response {
         Response::View { .. } | Response::Done => Ok(()),
         Response::Error(error) => Err(error),
-        Response::Applied { .. } | Response::Heard { .. } => {
+        Response::Applied { .. } | Response::Heartbeat { .. } => {
             Err(StoreError::Corrupt(format!("the replica answered something else: {response:?}")))
         }
     }
@@ -211,10 +207,10 @@ mod tests {
 
     const SECRET: u128 = 0x1122_3344_5566_7788_99aa_bbcc_ddee_ff01;
 
-    fn lived() -> Replicated {
-        let mut whole = Replicated::found(Settings::default(), Members::new());
-        campaign(&mut whole.state, SECRET);
-        whole
+    fn lived() -> ReplicatedState {
+        let mut replicated = ReplicatedState::found(Settings::default(), Members::new());
+        campaign(&mut replicated.state, SECRET);
+        replicated
     }
 
     fn campaign(state: &mut State, session: u128) -> Term {
@@ -279,9 +275,10 @@ mod tests {
 
     #[test]
     fn a_restored_cluster_grants_terms_above_all_it_ever_granted() {
-        let before = campaign(&mut Replicated::found(Settings::default(), Members::new()).state, 1);
+        let before =
+            campaign(&mut ReplicatedState::found(Settings::default(), Members::new()).state, 1);
         let restored = backup().restored(Members::new(), 1_800_000_001, Term::NONE).unwrap();
-        assert!(restored.is_held);
+        assert!(restored.grants_paused);
         let mut state = restored.state;
         assert!(campaign(&mut state, 9).get() > before.get() + (1 << 32));
         let error = backup().restored(Members::new(), 1_799_999_999, Term::NONE).unwrap_err();

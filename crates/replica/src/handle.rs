@@ -16,7 +16,7 @@ use crate::fitting::Tuned;
 use crate::io::{Request, Response};
 use crate::measure::Measures;
 use crate::member::ReplicaId;
-use crate::node::Told;
+use crate::node::CoreMessage;
 use crate::peers::Peers;
 use crate::timing::Timing;
 use crate::tuning::{Advice, Tune};
@@ -27,7 +27,7 @@ const HAND_OVER_WITHIN: Duration = Duration::from_secs(2);
 /// Speaks to a running replica; clones speak to the same.
 #[derive(Clone)]
 pub struct Handle {
-    pub(crate) inbox: SyncSender<Told>,
+    pub(crate) inbox: SyncSender<CoreMessage>,
     pub(crate) status: Arc<Mutex<Status>>,
     pub(crate) peers: Arc<Peers>,
     pub(crate) threads: Arc<Mutex<Vec<JoinHandle<()>>>>,
@@ -61,7 +61,7 @@ impl Handle {
     /// If the replica is stopping, or too many wait already.
     pub async fn ask(&self, request: Request) -> StoreResult<Response> {
         let (sender, answer) = oneshot::channel();
-        match self.inbox.try_send(Told::Ask(request, Some(sender))) {
+        match self.inbox.try_send(CoreMessage::Ask(request, Some(sender))) {
             Ok(()) => {}
             Err(TrySendError::Full(_)) => {
                 return Err(StoreError::Unavailable {
@@ -77,7 +77,7 @@ impl Handle {
 
     /// Asks for something whose answer nobody awaits.
     pub fn post(&self, request: Request) {
-        let _ = self.inbox.try_send(Told::Ask(request, None));
+        let _ = self.inbox.try_send(CoreMessage::Ask(request, None));
     }
 
     /// The replica's condition, at most some turns old.

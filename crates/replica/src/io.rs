@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use raft::eraftpb::{Entry as LogEntry, HardState, Message, SnapshotMetadata};
 use regent_election::codec::{CodecError, Input as Bytes, Wire, put_block};
-use regent_election::deed::Record;
+use regent_election::deed::DeedRecord;
 use regent_election::state::{Query, View};
 use regent_election::store::StoreError;
 use regent_election::{
@@ -13,7 +13,7 @@ use regent_election::{
 
 use crate::member::{MemberChange, ReplicaId};
 use crate::raft_codec::{put_message, take_message};
-use crate::replicated::Replicated;
+use crate::replicated::ReplicatedState;
 
 /// Names a request of this replica's own clients until it is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -23,31 +23,21 @@ pub struct Token(pub u64);
 #[derive(Debug)]
 pub enum Input {
     /// A peer says something.
-    Message {
-        /// Who.
-        from: ReplicaId,
-        /// What.
-        message: PeerMessage,
-    },
+    Message { from: ReplicaId, message: PeerMessage },
     /// A snapshot arrived whole, with the message that announced it.
     Snapshot {
-        /// From whom.
         from: ReplicaId,
         /// The announcement.
         message: Box<Message>,
         /// Its bytes, for the disk.
         bytes: Arc<[u8]>,
         /// What they mean.
-        whole: Box<Replicated>,
+        replicated: Box<ReplicatedState>,
     },
     /// A peer cannot be reached, or a connection to it was lost.
-    Unreachable {
-        /// Who.
-        replica: ReplicaId,
-    },
+    Unreachable { replica: ReplicaId },
     /// A snapshot that was to be sent has arrived, or has not.
     SnapshotSent {
-        /// To whom.
         to: ReplicaId,
         /// Whether it arrived.
         arrived: bool,
@@ -56,7 +46,6 @@ pub enum Input {
     Request {
         /// By which name it is answered.
         token: Token,
-        /// What.
         request: Request,
     },
     /// Everything up to this batch is durable.
@@ -81,9 +70,7 @@ pub enum Input {
 /// What a client may ask of a replica.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// Change something.
     Submit {
-        /// What.
         command: Command,
         /// Makes a repeat take effect once.
         request: Option<RequestId>,
@@ -92,16 +79,13 @@ pub enum Request {
     },
     /// Keep a session alive, and perhaps prove one tenure.
     Heartbeat {
-        /// Whose.
         session: SessionId,
         /// A rising number.
         sequence: Option<u64>,
         /// The tenure to be proved, if any.
         tenure: Option<(Group, Term)>,
     },
-    /// Read.
     Read {
-        /// What.
         query: Query,
         /// Whether no older answer than the present one will do.
         linearizable: bool,
@@ -130,7 +114,7 @@ pub enum Response {
         view: Option<Result<View, Refusal>>,
     },
     /// A heartbeat is confirmed.
-    Heard {
+    Heartbeat {
         /// The session's ttl.
         ttl_ms: u64,
         /// The session's epoch.
@@ -142,14 +126,12 @@ pub enum Response {
     },
     /// A read is answered.
     View {
-        /// The answer.
         view: View,
         /// How long ago this replica last knew that it was up to date; none for a linearizable read.
         stale_ms: Option<u64>,
     },
     /// A change of members is applied, or Raft leadership is on its way.
     Done,
-    /// No.
     Error(StoreError),
 }
 
@@ -183,10 +165,11 @@ pub enum PeerMessage {
         boot: u64,
         /// Names the heartbeat.
         number: u64,
-        /// Whose.
         session: SessionId,
         /// The session's rising number.
         sequence: Option<u64>,
+        /// The tenure that it must prove before it counts: the follower may not know of its end yet.
+        tenure: Option<(Group, Term)>,
     },
     /// A follower's client looks at a group as an operator does: who is silent only the leader knows.
     Look {
@@ -211,19 +194,19 @@ pub enum PeerMessage {
         silent: Vec<SessionNo>,
     },
     /// What became of such a heartbeat.
-    Heard {
+    HeartbeatAnswer {
         /// The follower's run.
         boot: u64,
         /// Names the heartbeat.
         number: u64,
         /// What became of it.
-        hearing: Hearing,
+        answer: HeartbeatAnswer,
     },
 }
 
 /// What became of a heartbeat at the Raft leader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Hearing {
+pub enum HeartbeatAnswer {
     /// It is confirmed by a round begun after it arrived; the answer may be given from any state
     /// that has applied this index.
     Confirmed {
@@ -231,12 +214,11 @@ pub enum Hearing {
         index: u64,
     },
     /// Its number is not above the last.
-    NotNewer {
-        /// The last.
-        last: u64,
-    },
+    NotNewer { last: u64 },
     /// The Raft leader could not confirm it, or is none.
     Unavailable,
+    /// It does not prove its tenure, as of this index, and counted for nothing.
+    Unproven { index: u64 },
 }
 
 /// What the disk is to keep, in order.
@@ -262,7 +244,7 @@ pub struct SnapshotTask {
     /// Everything between the last snapshot and that place.
     pub entries: Vec<LogEntry>,
     /// For a witness: of those, only changes of members are remembered.
-    pub is_bare: bool,
+    pub has_no_state: bool,
 }
 
 /// What a turn of the core wants done.
@@ -277,7 +259,7 @@ pub struct Outputs {
     /// What was applied, entry by entry, for watchers.
     pub events: Vec<(Revision, Vec<Event>)>,
     /// The same for a recorder, if there is one: only what changed something.
-    pub taped: Vec<Record>,
+    pub taped: Vec<DeedRecord>,
     /// To be made beside the loop.
     pub snapshot: Option<SnapshotTask>,
     /// A snapshot was installed: watchers that are behind it get a gap.
@@ -308,12 +290,13 @@ impl PeerMessage {
                 boot.put(out);
                 number.put(out);
             }
-            Self::Heartbeat { boot, number, session, sequence } => {
+            Self::Heartbeat { boot, number, session, sequence, tenure } => {
                 out.push(4);
                 boot.put(out);
                 number.put(out);
                 session.put(out);
                 sequence.put(out);
+                tenure.put(out);
             }
             Self::Look { boot, number, group } => {
                 out.push(6);
@@ -329,20 +312,24 @@ impl PeerMessage {
                 remaining_ms.put(out);
                 silent.put(out);
             }
-            Self::Heard { boot, number, hearing } => {
+            Self::HeartbeatAnswer { boot, number, answer } => {
                 out.push(5);
                 boot.put(out);
                 number.put(out);
-                match hearing {
-                    Hearing::Confirmed { index } => {
+                match answer {
+                    HeartbeatAnswer::Confirmed { index } => {
                         out.push(1);
                         index.put(out);
                     }
-                    Hearing::NotNewer { last } => {
+                    HeartbeatAnswer::NotNewer { last } => {
                         out.push(2);
                         last.put(out);
                     }
-                    Hearing::Unavailable => out.push(3),
+                    HeartbeatAnswer::Unavailable => out.push(3),
+                    HeartbeatAnswer::Unproven { index } => {
+                        out.push(4);
+                        index.put(out);
+                    }
                 }
             }
         }
@@ -370,16 +357,21 @@ impl PeerMessage {
                 number: Wire::take(&mut input)?,
                 session: Wire::take(&mut input)?,
                 sequence: Wire::take(&mut input)?,
+                tenure: Wire::take(&mut input)?,
             },
-            5 => Self::Heard {
+            5 => Self::HeartbeatAnswer {
                 boot: Wire::take(&mut input)?,
                 number: Wire::take(&mut input)?,
-                hearing: match u8::take(&mut input)? {
-                    1 => Hearing::Confirmed { index: Wire::take(&mut input)? },
-                    2 => Hearing::NotNewer { last: Wire::take(&mut input)? },
-                    3 => Hearing::Unavailable,
+                answer: match u8::take(&mut input)? {
+                    1 => HeartbeatAnswer::Confirmed { index: Wire::take(&mut input)? },
+                    2 => HeartbeatAnswer::NotNewer { last: Wire::take(&mut input)? },
+                    3 => HeartbeatAnswer::Unavailable,
+                    4 => HeartbeatAnswer::Unproven { index: Wire::take(&mut input)? },
                     tag => {
-                        return Err(CodecError::Unknown { what: "a hearing", tag: tag.into() });
+                        return Err(CodecError::Unknown {
+                            what: "an answer to a heartbeat",
+                            tag: tag.into(),
+                        });
                     }
                 },
             },

@@ -10,7 +10,7 @@ use crate::disk::error::{SnapshotError, WriteError};
 use crate::disk::{Disk, Reserve, Snapshots};
 use crate::io::{Batch, Input, SnapshotTask};
 use crate::measure::Tally;
-use crate::node::Told;
+use crate::node::CoreMessage;
 
 /// How soon a full disk is written to again.
 const NO_ROOM_AGAIN_AFTER: Duration = Duration::from_millis(100);
@@ -26,8 +26,8 @@ pub(crate) enum Job {
     End,
 }
 
-/// What the thread beside it is given.
-pub(crate) enum Errand {
+/// What the snapshot worker is given: everything of the disk that takes long.
+pub(crate) enum SnapshotJob {
     Snapshot(SnapshotTask),
     /// Segments were used: make others.
     Fill,
@@ -37,8 +37,8 @@ pub(crate) enum Errand {
 pub(crate) fn keep(
     mut disk: Disk,
     jobs: &Receiver<Job>,
-    to_side: &Sender<Errand>,
-    inbox: &SyncSender<Told>,
+    to_side: &Sender<SnapshotJob>,
+    inbox: &SyncSender<CoreMessage>,
     syncs: &Tally,
 ) {
     'jobs: while let Ok(job) = jobs.recv() {
@@ -62,10 +62,10 @@ pub(crate) fn keep(
                 was_refused = true;
                 // Nothing was written: it is tried again until there is room, in the same order, or
                 // until the replica ends; nothing of it was promised.
-                if inbox.send(Told::Input(Input::Room { is_there: false })).is_err() {
+                if inbox.send(CoreMessage::Input(Input::Room { is_there: false })).is_err() {
                     break 'jobs;
                 }
-                let _ = to_side.send(Errand::Fill);
+                let _ = to_side.send(SnapshotJob::Fill);
                 std::thread::sleep(NO_ROOM_AGAIN_AFTER);
             }
             if must_sync && !was_refused {
@@ -74,13 +74,13 @@ pub(crate) fn keep(
             // Whoever said that there is no room says when there is; the reserve may never have
             // been short.
             if was_refused && disk.reserve().has_room() {
-                let _ = inbox.send(Told::Input(Input::Room { is_there: true }));
+                let _ = inbox.send(CoreMessage::Input(Input::Room { is_there: true }));
             }
-            if inbox.send(Told::Input(Input::Persisted { batch: last })).is_err() {
+            if inbox.send(CoreMessage::Input(Input::Persisted { batch: last })).is_err() {
                 break;
             }
             if disk.segments() != segments {
-                let _ = to_side.send(Errand::Fill);
+                let _ = to_side.send(SnapshotJob::Fill);
             }
         }
         if purge && let Err(error) = disk.purge() {
@@ -96,22 +96,23 @@ pub(crate) fn keep(
 }
 
 /// The thread beside the disk's: snapshots and spare segments, which take long.
-pub(crate) fn beside(
+pub(crate) fn snapshot_worker(
     snapshots: &Snapshots,
     reserve: &Reserve,
-    errands: &Receiver<Errand>,
+    snapshot_jobs: &Receiver<SnapshotJob>,
     to_disk: &Sender<Job>,
-    inbox: &SyncSender<Told>,
+    inbox: &SyncSender<CoreMessage>,
 ) {
     let mut has_room = true;
     loop {
-        let errand = match errands.recv_timeout(NO_ROOM_LOOK_EVERY) {
-            Ok(errand) => Some(errand),
+        let snapshot_job = match snapshot_jobs.recv_timeout(NO_ROOM_LOOK_EVERY) {
+            Ok(snapshot_job) => Some(snapshot_job),
             Err(RecvTimeoutError::Timeout) => None,
             Err(RecvTimeoutError::Disconnected) => return,
         };
-        let looks = matches!(errand, Some(Errand::Fill)) || (errand.is_none() && !has_room);
-        if let Some(Errand::Snapshot(task)) = errand {
+        let looks = matches!(snapshot_job, Some(SnapshotJob::Fill))
+            || (snapshot_job.is_none() && !has_room);
+        if let Some(SnapshotJob::Snapshot(task)) = snapshot_job {
             let place = task.place.clone();
             let input = match snapshots.make(&task) {
                 Ok(_) => {
@@ -127,7 +128,7 @@ pub(crate) fn beside(
                     Input::SnapshotNotMade
                 }
             };
-            if inbox.send(Told::Input(input)).is_err() {
+            if inbox.send(CoreMessage::Input(input)).is_err() {
                 return;
             }
         }
@@ -142,7 +143,7 @@ pub(crate) fn beside(
             }
             // Also if nothing changed here: the other thread may have said that there is no room, and
             // nobody else would ever say that there is.
-            let _ = inbox.send(Told::Input(Input::Room { is_there: has_room }));
+            let _ = inbox.send(CoreMessage::Input(Input::Room { is_there: has_room }));
         }
     }
 }

@@ -27,7 +27,7 @@ pub use handle::Handle;
 pub use measure::Measures;
 pub use member::{Member, MemberChange, Members, ReplicaId};
 pub use node::{Node, NodeConfig};
-pub use replicated::Replicated;
+pub use replicated::ReplicatedState;
 pub use store::ReplicaStore;
 pub use tape::{LogLeader, Tape};
 pub use timing::{Timing, TimingError};

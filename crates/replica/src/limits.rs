@@ -32,11 +32,6 @@ pub const APPLY_EFFECTS_PER_SLICE: usize = 4096;
 pub const APPLY_ENTRIES_PER_TURN: usize = 1024;
 /// Queued checks looked at per turn for sessions that may be due.
 pub const CHECKS_PER_TURN: usize = 4096;
-/// Silent sessions that travel with a command as they are; beyond it only those concerned do.
-pub const SILENT_WHOLE_MAX: usize = 4096;
-/// Standbys looked at for those concerned. Whoever is not looked at may be promoted though silent, and
-/// is passed over later.
-pub const SILENT_LOOKED_AT_MAX: usize = 100_000;
 
 /// Entries after which the log before a snapshot is dropped.
 pub const LOG_ENTRIES_BETWEEN_SNAPSHOTS: u64 = 100_000;
@@ -72,3 +67,16 @@ const _: () = assert!(PATIENCE_CALM_FOR.as_secs() <= MEASURED_FOR.as_secs() / 2)
 
 /// Most replicas in a cluster, learners and witnesses included.
 pub const REPLICAS_MAX: usize = 16;
+
+/// Connections at a time whose other end has not proved who it is: some for every replica there can be.
+/// Further ones wait in the system's queue.
+pub const UNPROVEN_MAX: usize = 4 * REPLICAS_MAX;
+/// Snapshots that arrive at a time: one of every replica there can be. Each may take the memory of a snapshot.
+pub const SNAPSHOTS_ARRIVING_MAX: usize = REPLICAS_MAX;
+/// How long a peer has to connect, to prove who it is and to greet.
+pub const HANDSHAKE_WITHIN: Duration = Duration::from_secs(2);
+/// A leader that said nothing for this long leads nobody: longer than the slowest heartbeat there is, with all
+/// patience applied (250 ms × 16).
+pub const LED_WITHIN: Duration = Duration::from_secs(5);
+/// How often at most the log tells of connections that were refused: a stranger must not fill it.
+pub const REFUSALS_TOLD_EVERY: Duration = Duration::from_secs(10);

@@ -48,22 +48,11 @@ pub type Members = BTreeMap<ReplicaId, Member>;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MemberChange {
     /// Takes a replica in as a learner: it receives everything and counts for nothing.
-    Add {
-        /// Who.
-        id: ReplicaId,
-        /// Where.
-        member: Member,
-    },
+    Add { id: ReplicaId, member: Member },
     /// Makes a learner a voter.
-    Promote {
-        /// Who.
-        id: ReplicaId,
-    },
+    Promote { id: ReplicaId },
     /// Removes a replica, whatever it is.
-    Remove {
-        /// Who.
-        id: ReplicaId,
-    },
+    Remove { id: ReplicaId },
     /// Ends the joint configuration that another change began.
     LeaveJoint,
 }

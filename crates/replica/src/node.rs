@@ -22,7 +22,6 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use raft::eraftpb::MessageType;
 use regent_election::watch::{Bounds, Hub};
 use regent_election::{Incarnation, Moment};
-use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 
 use crate::core::{Core, CoreConfig, Status};
@@ -30,10 +29,10 @@ use crate::disk::{Opened, Snapshots};
 use crate::fitting::{Fitting, Tuned};
 use crate::handle::{Handle, timing_warning};
 use crate::io::{Input, Outputs, PeerMessage, Request, Response, Token};
-use crate::keeper::{Errand, Job, beside, keep};
+use crate::keeper::{Job, SnapshotJob, keep, snapshot_worker};
 use crate::measure::Measures;
 use crate::member::ReplicaId;
-use crate::peers::{Deliver, Identity, Peers};
+use crate::peers::{Beginning, Deliver, Identity, PeerListener, Peers, Plaintext, Transport};
 use crate::tape::{LogLeader, Tape};
 use crate::timing::Timing;
 use crate::tuning::Tune;
@@ -54,7 +53,7 @@ const GATHER_FOR_MAX: Duration = Duration::from_micros(1_000);
 const STATUS_EVERY: Duration = Duration::from_millis(50);
 
 /// What the core's thread is told.
-pub(crate) enum Told {
+pub(crate) enum CoreMessage {
     Input(Input),
     Ask(Request, Option<oneshot::Sender<Response>>),
 }
@@ -62,7 +61,6 @@ pub(crate) enum Told {
 /// What is needed to run a replica.
 #[derive(Debug)]
 pub struct NodeConfig {
-    /// Its timers.
     pub timing: Timing,
     /// Entries between two snapshots.
     pub snapshot_every: u64,
@@ -72,6 +70,8 @@ pub struct NodeConfig {
     pub is_witness: bool,
     /// What is done about timers that do not suit the network.
     pub tune: Tune,
+    /// What connections between replicas travel on.
+    pub transport: Arc<dyn Transport>,
     /// Who is told what it applies, if anybody.
     pub tape: Option<Arc<dyn Tape>>,
 }
@@ -84,6 +84,7 @@ impl Default for NodeConfig {
             watch: Bounds::default(),
             is_witness: false,
             tune: Tune::default(),
+            transport: Arc::new(Plaintext::Loopback),
             tape: None,
         }
     }
@@ -103,7 +104,7 @@ impl Node {
     /// If the library refuses what the disk remembers, or a thread cannot be had.
     pub fn start(
         opened: Opened,
-        listener: TcpListener,
+        listener: impl Into<PeerListener>,
         config: &NodeConfig,
     ) -> Result<Self, StartError> {
         let Opened { disk, identity, recovered, boot, repairs } = opened;
@@ -120,8 +121,8 @@ impl Node {
             is_witness: config.is_witness,
             is_taped: config.tape.is_some(),
         };
-        let members = recovered.whole.members.clone();
-        let revision = recovered.whole.state.revision();
+        let entries = recovered.entries.clone();
+        let revision = recovered.replicated.state.revision();
         let hub = Hub::new(core_config.incarnation, revision, config.watch);
         let now = regent_clock::now();
         let core = Core::new(core_config, recovered, now)
@@ -130,28 +131,30 @@ impl Node {
         let (inbox, told) = sync_channel(INBOX_MAX);
         let deliver: Deliver = {
             let inbox = inbox.clone();
-            Arc::new(move |input| inbox.try_send(Told::Input(input)).is_ok())
+            Arc::new(move |input| inbox.try_send(CoreMessage::Input(input)).is_ok())
         };
         let to_peers = Identity {
             cluster: identity.cluster,
             id: identity.replica,
             incarnation: identity.incarnation,
         };
-        let peers = Arc::new(Peers::start(
-            to_peers,
-            listener,
-            members,
-            Arc::clone(disk.acquaintances()),
-            deliver,
-        ));
-        let status = Arc::new(Mutex::new(core.status()));
+        let status = core.status();
+        let beginning = Beginning {
+            identity: to_peers,
+            status: &status,
+            entries: &entries,
+            acquaintances: Arc::clone(disk.acquaintances()),
+        };
+        let transport = Arc::clone(&config.transport);
+        let peers = Arc::new(Peers::start(beginning, listener.into(), transport, deliver));
+        let status = Arc::new(Mutex::new(status));
         let leader_changes = Arc::new(AtomicU64::new(0));
         let is_witness = Arc::new(AtomicBool::new(core.status().is_witness));
         let must_end = Arc::new(AtomicBool::new(false));
         let measures = Arc::new(Measures::default());
         let tuned = Arc::new(Tuned::new());
         let (to_disk, batches) = std::sync::mpsc::channel();
-        let (to_side, errands) = std::sync::mpsc::channel();
+        let (to_side, snapshot_jobs) = std::sync::mpsc::channel();
         let snapshots = disk.snapshots().clone();
         let shown = snapshots.clone();
         let reserve = Arc::clone(disk.reserve());
@@ -183,10 +186,10 @@ impl Node {
                 let (inbox, measures) = (inbox.clone(), Arc::clone(&measures));
                 move || keep(disk, &batches, &to_side, &inbox, &measures.syncs)
             })?,
-            spawn("regent-beside", {
+            spawn("regent-snapshots", {
                 let inbox = inbox.clone();
                 let to_disk = worker_to_disk;
-                move || beside(&snapshots, &reserve, &errands, &to_disk, &inbox)
+                move || snapshot_worker(&snapshots, &reserve, &snapshot_jobs, &to_disk, &inbox)
             })?,
         ];
         let handle = Handle {
@@ -264,7 +267,7 @@ struct Asked {
 /// The core's thread.
 struct Worker {
     core: Core,
-    told: Receiver<Told>,
+    told: Receiver<CoreMessage>,
     must_end: Arc<AtomicBool>,
     asked: HashMap<Token, Asked>,
     tokens: u64,
@@ -279,7 +282,7 @@ struct Worker {
     is_warned: bool,
     fitting: Fitting,
     measures: Arc<Measures>,
-    to_side: std::sync::mpsc::Sender<Errand>,
+    to_side: std::sync::mpsc::Sender<SnapshotJob>,
     snapshots: Snapshots,
     runtime: tokio::runtime::Handle,
     tape: Option<Arc<dyn Tape>>,
@@ -309,7 +312,7 @@ impl Worker {
             let now = regent_clock::now();
             self.fitting.woke(now, wanted_at);
             let more = std::iter::from_fn(|| self.told.try_recv().ok()).take(INPUTS_PER_TURN);
-            let told: Vec<Told> = first.into_iter().chain(more).collect();
+            let told: Vec<CoreMessage> = first.into_iter().chain(more).collect();
             for told in told {
                 self.tell(now, told);
             }
@@ -334,10 +337,10 @@ impl Worker {
         }
     }
 
-    fn tell(&mut self, now: Moment, told: Told) {
+    fn tell(&mut self, now: Moment, told: CoreMessage) {
         match told {
-            Told::Input(input) => self.core.on(now, input),
-            Told::Ask(request, answer) => {
+            CoreMessage::Input(input) => self.core.on(now, input),
+            CoreMessage::Ask(request, answer) => {
                 self.tokens += 1;
                 let token = Token(self.tokens);
                 if let Some(answer) = answer {
@@ -377,7 +380,7 @@ impl Worker {
             let _ = answer.send(response);
         }
         if let Some(task) = snapshot {
-            let _ = self.to_side.send(Errand::Snapshot(task));
+            let _ = self.to_side.send(SnapshotJob::Snapshot(task));
         }
     }
 
@@ -436,7 +439,7 @@ impl Worker {
         }
         self.status_at = now;
         let status = self.core.status();
-        self.peers.set_members(status.members.clone());
+        self.peers.follow(&status);
         self.warn_of_slow_network();
         self.fit(now, &status);
         let mut shared = self.status.lock().unwrap_or_else(PoisonError::into_inner);

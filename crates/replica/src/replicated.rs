@@ -14,7 +14,7 @@ use regent_election::{Entry, Settings, State};
 
 use crate::member::{Member, MemberChange, Members, ReplicaId, put_member, take_id, take_member};
 
-/// The version that opens every encoded [`Replicated`].
+/// The version that opens every encoded [`ReplicatedState`].
 pub const REPLICATED_VERSION: u8 = 2;
 
 /// Where a proposal came from.
@@ -78,43 +78,53 @@ pub fn payload(entry: &LogEntry) -> Result<Payload, CodecError> {
     }
 }
 
-/// The replicated whole.
+/// Everything that replicas agree on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Replicated {
-    /// Elections.
+pub struct ReplicatedState {
     pub state: State,
-    /// Members.
     pub members: Members,
     /// Whether nobody may be granted anything because leases of an earlier life may still run. The
     /// Raft leader ends it when the longest of them is over.
-    pub is_held: bool,
+    pub grants_paused: bool,
     /// Whether there is no state in it: a witness keeps none. It travels with the bytes, so that nobody
     /// ever takes the state that a witness does not have for one in which nothing has happened.
-    pub is_bare: bool,
+    pub has_no_state: bool,
     /// For each replica: its boot and the number of its last proposal that was applied.
     applied: BTreeMap<ReplicaId, (u64, u64)>,
 }
 
-impl Replicated {
+impl AsRef<State> for ReplicatedState {
+    fn as_ref(&self) -> &State {
+        &self.state
+    }
+}
+
+impl AsMut<State> for ReplicatedState {
+    fn as_mut(&mut self) -> &mut State {
+        &mut self.state
+    }
+}
+
+impl ReplicatedState {
     /// What a cluster starts with, the same on every founding member.
     #[must_use]
     pub fn found(settings: Settings, members: Members) -> Self {
         let (state, applied) = (State::new(settings), BTreeMap::new());
-        Self { state, members, is_held: false, is_bare: false, applied }
+        Self { state, members, grants_paused: false, has_no_state: false, applied }
     }
 
     /// What a restored cluster starts with: the state reborn, these members, and a hold.
     #[must_use]
     pub fn restored(state: State, members: Members) -> Self {
-        let is_held = !mutant::is(Mutant::RestoreGrantsAtOnce);
-        Self { state, members, is_held, is_bare: false, applied: BTreeMap::new() }
+        let grants_paused = !mutant::is(Mutant::RestoreGrantsAtOnce);
+        Self { state, members, grants_paused, has_no_state: false, applied: BTreeMap::new() }
     }
 
     /// What a witness keeps of it: the members, and no state.
     #[must_use]
     pub fn without_state(self) -> Self {
         let settings = self.state.settings().clone();
-        Self { state: State::new(settings), is_bare: true, ..self }
+        Self { state: State::new(settings), has_no_state: true, ..self }
     }
 
     /// Whether this proposal is to be applied, and notes that it is. False for a duplicate, and for one
@@ -136,7 +146,7 @@ impl Replicated {
     /// from. One that is not named yet is what its operator says.
     #[must_use]
     pub fn makes_witness(&self, id: ReplicaId, is_said: bool) -> bool {
-        self.is_bare || self.members.get(&id).map_or(is_said, |member| member.is_witness)
+        self.has_no_state || self.members.get(&id).map_or(is_said, |member| member.is_witness)
     }
 
     /// Takes a change of members into account.
@@ -168,13 +178,13 @@ impl Replicated {
             boot.put(&mut out);
             number.put(&mut out);
         }
-        self.is_held.put(&mut out);
-        self.is_bare.put(&mut out);
+        self.grants_paused.put(&mut out);
+        self.has_no_state.put(&mut out);
         put_block(&self.state.encode(), &mut out);
         out
     }
 
-    /// Reads what [`Replicated::encode`] wrote.
+    /// Reads what [`ReplicatedState::encode`] wrote.
     pub fn decode(bytes: &[u8]) -> Result<Self, CodecError> {
         let mut input = Input::new(bytes);
         let version = u8::take(&mut input)?;
@@ -190,11 +200,11 @@ impl Replicated {
             let id = take_id(&mut input)?;
             applied.insert(id, (u64::take(&mut input)?, u64::take(&mut input)?));
         }
-        let is_held = bool::take(&mut input)?;
-        let is_bare = version >= 2 && bool::take(&mut input)?;
+        let grants_paused = bool::take(&mut input)?;
+        let has_no_state = version >= 2 && bool::take(&mut input)?;
         let state = State::decode(input.block("a state")?)?;
         input.end()?;
-        Ok(Self { state, members, is_held, is_bare, applied })
+        Ok(Self { state, members, grants_paused, has_no_state, applied })
     }
 
     /// Applies a log entry as a whole, as a replica that only catches up does.
@@ -207,7 +217,7 @@ impl Replicated {
                 }
             }
             Payload::Members(change) => self.change_members(&change),
-            Payload::Release => self.is_held = false,
+            Payload::Release => self.grants_paused = false,
         }
         Ok(())
     }
@@ -225,11 +235,11 @@ mod tests {
             client_address: "10.0.0.1:7400".into(),
             is_witness: false,
         };
-        let mut whole = Replicated::found(Settings::default(), [(id, member)].into());
+        let mut replicated = ReplicatedState::found(Settings::default(), [(id, member)].into());
         let origin = Origin { replica: id, boot: 1, number: 7 };
-        assert!(whole.admit(origin));
-        assert!(!whole.admit(origin), "a duplicate");
-        whole.change_members(&MemberChange::Remove { id });
-        assert!(!whole.admit(origin), "the same, after it was forgotten");
+        assert!(replicated.admit(origin));
+        assert!(!replicated.admit(origin), "a duplicate");
+        replicated.change_members(&MemberChange::Remove { id });
+        assert!(!replicated.admit(origin), "the same, after it was forgotten");
     }
 }

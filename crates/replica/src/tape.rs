@@ -6,7 +6,7 @@
 use std::fmt;
 
 use regent_election::Revision;
-use regent_election::deed::Record;
+use regent_election::deed::DeedRecord;
 
 use crate::member::ReplicaId;
 
@@ -19,14 +19,13 @@ pub struct LogLeader {
     pub leader: Option<ReplicaId>,
     /// In which of Raft's terms.
     pub raft_term: u64,
-    /// Who votes.
     pub voters: Vec<ReplicaId>,
 }
 
 /// A recorder. None of its functions may block: whoever cannot keep up drops, and says so.
 pub trait Tape: Send + Sync + fmt::Debug {
     /// An entry was applied and changed something. After a restart the last ones come once more.
-    fn record(&self, record: Record);
+    fn record(&self, record: DeedRecord);
 
     /// A snapshot took the place of everything up to this revision: what led there is not known here.
     fn leap(&self, to: Revision);

@@ -36,19 +36,13 @@ pub enum TimingError {
     PeerRequest {
         /// The time-out asked for.
         peer_request_ms: u64,
-        /// The heartbeat.
         heartbeat_ms: u64,
     },
     /// The bounds of the election time-out do not rise.
     #[error(
         "election time-outs {min} ms to {max} ms are refused: they must rise, so that two candidates rarely draw the same, and end at 60000 ms or less"
     )]
-    Election {
-        /// The smallest.
-        min: u64,
-        /// The largest.
-        max: u64,
-    },
+    Election { min: u64, max: u64 },
     /// Below what ticks can count.
     #[error("heartbeat {heartbeat_ms} ms is refused: at least {TICK_MS} ms")]
     TooShort {

@@ -34,7 +34,6 @@ use crate::timing::Timing;
 /// What is done about time-outs that do not suit the network.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Tune {
-    /// Nothing.
     Off,
     /// Operators are told what would be better.
     #[default]

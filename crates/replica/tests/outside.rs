@@ -31,7 +31,7 @@ use std::sync::Arc;
 
 use regent_election::store::{Consistency, Store};
 use regent_election::{Group, Settings};
-use regent_replica::disk::{Disk, Founding, Identity, Options, RealFiles};
+use regent_replica::disk::{Disk, Founding, Identity, DiskOptions, RealFiles};
 use regent_replica::{Member, Members, Node, NodeConfig, ReplicaId, ReplicaStore};
 use tokio::net::TcpListener;
 
@@ -46,9 +46,10 @@ async fn run(place: &Path) -> Result<u64, Box<dyn std::error::Error>> {
     let founding = Founding::cluster(Settings::default(), Members::from([(replica, member)]));
     let identity = Identity { cluster: 7, replica, incarnation: 1 };
     let files = Arc::new(RealFiles::new(place)?);
-    let opened = Disk::found(files, Options::default(), identity, &founding)?;
+    let opened = Disk::found(files, DiskOptions::default(), identity, &founding)?;
     let node = Node::start(opened, listener, &NodeConfig::default())?;
-    let store = ReplicaStore::new(node.handle().clone(), node.hub().clone(), "here".into());
+    let replica = ReplicaStore::new(node.handle().clone(), node.hub().clone(), "here".into());
+    let store: &dyn Store = &replica;
     let office = store.leader(&Group::new("billing")?, Consistency::Linearizable).await?;
     store.shut_down().await;
     Ok(office.term.get())

@@ -10,7 +10,7 @@ use regent_election::{
 };
 use regent_replica::io::Input;
 use regent_replica::limits::{APPLY_EFFECTS_PER_SLICE, APPLY_GROUPS_PER_SLICE};
-use regent_replica::{Core, CoreConfig, Member, Recovered, ReplicaId, Replicated, Role};
+use regent_replica::{Core, CoreConfig, Member, Recovered, ReplicaId, ReplicatedState, Role};
 
 /// Groups of the session that expires. Optimised, the store holds a million beside them.
 const LED: usize = if cfg!(debug_assertions) { 20_000 } else { 100_000 };
@@ -26,12 +26,12 @@ fn node(text: &str) -> Node {
     Node::new(text).unwrap()
 }
 
-fn run(whole: &mut Replicated, command: Command) {
+fn run(replicated: &mut ReplicatedState, command: Command) {
     let entry = Entry { command, request: None, silent: Vec::new(), wall_ms: 0 };
-    whole.state.apply(entry).answer.unwrap();
+    replicated.state.apply(entry).answer.unwrap();
 }
 
-fn campaign(whole: &mut Replicated, group: &str, who: u128) {
+fn campaign(replicated: &mut ReplicatedState, group: &str, who: u128) {
     let command = Command::Campaign {
         group: Group::new(group).unwrap(),
         session: session(who),
@@ -40,47 +40,48 @@ fn campaign(whole: &mut Replicated, group: &str, who: u128) {
         priority: 0,
         metadata: Metadata::NONE,
     };
-    run(whole, command);
+    run(replicated, command);
 }
 
 /// A store in which session 1 leads many groups, session 2 stands in all of them, and others lead a
 /// great many more.
-fn crowded() -> Replicated {
+fn crowded() -> ReplicatedState {
     let id = ReplicaId::new(1).unwrap();
     let member = Member {
         peer_address: "peer-1".into(),
         client_address: "client-1".into(),
         is_witness: false,
     };
-    let mut whole = Replicated::found(Settings::default(), BTreeMap::from([(id, member)]));
+    let mut replicated =
+        ReplicatedState::found(Settings::default(), BTreeMap::from([(id, member)]));
     let open = |number: u128, ttl_ms| Command::Open {
         session: session(number),
         node: node(&format!("n{number}")),
         ttl_ms,
     };
-    run(&mut whole, open(1, 1000));
+    run(&mut replicated, open(1, 1000));
     for number in 2..3 + SESSIONS as u128 {
-        run(&mut whole, open(number, 3_600_000));
+        run(&mut replicated, open(number, 3_600_000));
     }
     for at in 0..LED {
-        campaign(&mut whole, &format!("led/{at}"), 1);
-        campaign(&mut whole, &format!("led/{at}"), 2);
+        campaign(&mut replicated, &format!("led/{at}"), 1);
+        campaign(&mut replicated, &format!("led/{at}"), 2);
     }
     for at in 0..OTHERS {
-        campaign(&mut whole, &format!("other/{at}"), 3 + (at % SESSIONS) as u128);
+        campaign(&mut replicated, &format!("other/{at}"), 3 + (at % SESSIONS) as u128);
     }
-    whole
+    replicated
 }
 
 /// The only voter, which therefore leads as soon as its patience is over.
-fn alone(whole: Replicated, now: Moment) -> Core {
+fn alone(replicated: ReplicatedState, now: Moment) -> Core {
     let mut place = SnapshotMetadata::default();
     place.index = 1;
     place.term = 1;
     place.set_conf_state(ConfState { voters: vec![1], ..ConfState::default() });
     let mut hard_state = HardState::default();
     (hard_state.term, hard_state.commit) = (1, 1);
-    let recovered = Recovered { hard_state, place, whole, entries: Vec::new() };
+    let recovered = Recovered { hard_state, place, replicated, entries: Vec::new() };
     Core::new(CoreConfig::new(ReplicaId::new(1).unwrap(), 1, 7), recovered, now).unwrap()
 }
 

@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use regent_api::{Code, Operation, Problem};
+use regent_api::{Code, Problem};
 
 use crate::count::{Count, Entered};
 
@@ -33,54 +33,6 @@ pub(crate) enum Class {
 impl Class {
     pub(crate) const ALL: [Self; 6] =
         [Self::Renew, Self::Release, Self::Watch, Self::Campaign, Self::Read, Self::Admin];
-
-    /// The class of an operation; none for those that say how the process is, which must answer
-    /// exactly when the rest does not.
-    pub(crate) const fn of(operation: Operation) -> Option<Self> {
-        match operation {
-            // A holder whose epoch changed extends nothing until it has read its session.
-            Operation::Renew
-            | Operation::RenewSession
-            | Operation::Accept
-            | Operation::ShowSession => Some(Self::Renew),
-            // A step-down frees an office, and is asked when things go wrong already; so is whatever
-            // repairs the store itself.
-            Operation::Resign
-            | Operation::Withdraw
-            | Operation::CloseSession
-            | Operation::Offer
-            | Operation::Warm
-            | Operation::Transfer
-            | Operation::StepDown
-            | Operation::AddMember
-            | Operation::PromoteMember
-            | Operation::RemoveMember
-            | Operation::TransferCluster => Some(Self::Release),
-            Operation::Watch | Operation::WatchMany => Some(Self::Watch),
-            Operation::Campaign | Operation::OpenSession => Some(Self::Campaign),
-            Operation::Leader
-            | Operation::ShowGroup
-            | Operation::History
-            | Operation::Token
-            | Operation::Claims
-            | Operation::ListFences => Some(Self::Read),
-            // A write waits for it, and a leader that is refused must hear so.
-            Operation::ValidateToken => Some(Self::Release),
-            Operation::PutGroup
-            | Operation::MoveGroup
-            | Operation::DeleteFence
-            | Operation::DeleteGroup
-            | Operation::ListGroups
-            | Operation::Backup => Some(Self::Admin),
-            Operation::ShowCluster
-            | Operation::Keys
-            | Operation::Healthz
-            | Operation::Readyz
-            | Operation::Metrics
-            | Operation::OpenApi
-            | Operation::Dashboard => None,
-        }
-    }
 
     /// The part of all places that this class may fill, in hundredths.
     const fn share(self) -> usize {

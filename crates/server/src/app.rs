@@ -5,7 +5,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::http::HeaderMap;
+use hyper::HeaderMap;
 use hyper::body::Bytes;
 use regent_api::{Code, Problem, Route, decode};
 use regent_election::store::{Store, StoreResult};
@@ -14,20 +14,19 @@ use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 
 use crate::admission::{self, Admission, Class};
-use crate::beliefs::Ear;
+use crate::beliefs::ClaimMonitor;
 use crate::cluster::Cluster;
 use crate::config::ServerConfig;
+use crate::connection_limit::ConnectionLimit;
 use crate::count::Entered;
-use crate::crowd::Crowd;
-use crate::forecast::Foresight;
+use crate::forecast::FailureForecast;
 use crate::metrics::Metrics;
 use crate::signing::Signing;
-use crate::socket::Talk;
+use crate::socket::ConnectionActivity;
 
 /// How far the server is on its way out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Phase {
-    /// It serves.
     Serving,
     /// It accepts nothing more and answers what is under way.
     Closing,
@@ -43,12 +42,12 @@ pub(crate) struct App {
     pub(crate) cluster: Option<Arc<dyn Cluster>>,
     pub(crate) config: ServerConfig,
     pub(crate) admission: Admission,
-    pub(crate) crowd: Crowd,
+    pub(crate) connection_limit: ConnectionLimit,
     pub(crate) metrics: Metrics,
     /// What heartbeats say of their nodes.
-    pub(crate) ear: Ear,
+    pub(crate) claim_monitor: ClaimMonitor,
     /// What they say of their future.
-    pub(crate) foresight: Foresight,
+    pub(crate) failure_forecast: FailureForecast,
     pub(crate) signing: Option<Signing>,
     pub(crate) phase: watch::Receiver<Phase>,
 }
@@ -129,7 +128,7 @@ impl DerefMut for Call {
 pub(crate) struct Ask {
     pub(crate) app: Arc<App>,
     /// The connection it came by.
-    pub(crate) talk: Arc<Talk>,
+    pub(crate) activity: Arc<ConnectionActivity>,
     /// The place among the requests under way; given back when the request ends.
     pub(crate) place: Option<Entered>,
 }
@@ -194,7 +193,7 @@ impl Ask {
 mod tests {
     use std::future::pending;
 
-    use regent_stores::LocalStore;
+    use regent_stores::MemoryStore;
 
     use super::*;
 
@@ -203,18 +202,18 @@ mod tests {
         let config =
             ServerConfig { request_timeout: Duration::from_millis(1), ..ServerConfig::default() };
         let app = Arc::new(App {
-            store: Arc::new(LocalStore::memory().unwrap()),
+            store: Arc::new(MemoryStore::new().unwrap()),
             cluster: None,
             admission: Admission::new(1, 1),
-            crowd: Crowd::new(1, 1),
+            connection_limit: ConnectionLimit::new(1, 1),
             metrics: Metrics::new(&config),
-            ear: Ear::new().0,
-            foresight: Foresight::new().0,
+            claim_monitor: ClaimMonitor::new().0,
+            failure_forecast: FailureForecast::new().0,
             signing: None,
             phase: watch::channel(Phase::Serving).1,
             config,
         });
-        Ask { app, talk: Arc::new(Talk::begin()), place: None }
+        Ask { app, activity: Arc::new(ConnectionActivity::begin()), place: None }
     }
 
     #[tokio::test]

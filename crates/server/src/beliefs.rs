@@ -1,4 +1,4 @@
-//! `GET /v1/claims`, and the ear for what heartbeats say: who acts, who must not, and who came close to losing.
+//! `GET /v1/claims`, and the monitor of what heartbeats claim: who acts, who must not, and who came close to losing.
 //!
 //! The rules are in `regent_election::belief`; this file gives them a clock, reads offices for them, and tells what
 //! they find: to the log, the metrics, the group's history and watchers, and to whoever is to be called.
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use regent_api::{ClaimedBody, ClaimsQuery, ClaimsResponse, Problem};
 use regent_election::belief::{
-    Accusation, Answered, Asked, Beliefs, ClaimedGroup, Detector, Fault,
+    Accusation, Answered, Asked, Beliefs, ClaimFault, ClaimedGroup, Detector,
 };
 use regent_election::limits::REFUSALS_PER_HEARTBEAT_MAX;
 use regent_election::store::{Consistency, StoreError};
@@ -67,7 +67,7 @@ impl Eq for Alarm {}
 
 /// A finding to be written into a history.
 #[derive(Clone, Debug)]
-struct Line {
+struct HistoryLine {
     group: Group,
     finding: Finding,
     reason: String,
@@ -79,21 +79,21 @@ type Key = (Group, Finding, String);
 
 /// What this server has heard.
 #[derive(Debug)]
-pub(crate) struct Ear {
+pub(crate) struct ClaimMonitor {
     detector: Mutex<Detector>,
     reported: Mutex<HashSet<Key>>,
     reads: mpsc::Sender<(Group, Asked)>,
-    lines: mpsc::Sender<Line>,
+    lines: mpsc::Sender<HistoryLine>,
 }
 
 /// The other end of the queues. Writing may take long when a store is in trouble; reading must not wait for it.
 #[derive(Debug)]
 pub(crate) struct Jobs {
     reads: mpsc::Receiver<(Group, Asked)>,
-    lines: mpsc::Receiver<Line>,
+    lines: mpsc::Receiver<HistoryLine>,
 }
 
-impl Ear {
+impl ClaimMonitor {
     pub(crate) fn new() -> (Self, Jobs) {
         let (reads, to_read) = mpsc::channel(QUEUE);
         let (lines, to_write) = mpsc::channel(QUEUE);
@@ -129,7 +129,7 @@ impl Ear {
         if reported.len() >= REPORTED_MAX {
             reported.clear();
         }
-        let line = Line { group: group.clone(), finding, reason, key: key.clone() };
+        let line = HistoryLine { group: group.clone(), finding, reason, key: key.clone() };
         if reported.insert(key.clone()) && self.lines.try_send(line).is_err() {
             reported.remove(&key);
         }
@@ -147,20 +147,20 @@ impl Ear {
 
 impl App {
     /// A heartbeat said what its node holds itself for.
-    pub(crate) fn hear(&self, session: SessionId, is_known: bool, beliefs: &Beliefs) {
+    pub(crate) fn heartbeat(&self, session: SessionId, is_known: bool, beliefs: &Beliefs) {
         let (answered, leads) = {
-            let mut detector = self.ear.detector();
+            let mut detector = self.claim_monitor.detector();
             // Who has just stopped tells a margin of its time in office; who only stands by, one that is nobody's miss.
             let leads = !beliefs.claims.is_empty() || detector.is_claiming(session);
-            (detector.hear(regent_clock::now(), session, is_known, beliefs), leads)
+            (detector.heartbeat(regent_clock::now(), session, is_known, beliefs), leads)
         };
         if is_known {
             self.foresee(session, beliefs);
         }
         if let Answered::Ask(asks) = answered {
             for (group, asked) in asks {
-                if self.ear.reads.try_send((group.clone(), asked)).is_err() {
-                    self.ear.detector().failed(&group, asked);
+                if self.claim_monitor.reads.try_send((group.clone(), asked)).is_err() {
+                    self.claim_monitor.detector().failed(&group, asked);
                 }
             }
         }
@@ -184,7 +184,7 @@ impl App {
             let reason = format!(
                 "{node} renewed term {term} with {margin_ms} ms left before it would have had to stop (ttl {ttl_ms} ms)"
             );
-            self.ear.report(&claim.group, Finding::NearMiss, term.to_string(), reason);
+            self.claim_monitor.report(&claim.group, Finding::NearMiss, term.to_string(), reason);
         }
     }
 
@@ -195,7 +195,7 @@ impl App {
             self.metrics.refused_elsewhere();
         }
         let reason = format!("{who} wanted to write under term {term}; a fence refused it");
-        self.ear.report(group, Finding::StaleAttempt, term.to_string(), reason);
+        self.claim_monitor.report(group, Finding::StaleAttempt, term.to_string(), reason);
     }
 
     fn accuse(&self, accusation: &Accusation) {
@@ -214,7 +214,7 @@ impl App {
         );
         self.metrics.split_brain(group);
         let told = told(accusation);
-        self.ear.report(group, Finding::SplitBrain, told.clone(), told);
+        self.claim_monitor.report(group, Finding::SplitBrain, told.clone(), told);
         if let Some(Alarm(call)) = &self.config.on_split_brain
             && catch_unwind(AssertUnwindSafe(|| call(accusation))).is_err()
         {
@@ -229,15 +229,17 @@ fn told(accusation: &Accusation) -> String {
     let (node, claimed) = (&believer.node, believer.term);
     let leader = leader.as_ref();
     let mut told = match (fault, leader) {
-        (Fault::Over, Some(leader)) => {
+        (ClaimFault::Over, Some(leader)) => {
             format!("{node} acts under term {claimed}, but {leader} leads under term {term}")
         }
-        (Fault::Over, None) => format!("{node} acts under term {claimed}, which is over"),
-        (Fault::Another, Some(leader)) => {
+        (ClaimFault::Over, None) => format!("{node} acts under term {claimed}, which is over"),
+        (ClaimFault::Another, Some(leader)) => {
             format!("{node} acts under term {claimed}, which is {leader}'s")
         }
-        (Fault::Another, None) => format!("{node} acts under term {claimed}, which is nobody's"),
-        (Fault::NeverGranted, _) => {
+        (ClaimFault::Another, None) => {
+            format!("{node} acts under term {claimed}, which is nobody's")
+        }
+        (ClaimFault::NeverGranted, _) => {
             format!("{node} acts under term {claimed}, which was never granted; the last is {term}")
         }
     };
@@ -260,7 +262,7 @@ pub(crate) async fn attend(app: Arc<App>, mut jobs: Jobs) {
     let writing = async {
         while let Some(line) = jobs.lines.recv().await {
             if !write(&app, &line).await {
-                app.ear.forget_report(&line.key);
+                app.claim_monitor.forget_report(&line.key);
             }
         }
     };
@@ -277,18 +279,19 @@ async fn read(app: &App, group: &Group, asked: Asked) {
         Ok(Ok(view)) => {
             let now = regent_clock::now();
             let leader = view.leader.as_ref();
-            let found = app.ear.detector().confirm(now, (group, asked), view.term, leader);
+            let found =
+                app.claim_monitor.detector().confirm(now, (group, asked), view.term, leader);
             for accusation in &found {
                 app.accuse(accusation);
             }
         }
-        Ok(Err(_)) | Err(_) => app.ear.detector().failed(group, asked),
+        Ok(Err(_)) | Err(_) => app.claim_monitor.detector().failed(group, asked),
     }
 }
 
 /// Writes a finding into a group's history; false if that may be tried again some time.
-async fn write(app: &App, line: &Line) -> bool {
-    let Line { group, finding, reason, .. } = line;
+async fn write(app: &App, line: &HistoryLine) -> bool {
+    let HistoryLine { group, finding, reason, .. } = line;
     let kept = short(reason);
     for attempt in 1..=TRIES {
         let written = app.store.report(group, *finding, kept.clone());
@@ -313,9 +316,9 @@ pub(crate) async fn answer(call: Call) -> Reply {
 }
 
 pub(crate) fn act(ask: &Ask, query: &ClaimsQuery) -> Result<ClaimsResponse, Problem> {
-    let ear = &ask.app.ear;
+    let claim_monitor = &ask.app.claim_monitor;
     let now = regent_clock::now();
-    let detector = ear.detector();
+    let detector = claim_monitor.detector();
     let page: Vec<ClaimedGroup> = match &query.group {
         None => detector.page(now, query.after.as_ref(), query.disputed, PAGE),
         Some(group) => detector.of(now, group, query.disputed).into_iter().collect(),
@@ -330,7 +333,7 @@ pub(crate) fn act(ask: &Ask, query: &ClaimsQuery) -> Result<ClaimsResponse, Prob
 #[cfg(test)]
 mod tests {
     use regent_election::Node;
-    use regent_election::belief::{Believer, Standing};
+    use regent_election::belief::{Believer, ClaimStanding};
 
     use super::*;
 
@@ -340,7 +343,7 @@ mod tests {
         let term = |number| Term::new(number).unwrap();
         let mut accusation = Accusation {
             group: Group::new("g").unwrap(),
-            fault: Fault::Over,
+            fault: ClaimFault::Over,
             believer: Believer {
                 node: node("a"),
                 term: term(5),
@@ -348,7 +351,7 @@ mod tests {
                 digest: None,
                 ttl_ms: 1000,
                 heard_at: regent_election::Moment::ZERO,
-                standing: Standing::Accused(Fault::Over),
+                standing: ClaimStanding::Accused(ClaimFault::Over),
             },
             term: term(6),
             leader: Some(node("b")),
@@ -359,7 +362,7 @@ mod tests {
             "a acts under term 5, but b leads under term 6; its work did not stop in time"
         );
         accusation.believer.left_ms = 1;
-        accusation.fault = Fault::NeverGranted;
+        accusation.fault = ClaimFault::NeverGranted;
         accusation.believer.term = term(9);
         assert_eq!(
             told(&accusation),
@@ -369,16 +372,16 @@ mod tests {
 
     #[tokio::test]
     async fn a_finding_is_asked_for_once() {
-        let (ear, mut jobs) = Ear::new();
+        let (claim_monitor, mut jobs) = ClaimMonitor::new();
         let group = Group::new("g").unwrap();
         for _ in 0..3 {
-            ear.report(&group, Finding::NearMiss, "5".to_owned(), "80 ms".to_owned());
-            ear.report(&group, Finding::NearMiss, "5".to_owned(), "79 ms".to_owned());
+            claim_monitor.report(&group, Finding::NearMiss, "5".to_owned(), "80 ms".to_owned());
+            claim_monitor.report(&group, Finding::NearMiss, "5".to_owned(), "79 ms".to_owned());
         }
         let line = jobs.lines.recv().await.unwrap();
         assert!(jobs.lines.try_recv().is_err());
-        ear.forget_report(&line.key);
-        ear.report(&group, Finding::NearMiss, "5".to_owned(), "78 ms".to_owned());
+        claim_monitor.forget_report(&line.key);
+        claim_monitor.report(&group, Finding::NearMiss, "5".to_owned(), "78 ms".to_owned());
         assert!(jobs.lines.try_recv().is_ok(), "it could not be written, so it is asked for again");
     }
 }

@@ -5,17 +5,16 @@
 
 use std::time::Duration;
 
-use axum::body::Body;
-use axum::http::{HeaderMap, header};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
-use hyper::body::Bytes;
+use hyper::body::{Bytes, Incoming};
+use hyper::header::{self, HeaderMap};
 use regent_api::limits::BODY_BYTES_MAX;
 use regent_api::{Code, Problem};
 
 /// The whole body.
 pub(crate) async fn read(
     headers: &HeaderMap,
-    body: Body,
+    body: Incoming,
     timeout: Duration,
 ) -> Result<Bytes, Problem> {
     check_label(headers)?;

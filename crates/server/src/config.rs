@@ -85,10 +85,7 @@ impl Default for ServerConfig {
 pub enum ConfigError {
     /// A bound or a duration of zero: nothing could ever be served.
     #[error("{setting} must be more than zero")]
-    Zero {
-        /// Which setting.
-        setting: &'static str,
-    },
+    Zero { setting: &'static str },
 }
 
 impl ServerConfig {

@@ -5,8 +5,6 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use axum::body::Body;
-use axum::response::Response;
 use hyper::body::{Bytes, Frame, Incoming, SizeHint};
 use hyper::service::service_fn;
 use hyper::{Request, Version};
@@ -17,8 +15,9 @@ use tokio::net::TcpStream;
 use crate::app::{App, Phase};
 use crate::config::ServerConfig;
 use crate::faces::Faces;
+use crate::reply::{Body, Response};
 use crate::router::Peer;
-use crate::socket::{Exchange, Socket, Talk};
+use crate::socket::{ConnectionActivity, Exchange, Socket};
 
 /// Most bytes of a request's head.
 const HEAD_BYTES_MAX: usize = 16 << 10;
@@ -60,28 +59,29 @@ pub(crate) async fn serve(
     let Ok(local) = stream.local_addr() else { return };
     // Answers are small and awaited: gathering them for a fuller packet only delays them.
     let _ = stream.set_nodelay(true);
-    let talk = Arc::new(Talk::begin());
+    let activity = Arc::new(ConnectionActivity::begin());
     let config = &app.config;
-    let socket = Socket::new(stream, Arc::clone(&talk), config.head_timeout, config.write_timeout);
+    let socket =
+        Socket::new(stream, Arc::clone(&activity), config.head_timeout, config.write_timeout);
     let service = service_fn(|mut request: Request<Incoming>| {
-        let exchange = talk.head_arrived(request.version() == Version::HTTP_2);
-        request.extensions_mut().insert(Peer { local, talk: Arc::clone(&talk) });
+        let exchange = activity.head_arrived(request.version() == Version::HTTP_2);
+        request.extensions_mut().insert(Peer { local, activity: Arc::clone(&activity) });
         let response = faces.answer(request);
         async move { Ok::<_, Infallible>(hold(response.await, exchange)) }
     });
     let mut connection = pin!(protocol.serve_connection(TokioIo::new(socket), service));
     tokio::select! {
         ended = connection.as_mut() => return log_end(ended),
-        () = talk.given_up() => return,
-        () = talk.idle_for(config.idle_timeout) => {}
+        () = activity.given_up() => return,
+        () = activity.idle_for(config.idle_timeout) => {}
         () = app.reached(Phase::Closing) => {}
     }
     // What is under way is answered; a peer that then stays is left.
     connection.as_mut().graceful_shutdown();
     tokio::select! {
         ended = connection.as_mut() => log_end(ended),
-        () = talk.given_up() => {}
-        () = talk.idle_for(config.head_timeout) => {}
+        () = activity.given_up() => {}
+        () = activity.idle_for(config.head_timeout) => {}
         () = app.reached(Phase::Over) => {}
     }
 }
@@ -104,12 +104,12 @@ struct Held {
 
 impl hyper::body::Body for Held {
     type Data = Bytes;
-    type Error = axum::Error;
+    type Error = <Body as hyper::body::Body>::Error;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
         Pin::new(&mut self.body).poll_frame(cx)
     }
 

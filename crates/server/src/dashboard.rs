@@ -3,7 +3,7 @@
 //! One file without a single foreign asset, and a policy that lets the browser load nothing else:
 //! names of groups and nodes come from strangers, so they are only ever set as text.
 
-use axum::http::{HeaderValue, header};
+use hyper::header::{self, HeaderValue};
 use regent_api::{Code, Problem};
 
 use crate::reply::{self, Reply};

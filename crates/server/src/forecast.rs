@@ -10,7 +10,9 @@ use std::str::FromStr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use regent_election::belief::Beliefs;
-use regent_election::forecast::{Forecaster, Outcome, Sight, Suspicion, Verdict};
+use regent_election::forecast::{
+    ForecastAction, ForecastDecision, Forecaster, SuspectOffice, Suspicion,
+};
 use regent_election::limits::REASON_BYTES_MAX;
 use regent_election::store::{GroupView, OfficeState, SessionView, StoreResult};
 use regent_election::{Finding, Group, Node, Reason, SessionId, Term};
@@ -71,11 +73,11 @@ pub(crate) enum Became {
     HandOver,
     /// The store would not have it: the office or the standby had changed.
     Refused,
-    /// See [`Outcome::NobodyBetter`].
+    /// See [`ForecastAction::NobodyBetter`].
     NobodyBetter,
-    /// See [`Outcome::EverybodySlow`].
+    /// See [`ForecastAction::EverybodySlow`].
     EverybodySlow,
-    /// See [`Outcome::TooSoon`].
+    /// See [`ForecastAction::TooSoon`].
     TooSoon,
 }
 
@@ -103,7 +105,7 @@ impl Became {
 
 /// What this server has heard of everybody's margins.
 #[derive(Debug)]
-pub(crate) struct Foresight {
+pub(crate) struct FailureForecast {
     forecaster: Mutex<Forecaster>,
     suspicions: mpsc::Sender<Suspicion>,
 }
@@ -112,7 +114,7 @@ pub(crate) struct Foresight {
 #[derive(Debug)]
 pub(crate) struct Suspicions(mpsc::Receiver<Suspicion>);
 
-impl Foresight {
+impl FailureForecast {
     pub(crate) fn new() -> (Self, Suspicions) {
         let (suspicions, to_examine) = mpsc::channel(QUEUE);
         (Self { forecaster: Mutex::default(), suspicions }, Suspicions(to_examine))
@@ -140,37 +142,39 @@ impl App {
             return;
         }
         let now = regent_clock::now();
-        let suspicion = self.foresight.forecaster().hear(now, session, beliefs);
+        let suspicion = self.failure_forecast.forecaster().heartbeat(now, session, beliefs);
         if let Some(suspicion) = suspicion {
             // If there is no place for it, the next heartbeat says the same.
-            let _ = self.foresight.suspicions.try_send(suspicion);
+            let _ = self.failure_forecast.suspicions.try_send(suspicion);
         }
     }
 
     /// Tells what was decided and does it.
-    async fn foretell(&self, group: &Group, term: Term, node: &Node, verdict: Verdict) {
-        let Verdict { outcome, reason, is_news } = verdict;
-        if !is_news || outcome == Outcome::Overtaken {
+    async fn foretell(&self, group: &Group, term: Term, node: &Node, verdict: ForecastDecision) {
+        let ForecastDecision { outcome, reason, is_news } = verdict;
+        if !is_news || outcome == ForecastAction::Overtaken {
             return;
         }
         tracing::warn!(%group, %node, term = term.get(), outcome = outcome.word(), "{reason}");
         let key = || format!("{term}: {}", outcome.word());
         let became = match &outcome {
-            Outcome::HandOver { to } if self.config.replace_failing == ReplaceFailing::HandOver => {
+            ForecastAction::HandOver { to }
+                if self.config.replace_failing == ReplaceFailing::HandOver =>
+            {
                 self.relieve(group, term, to, &reason).await
             }
-            Outcome::HandOver { .. } => {
+            ForecastAction::HandOver { .. } => {
                 let reason = format!("{reason}; nobody is asked to hand over (replace_failing)");
-                self.ear.report(group, Finding::Failing, key(), reason);
+                self.claim_monitor.report(group, Finding::Failing, key(), reason);
                 Became::Reported
             }
-            Outcome::NobodyBetter => {
-                self.ear.report(group, Finding::Failing, key(), reason);
+            ForecastAction::NobodyBetter => {
+                self.claim_monitor.report(group, Finding::Failing, key(), reason);
                 Became::NobodyBetter
             }
             // Not one by one into histories: many are slow already.
-            Outcome::EverybodySlow => Became::EverybodySlow,
-            Outcome::TooSoon | Outcome::Overtaken => Became::TooSoon,
+            ForecastAction::EverybodySlow => Became::EverybodySlow,
+            ForecastAction::TooSoon | ForecastAction::Overtaken => Became::TooSoon,
         };
         self.metrics.predicted(became);
     }
@@ -185,7 +189,7 @@ impl App {
             Err(_) => "the store did not answer in time".to_owned(),
         };
         tracing::warn!(%group, term = term.get(), %to, undone, "a hand-over was not begun");
-        self.foresight.forecaster().undone(regent_clock::now(), group);
+        self.failure_forecast.forecaster().undone(regent_clock::now(), group);
         Became::Refused
     }
 }
@@ -224,7 +228,7 @@ async fn examine(app: &App, suspicion: Suspicion) {
             .filter(|standby| !standby.silent)
             .map(|standby| standby.node.clone())
             .collect();
-        let sight = Sight {
+        let sight = SuspectOffice {
             session,
             group: &group,
             term,
@@ -232,7 +236,7 @@ async fn examine(app: &App, suspicion: Suspicion) {
             standbys: &standbys,
             minimum_tenure: std::time::Duration::from_millis(seen.policy.minimum_tenure_ms),
         };
-        let verdict = app.foresight.forecaster().judge(regent_clock::now(), sight);
+        let verdict = app.failure_forecast.forecaster().judge(regent_clock::now(), sight);
         app.foretell(&group, term, &node, verdict).await;
     }
 }

@@ -2,14 +2,14 @@
 //!
 //! The life of a request, file by file:
 //!
-//! 1. `listen` accepts a connection, if the `crowd` has room for it.
+//! 1. `listen` accepts a connection, if the `connection_limit` has room for it.
 //! 2. `connection` speaks HTTP/1.1 or HTTP/2 on it; the `socket` below gives up on peers that
 //!    are slow to ask or slow to read.
 //! 3. `router` finds the row of the table of routes and walks the request through the same door
 //!    as every other: `origin` (no other web site's requests), `body` (bounded in bytes and
 //!    time), `admission` (the important ones first), the verb, the answer.
-//! 4. The verb's own file (`campaign.rs`, `renew.rs`, …, named as in `regent-api`): parse, one call
-//!    of the store, answer. No rule is decided here.
+//! 4. The verb's own file (`campaign.rs`, `leader.rs`, …, named as in `regent-api`; those of a tenure share
+//!    `tenure.rs`): parse, one call of the store, answer. No rule is decided here.
 //!
 //! Requests labelled `application/grpc` turn off after `connection` to `grpc` (a feature), walk
 //! through the same checks in the same order, and meet the same verbs.
@@ -17,7 +17,7 @@
 //! Beside requests there is one long-running task, the `observer`, which watches the store for
 //! the log and the metrics. [`serve`](serve()) starts everything and ends it in order.
 
-mod accept;
+mod address;
 mod admission;
 mod app;
 mod beliefs;
@@ -26,10 +26,9 @@ mod campaign;
 mod cluster;
 mod config;
 mod connection;
+mod connection_limit;
 mod count;
-mod crowd;
 mod dashboard;
-mod direct;
 mod faces;
 mod forecast;
 mod groups;
@@ -40,13 +39,10 @@ mod leader;
 mod listen;
 mod metrics;
 mod observer;
-mod offer;
 mod origin;
 mod process;
-mod renew;
 mod replica_metrics;
 mod reply;
-mod resign;
 mod router;
 mod serve;
 mod sessions;
@@ -54,15 +50,13 @@ mod signing;
 mod socket;
 mod step_down;
 mod stream;
+mod tenure;
 mod token;
-mod transfer;
-mod warm;
 mod watch;
-mod withdraw;
 
 pub use beliefs::Alarm;
 pub use cluster::{Cluster, Durations, Measured};
 pub use config::{ConfigError, ServerConfig};
 pub use forecast::ReplaceFailing;
 pub use serve::{ServeError, serve, serve_cluster};
-pub use signing::{Held, Signing};
+pub use signing::{Signing, TermStatement};

@@ -34,7 +34,7 @@ pub(crate) async fn listen(
             accepted = listener.accept() => accepted,
         };
         match accepted {
-            Ok((stream, from)) => match app.crowd.enter(from.ip()) {
+            Ok((stream, from)) => match app.connection_limit.enter(from.ip()) {
                 Ok(place) => {
                     let (app, faces) = (Arc::clone(&app), faces.clone());
                     let protocol = Arc::clone(&protocol);

@@ -25,7 +25,7 @@ use crate::admission::Class;
 use crate::app::App;
 use crate::cluster::Measured;
 use crate::config::ServerConfig;
-use crate::crowd::NoRoom;
+use crate::connection_limit::NoRoom;
 use crate::forecast::Became;
 use crate::replica_metrics::Replicas;
 
@@ -323,12 +323,12 @@ impl Metrics {
         census: Option<Census>,
         cluster: Option<(ClusterResponse, Measured)>,
     ) -> String {
-        self.connections.set(signed(app.crowd.count().now() as u64));
+        self.connections.set(signed(app.connection_limit.count().now() as u64));
         self.asking.set(signed(app.admission.asking().now() as u64));
         self.waiting.set(signed(app.admission.waiting().now() as u64));
-        let (believers, others) = app.ear.count();
+        let (believers, others) = app.claim_monitor.count();
         self.believers.set(signed(believers));
-        self.leaders_failing.set(signed(app.foresight.failing()));
+        self.leaders_failing.set(signed(app.failure_forecast.failing()));
         self.store_up.set(i64::from(census.is_some()));
         let can_decide =
             cluster.as_ref().map_or(census.is_some(), |(cluster, _)| cluster.leader.is_some());
@@ -362,7 +362,7 @@ impl Metrics {
 
     /// A request was answered with a problem.
     pub(crate) fn failed(&self, operation: Operation, code: Code) {
-        if matches!(operation, Operation::Renew | Operation::RenewSession) {
+        if matches!(operation, Operation::Renew | Operation::Heartbeat) {
             self.renew_failures.get_or_create(&ByReason { reason: renew_reason(code) }).inc();
         }
         if operation == Operation::ValidateToken && FENCE_REFUSALS.contains(&code) {
@@ -471,6 +471,7 @@ const fn renew_reason(code: Code) -> &'static str {
         | Code::Moved
         | Code::OnItsWay
         | Code::NotExpected
+        | Code::GroupStopped
         | Code::StillLed
         | Code::StaleTerm
         | Code::TermOver

@@ -34,7 +34,7 @@ async fn follow(app: &App) {
         match app.store.watch(Scope::Prefix(String::new()), None).await {
             Ok(mut watch) => {
                 // What changed before this watch began was not seen.
-                app.ear.blind();
+                app.claim_monitor.blind();
                 loop {
                     // What was not told one by one is told at the latest when it is quiet.
                     let item = match lines.untold {
@@ -54,7 +54,7 @@ async fn follow(app: &App) {
                         WatchItem::Changed(event) => note(app, &mut vacancies, &mut lines, &event),
                         WatchItem::Gap { .. } => {
                             app.metrics.missed_events();
-                            app.ear.blind();
+                            app.claim_monitor.blind();
                             vacancies = Vacancies::default();
                         }
                     }
@@ -67,7 +67,7 @@ async fn follow(app: &App) {
 }
 
 fn note(app: &App, vacancies: &mut Vacancies, lines: &mut Lines, event: &Event) {
-    app.ear.watched(event);
+    app.claim_monitor.watched(event);
     let now = Instant::now();
     let node = event.leader.as_ref().map_or("-", |node| node.as_str());
     let (group, term, cause) = (&event.group, event.term.get(), event.cause.word());

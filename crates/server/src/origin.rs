@@ -13,8 +13,8 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use axum::http::uri::Authority;
-use axum::http::{HeaderMap, Method, Uri, header};
+use hyper::http::uri::Authority;
+use hyper::{HeaderMap, Method, Uri, header};
 use regent_api::{Code, Problem};
 
 /// Refuses what a browser sends on behalf of another site.

@@ -1,11 +1,21 @@
 //! From answers and problems to responses.
 
-use axum::body::Body;
-use axum::http::{HeaderValue, StatusCode, header};
-use axum::response::Response;
+use std::error::Error;
+
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt as _, Either, Full};
+use hyper::StatusCode;
+use hyper::body::Bytes;
+use hyper::header::{self, HeaderValue};
 use regent_api::problem::PROBLEM_JSON;
 use regent_api::{Code, Problem};
 use serde::Serialize;
+
+/// The body of an answer: whole, or as it comes.
+pub(crate) type Body = Either<Full<Bytes>, UnsyncBoxBody<Bytes, Box<dyn Error + Send + Sync>>>;
+
+/// An answer on its way out.
+pub(crate) type Response = hyper::Response<Body>;
 
 /// What every verb returns.
 pub(crate) type Reply = Result<Response, Problem>;
@@ -20,9 +30,28 @@ pub(crate) fn json<T: Serialize>(value: &T) -> Reply {
     }
 }
 
+/// A body that is all there.
+pub(crate) fn body(bytes: impl Into<Bytes>) -> Body {
+    Either::Left(Full::new(bytes.into()))
+}
+
+/// A body that comes bit by bit.
+pub(crate) fn streamed<B>(body: B) -> Body
+where
+    B: hyper::body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<Box<dyn Error + Send + Sync>>,
+{
+    Either::Right(body.map_err(Into::into).boxed_unsync())
+}
+
 /// A yes of another kind.
-pub(crate) fn labelled(label: &'static str, body: impl Into<Body>) -> Response {
-    let mut response = Response::new(body.into());
+pub(crate) fn labelled(label: &'static str, bytes: impl Into<Bytes>) -> Response {
+    dressed(label, body(bytes))
+}
+
+/// A yes with this body.
+pub(crate) fn dressed(label: &'static str, body: Body) -> Response {
+    let mut response = Response::new(body);
     dress(&mut response, label);
     response
 }
@@ -31,7 +60,7 @@ pub(crate) fn labelled(label: &'static str, body: impl Into<Body>) -> Response {
 pub(crate) fn problem(problem: &Problem) -> Response {
     // A problem is made of strings and numbers, which JSON can always hold.
     let bytes = serde_json::to_vec(problem).expect("a problem can be written as JSON");
-    let mut response = Response::new(Body::from(bytes));
+    let mut response = Response::new(body(bytes));
     *response.status_mut() =
         StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     dress(&mut response, PROBLEM_JSON);

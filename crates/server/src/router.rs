@@ -1,33 +1,30 @@
 //! The one door: every request of every route walks through [`walk`] in the same order.
 //!
-//! The routes come from the table in `regent-api`; [`verb`] matches on its operations in full, so a
+//! The routes come from the table in `regent-api`; [`class`] and [`verb`] match on its operations in full, so a
 //! row without a handler does not compile, and what has no row is not served.
 //!
 //! The road not taken is a stack of middleware layers: the order of checks would be spread over
 //! files, and a route added outside the stack would skip them ("one path skipped the check" is how
 //! most such services were broken).
 
-use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
-use axum::Router;
-use axum::extract::Request;
-use axum::http::{HeaderValue, header};
-use axum::response::Response;
-use axum::routing::{MethodFilter, MethodRouter, on};
-use hyper::body::Bytes;
+use hyper::body::{Body as _, Bytes, Incoming};
+use hyper::header::{self, HeaderValue};
+use hyper::{Method, Request};
 use regent_api::openapi::allow;
-use regent_api::{Code, Method, Operation, Problem, ROUTES, Route};
+use regent_api::{Code, Operation, Problem, Route};
 
+use crate::address::{self, Found};
 use crate::admission::Class;
 use crate::app::{App, Ask, Call};
-use crate::reply::{self, Reply};
-use crate::socket::Talk;
+use crate::reply::{self, Reply, Response};
+use crate::socket::ConnectionActivity;
 use crate::{
-    accept, beliefs, body, campaign, cluster, direct, groups, history, leader, offer, origin,
-    process, renew, resign, sessions, signing, step_down, token, transfer, warm, watch, withdraw,
+    beliefs, body, campaign, cluster, groups, history, leader, origin, process, sessions, signing,
+    step_down, tenure, token, watch,
 };
 
 /// What a request knows of the connection it came by.
@@ -35,38 +32,29 @@ use crate::{
 pub(crate) struct Peer {
     /// The address at which it reached this server.
     pub(crate) local: SocketAddr,
-    pub(crate) talk: Arc<Talk>,
+    pub(crate) activity: Arc<ConnectionActivity>,
 }
 
-/// All routes of the table, and problems for everything else.
-pub(crate) fn router(app: &Arc<App>) -> Router {
-    let paths: BTreeSet<_> = ROUTES.iter().map(|route| route.path).collect();
-    let mut router = Router::new();
-    for path in paths {
-        router = router.route(path, methods(path, app));
+/// Answers one request: by its row of the table, or with the problem that it names none.
+pub(crate) async fn answer(app: Arc<App>, request: Request<Incoming>) -> Response {
+    let is_head = request.method() == Method::HEAD;
+    let mut response = match address::find(request.method(), request.uri().path()) {
+        Found::Row(route) => serve(app, route, request).await,
+        Found::OtherMethods(path) => wrong_method(&app, path, request.method()),
+        Found::Nothing => not_found(&app, request.uri().path()),
+    };
+    if is_head {
+        // The head says how long the body would be; a stream has no length.
+        if let Some(length) = response.body().size_hint().exact() {
+            response.headers_mut().insert(header::CONTENT_LENGTH, HeaderValue::from(length));
+        }
+        *response.body_mut() = reply::body(Bytes::new());
     }
-    let app = Arc::clone(app);
-    router.fallback(move |request: Request| async move { not_found(&app, &request) })
-}
-
-fn methods(path: &'static str, app: &Arc<App>) -> MethodRouter {
-    let mut methods = MethodRouter::new();
-    for route in ROUTES.iter().filter(|route| route.path == path) {
-        let app = Arc::clone(app);
-        let filter = match route.method {
-            Method::Get => MethodFilter::GET,
-            Method::Post => MethodFilter::POST,
-            Method::Put => MethodFilter::PUT,
-            Method::Delete => MethodFilter::DELETE,
-        };
-        methods = methods.merge(on(filter, move |request: Request| serve(app, route, request)));
-    }
-    let app = Arc::clone(app);
-    methods.fallback(move |request: Request| async move { wrong_method(&app, path, &request) })
+    response
 }
 
 /// From a request to its answer, when its route is known.
-pub(crate) async fn serve(app: Arc<App>, route: &'static Route, request: Request) -> Response {
+async fn serve(app: Arc<App>, route: &'static Route, request: Request<Incoming>) -> Response {
     let began_at = Instant::now();
     let reply = walk(&app, route, request).await;
     let (code, response) = match reply {
@@ -82,38 +70,85 @@ pub(crate) async fn serve(app: Arc<App>, route: &'static Route, request: Request
 }
 
 /// From a request's head to its answer.
-async fn walk(app: &Arc<App>, route: &'static Route, request: Request) -> Reply {
+async fn walk(app: &Arc<App>, route: &'static Route, request: Request<Incoming>) -> Reply {
     let (mut parts, body) = request.into_parts();
     let peer = parts.extensions.remove::<Peer>();
-    let Peer { local, talk } = peer.expect("the connection put itself into every request");
+    let Peer { local, activity } = peer.expect("the connection put itself into every request");
     let hosts = &app.config.hosts_allowed;
     origin::check(&parts.method, &parts.uri, &parts.headers, local, hosts)?;
-    let group = direct::group(route, parts.uri.path())?;
+    let group = address::group(route, parts.uri.path())?;
     let body = match route.request {
         Some(_) => body::read(&parts.headers, body, app.config.body_timeout).await?,
         None => Bytes::new(),
     };
     // The place is taken only once the body is here: a slow sender holds up nobody.
-    let place = match Class::of(route.operation) {
+    let place = match class(route.operation) {
         Some(class) => Some(app.admission.admit(class).ok_or_else(|| app.shed(class))?),
         None => None,
     };
     let query = parts.uri.query().unwrap_or_default().to_owned();
     let headers = parts.headers;
-    let ask = Ask { app: Arc::clone(app), talk, place };
+    let ask = Ask { app: Arc::clone(app), activity, place };
     verb(Call { ask, route, headers, group, query, body }).await
+}
+
+/// How much an operation matters; none for those that say how the process is, which must answer exactly when the
+/// rest does not.
+pub(crate) const fn class(operation: Operation) -> Option<Class> {
+    match operation {
+        // A holder whose epoch changed extends nothing until it has read its session.
+        Operation::Renew | Operation::Heartbeat | Operation::Accept | Operation::ShowSession => {
+            Some(Class::Renew)
+        }
+        // A step-down frees an office, and is asked when things go wrong already; so is whatever
+        // repairs the store itself.
+        Operation::Resign
+        | Operation::Withdraw
+        | Operation::CloseSession
+        | Operation::Offer
+        | Operation::Warm
+        | Operation::Transfer
+        | Operation::StepDown
+        | Operation::AddMember
+        | Operation::PromoteMember
+        | Operation::RemoveMember
+        | Operation::TransferCluster => Some(Class::Release),
+        Operation::Watch | Operation::WatchMany => Some(Class::Watch),
+        Operation::Campaign | Operation::OpenSession => Some(Class::Campaign),
+        Operation::Leader
+        | Operation::ShowGroup
+        | Operation::History
+        | Operation::Token
+        | Operation::Claims
+        | Operation::ListFences => Some(Class::Read),
+        // A write waits for it, and a leader that is refused must hear so.
+        Operation::ValidateToken => Some(Class::Release),
+        Operation::PutGroup
+        | Operation::MoveGroup
+        | Operation::DeleteFence
+        | Operation::DeleteGroup
+        | Operation::ListGroups
+        | Operation::Backup => Some(Class::Admin),
+        Operation::ShowCluster
+        | Operation::Keys
+        | Operation::Healthz
+        | Operation::Readyz
+        | Operation::Metrics
+        | Operation::OpenApi
+        | Operation::Dashboard => None,
+    }
 }
 
 async fn verb(call: Call) -> Reply {
     match call.route.operation {
         Operation::Campaign => campaign::answer(call).await,
-        Operation::Renew => renew::answer(call).await,
-        Operation::Resign => resign::answer(call).await,
-        Operation::Withdraw => withdraw::answer(call).await,
-        Operation::Accept => accept::answer(call).await,
-        Operation::Offer => offer::answer(call).await,
-        Operation::Warm => warm::answer(call).await,
-        Operation::Transfer => transfer::answer(call).await,
+        Operation::Renew => tenure::answer(call, tenure::renew).await,
+        Operation::Resign => tenure::answer(call, tenure::resign).await,
+        Operation::Withdraw => tenure::answer(call, tenure::withdraw).await,
+        Operation::Accept => tenure::answer(call, tenure::accept).await,
+        Operation::Offer => tenure::answer(call, tenure::offer).await,
+        Operation::Warm => tenure::answer(call, tenure::warm).await,
+        Operation::Transfer => tenure::answer(call, tenure::transfer).await,
         Operation::Leader => leader::answer(call).await,
         Operation::Watch => watch::one(call).await,
         Operation::WatchMany => watch::many(call).await,
@@ -130,7 +165,7 @@ async fn verb(call: Call) -> Reply {
         Operation::DeleteGroup => groups::delete(call).await,
         Operation::ListGroups => groups::list(call).await,
         Operation::OpenSession => sessions::open(call).await,
-        Operation::RenewSession => sessions::renew(call).await,
+        Operation::Heartbeat => sessions::heartbeat(call).await,
         Operation::ShowSession => sessions::show(call).await,
         Operation::CloseSession => sessions::close(call).await,
         Operation::ShowCluster => cluster::show(call).await,
@@ -151,9 +186,9 @@ async fn verb(call: Call) -> Reply {
 /// The label of requests that meet no route, in metrics.
 const NO_ROUTE: &str = "_unknown";
 
-fn not_found(app: &App, request: &Request) -> Response {
+fn not_found(app: &App, path: &str) -> Response {
     app.metrics.answered(NO_ROUTE, Code::NotFound.word(), std::time::Duration::ZERO);
-    let hint = if request.uri().path().starts_with("/v1/groups/") {
+    let hint = if path.starts_with("/v1/groups/") {
         "a slash inside a group name is written %2F; /openapi.json lists every address"
     } else {
         "/openapi.json lists every address"
@@ -161,10 +196,10 @@ fn not_found(app: &App, request: &Request) -> Response {
     reply::problem(&Problem::new(Code::NotFound, format!("there is nothing here; {hint}")))
 }
 
-fn wrong_method(app: &App, path: &str, request: &Request) -> Response {
+fn wrong_method(app: &App, path: &str, asked: &Method) -> Response {
     app.metrics.answered(NO_ROUTE, Code::MethodNotAllowed.word(), std::time::Duration::ZERO);
     let allowed = allow(path);
-    let asked: String = request.method().as_str().chars().take(20).collect();
+    let asked: String = asked.as_str().chars().take(20).collect();
     let detail = format!("{path} knows {allowed}, not {asked}");
     let mut response = reply::problem(&Problem::new(Code::MethodNotAllowed, detail));
     let allowed = HeaderValue::from_str(&allowed).expect("methods are plain words");

@@ -12,13 +12,13 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::admission::Admission;
 use crate::app::{App, Phase};
-use crate::beliefs::{self, Ear};
+use crate::beliefs::{self, ClaimMonitor};
 use crate::cluster::Cluster;
 use crate::config::{ConfigError, ServerConfig};
 use crate::connection::protocol;
-use crate::crowd::{Crowd, within_open_files};
+use crate::connection_limit::{ConnectionLimit, within_open_files};
 use crate::faces::Faces;
-use crate::forecast::{self, Foresight};
+use crate::forecast::{self, FailureForecast};
 use crate::listen::listen;
 use crate::metrics::Metrics;
 use crate::observer;
@@ -67,17 +67,17 @@ pub async fn serve_cluster(
     }
     let signing = config.signing_keys.as_deref().map(Signing::open).transpose()?;
     let (turn, phase) = watch::channel(Phase::Serving);
-    let (ear, jobs) = Ear::new();
-    let (foresight, suspicions) = Foresight::new();
+    let (claim_monitor, jobs) = ClaimMonitor::new();
+    let (failure_forecast, suspicions) = FailureForecast::new();
     let app = Arc::new(App {
         admission: Admission::new(config.requests_max, config.waiting_max),
-        crowd: Crowd::new(
+        connection_limit: ConnectionLimit::new(
             within_open_files(config.connections_max),
             config.connections_per_address_max,
         ),
         metrics: Metrics::new(&config),
-        ear,
-        foresight,
+        claim_monitor,
+        failure_forecast,
         signing,
         store,
         cluster,
@@ -101,19 +101,19 @@ pub async fn serve_cluster(
 async fn close(app: &App, turn: &watch::Sender<Phase>) {
     let grace = app.config.shutdown_grace;
     let now = Instant::now();
-    tracing::info!(connections = app.crowd.count().now(), "shutting down");
+    tracing::info!(connections = app.connection_limit.count().now(), "shutting down");
     turn.send_replace(Phase::Closing);
     let asked = timeout_at(now + grace / 2, app.admission.asking().emptied()).await;
     // From here on the store answers every waiting campaign as lost and refuses what still comes.
     app.store.shut_down().await;
-    let gone = timeout_at(now + grace, app.crowd.count().emptied()).await;
+    let gone = timeout_at(now + grace, app.connection_limit.count().emptied()).await;
     if asked.is_err() || gone.is_err() {
         tracing::warn!(
-            connections = app.crowd.count().now(),
+            connections = app.connection_limit.count().now(),
             "the grace is over; what is still under way is dropped"
         );
     }
     turn.send_replace(Phase::Over);
-    app.crowd.count().emptied().await;
+    app.connection_limit.count().emptied().await;
     tracing::info!("shut down");
 }

@@ -1,8 +1,8 @@
-//! `POST /v1/sessions/open`, `…/renew`, `…/show`, `…/close`.
+//! `POST /v1/sessions/open`, `…/heartbeat`, `…/show`, `…/close`.
 
 use regent_api::{
-    CloseSessionRequest, Code, Done, Heard, OpenSessionRequest, Problem, RenewSessionRequest,
-    SessionResponse, ShowSessionRequest,
+    CloseSessionRequest, Code, Done, HeartbeatRequest, HeartbeatResponse, OpenSessionRequest,
+    Problem, SessionResponse, ShowSessionRequest,
 };
 
 use regent_election::store::Heartbeat;
@@ -25,12 +25,15 @@ pub(crate) async fn act_open(
     Ok(SessionResponse::new(session_id, view))
 }
 
-pub(crate) async fn renew(call: Call) -> Reply {
+pub(crate) async fn heartbeat(call: Call) -> Reply {
     let request = call.body()?;
-    reply::json(&act_renew(&call, request).await?)
+    reply::json(&act_heartbeat(&call, request).await?)
 }
 
-pub(crate) async fn act_renew(ask: &Ask, request: RenewSessionRequest) -> Result<Heard, Problem> {
+pub(crate) async fn act_heartbeat(
+    ask: &Ask,
+    request: HeartbeatRequest,
+) -> Result<HeartbeatResponse, Problem> {
     let mut heartbeat = Heartbeat::from(request);
     let (session, beliefs) = (heartbeat.session, heartbeat.beliefs.take());
     let heard = ask.change(ask.store().heartbeat(heartbeat)).await;
@@ -38,10 +41,10 @@ pub(crate) async fn act_renew(ask: &Ask, request: RenewSessionRequest) -> Result
     // one is whom this is about. Only what is older than the last heartbeat says nothing.
     let is_old = |problem: &Problem| problem.code == Code::HeartbeatNotNewer;
     if let Some(beliefs) = beliefs.filter(|_| !heard.as_ref().is_err_and(is_old)) {
-        ask.app.hear(session, heard.is_ok(), &beliefs);
+        ask.app.heartbeat(session, heard.is_ok(), &beliefs);
     }
     let heard = heard?;
-    Ok(Heard::from(heard))
+    Ok(HeartbeatResponse::from(heard))
 }
 
 pub(crate) async fn show(call: Call) -> Reply {
@@ -66,7 +69,7 @@ pub(crate) async fn close(call: Call) -> Reply {
 pub(crate) async fn act_close(ask: &Ask, request: CloseSessionRequest) -> Result<Done, Problem> {
     let CloseSessionRequest { session_id } = request;
     ask.change(ask.store().close(session_id)).await?;
-    ask.app.ear.closed(session_id);
-    ask.app.foresight.closed(session_id);
+    ask.app.claim_monitor.closed(session_id);
+    ask.app.failure_forecast.closed(session_id);
     Ok(Done::YES)
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use axum::http::{HeaderValue, header};
+use hyper::header::{self, HeaderValue};
 use regent_election::{Group, Node, SessionId, Term};
 use regent_signing::{Claims, Jwks, KeyFile, KeyFileError, KeyPair, session_digest, sign};
 
@@ -13,7 +13,7 @@ use crate::app::Call;
 use crate::reply::{self, Reply};
 
 /// How often the file is looked at: a key is published long before it signs, so this need not be soon.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+const KEY_FILE_POLL_EVERY: Duration = Duration::from_secs(1);
 /// How long others may keep the published keys; far shorter than a new key waits before it signs.
 const KEPT_FOR: &str = "public, max-age=300";
 
@@ -33,12 +33,9 @@ struct State {
 
 /// What a signed term says, but for the times.
 #[derive(Clone, Copy, Debug)]
-pub struct Held<'a> {
-    /// The service.
+pub struct TermStatement<'a> {
     pub cluster: &'a str,
-    /// The group.
     pub group: &'a Group,
-    /// The term.
     pub term: Term,
     /// Who holds it.
     pub node: &'a Node,
@@ -62,7 +59,7 @@ impl Signing {
 
     /// Signs that this term is held, good for so long. `None` if no key signs now.
     #[must_use]
-    pub fn sign(&self, held: Held<'_>, good_for: Duration) -> Option<String> {
+    pub fn sign(&self, held: TermStatement<'_>, good_for: Duration) -> Option<String> {
         let now = wall_seconds();
         let not_after = now.saturating_add(good_for.as_secs());
         let claims = Claims {
@@ -87,7 +84,7 @@ impl Signing {
     /// The keys, looked at again if that is due.
     fn state(&self) -> MutexGuard<'_, State> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if state.looked_at.elapsed() >= LOOK_EVERY {
+        if state.looked_at.elapsed() >= KEY_FILE_POLL_EVERY {
             state.looked_at = Instant::now();
             match state.file.refresh() {
                 Ok(true) => tracing::info!("the signing keys were read again"),
@@ -116,11 +113,11 @@ fn wall_seconds() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use regent_signing::{Algorithm, Entry, Expected, PublicKeys, Ring, verify};
+    use regent_signing::{Expected, KeyEntry, PublicKeys, Ring, SigningAlgorithm, verify};
 
     fn ring(byte: u8) -> Ring {
         let mut ring = Ring::empty();
-        ring.add(Entry::new(Algorithm::EdDsa, &[byte; 32], 0, 0).unwrap(), 0).unwrap();
+        ring.add(KeyEntry::new(SigningAlgorithm::EdDsa, &[byte; 32], 0, 0).unwrap(), 0).unwrap();
         ring
     }
 
@@ -134,7 +131,7 @@ mod tests {
         let node = Node::new("web-1").unwrap();
         let session = SessionId::new(7).unwrap();
         let term = Term::new(101).unwrap();
-        let held = Held { cluster: "main", group: &group, term, node: &node, session };
+        let held = TermStatement { cluster: "main", group: &group, term, node: &node, session };
         let expected = Expected { group: &group, cluster: Some("main") };
         let judged = |signing: &Signing| {
             let token = signing.sign(held, Duration::from_secs(10)).unwrap();
@@ -144,7 +141,7 @@ mod tests {
         assert_eq!(judged(&signing).unwrap().term(), Some(term));
         // Rotated: read again, without a restart.
         file.replace(ring(2)).unwrap();
-        signing.state.lock().unwrap().looked_at = Instant::now() - LOOK_EVERY;
+        signing.state.lock().unwrap().looked_at = Instant::now() - KEY_FILE_POLL_EVERY;
         assert_eq!(judged(&signing).unwrap().session, session_digest(session));
         assert_eq!(signing.published(), ring(2).published(0).to_jwks());
     }

@@ -30,7 +30,7 @@ const LINGER_BYTES_MAX: usize = 1 << 20;
 
 /// What socket, service and driver of one connection tell each other.
 #[derive(Debug)]
-pub(crate) struct Talk {
+pub(crate) struct ConnectionActivity {
     under_way: AtomicUsize,
     heads: AtomicUsize,
     is_http2: AtomicBool,
@@ -40,9 +40,9 @@ pub(crate) struct Talk {
 
 /// One request of a connection, until its answer has been sent.
 #[derive(Debug)]
-pub(crate) struct Exchange(Arc<Talk>);
+pub(crate) struct Exchange(Arc<ConnectionActivity>);
 
-impl Talk {
+impl ConnectionActivity {
     pub(crate) fn begin() -> Self {
         Self {
             under_way: AtomicUsize::new(0),
@@ -101,7 +101,7 @@ impl Drop for Exchange {
 #[derive(Debug)]
 pub(crate) struct Socket {
     stream: TcpStream,
-    talk: Arc<Talk>,
+    activity: Arc<ConnectionActivity>,
     head_timeout: Duration,
     write_timeout: Duration,
     /// When patience with an incomplete head ends; none while no head is awaited.
@@ -124,13 +124,13 @@ struct Linger {
 impl Socket {
     pub(crate) fn new(
         stream: TcpStream,
-        talk: Arc<Talk>,
+        activity: Arc<ConnectionActivity>,
         head_timeout: Duration,
         write_timeout: Duration,
     ) -> Self {
         Self {
             stream,
-            talk,
+            activity,
             head_timeout,
             write_timeout,
             head_due_at: Some(Instant::now() + head_timeout),
@@ -143,7 +143,7 @@ impl Socket {
 
     /// An error once a head has been incomplete for too long; otherwise wakes when that may be.
     fn check_head(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
-        let heads = self.talk.heads.load(Ordering::Acquire);
+        let heads = self.activity.heads.load(Ordering::Acquire);
         if heads != self.heads_seen {
             self.heads_seen = heads;
             self.head_due_at = None;
@@ -158,8 +158,8 @@ impl Socket {
     /// Bytes came between two requests: over HTTP/1 they can only be the next head. Over HTTP/2 they
     /// may be anything, and the driver's patience with idle connections must do.
     fn note_read(&mut self) {
-        let awaits_head = self.talk.under_way.load(Ordering::Acquire) == 0;
-        let is_http2 = self.talk.is_http2.load(Ordering::Acquire);
+        let awaits_head = self.activity.under_way.load(Ordering::Acquire) == 0;
+        let is_http2 = self.activity.is_http2.load(Ordering::Acquire);
         if awaits_head && !is_http2 && self.head_due_at.is_none() {
             self.head_due_at = Some(Instant::now() + self.head_timeout);
         }
@@ -268,7 +268,8 @@ mod tests {
         peer.write_all(&vec![0; sent]).await.unwrap();
         peer.shutdown().await.unwrap();
         let patience = Duration::from_secs(60);
-        let mut socket = Socket::new(stream, Arc::new(Talk::begin()), patience, patience);
+        let mut socket =
+            Socket::new(stream, Arc::new(ConnectionActivity::begin()), patience, patience);
         socket.shutdown().await.unwrap();
         assert_eq!(socket.linger.unwrap().bytes_left, LINGER_BYTES_MAX - sent);
     }

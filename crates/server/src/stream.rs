@@ -9,8 +9,6 @@ use std::convert::Infallible;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use axum::body::Body;
-use axum::response::Response;
 use hyper::body::{Bytes, Frame};
 use regent_api::{Bookmark, Closing, Code, LeaderChanged, Problem, WatchEvent};
 use regent_election::Cursor;
@@ -20,7 +18,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout};
 
 use crate::app::{Ask, Phase, dice};
-use crate::reply;
+use crate::reply::{self, Response};
 use crate::watch::{gap, present};
 
 /// Events between the task and the connection.
@@ -72,7 +70,7 @@ fn broken() -> Problem {
 /// The stream as server-sent events.
 pub(crate) fn response(queue: mpsc::Receiver<WatchEvent>) -> Response {
     let frames = Frames { queue, is_begun: false };
-    let mut response = reply::labelled("text/event-stream", Body::new(frames));
+    let mut response = reply::dressed("text/event-stream", reply::streamed(frames));
     // Asks proxies not to gather events before they pass them on.
     response.headers_mut().insert("x-accel-buffering", "no".parse().expect("`no` is a value"));
     response
@@ -205,7 +203,7 @@ impl Stream {
             Ok(Ok(())) => Next::GoOn,
             Ok(Err(_)) => Next::End,
             Err(_) => {
-                self.ask.talk.give_up();
+                self.ask.activity.give_up();
                 Next::End
             }
         }

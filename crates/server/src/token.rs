@@ -16,7 +16,7 @@ use regent_election::{FenceError, Group, Refusal, Resource, SessionId, Term};
 
 use crate::app::{Ask, Call};
 use crate::reply::{self, Reply};
-use crate::signing::Held;
+use crate::signing::TermStatement;
 
 /// Fences of a page if it is not said how many.
 const FENCES_PAGE_DEFAULT: usize = 100;
@@ -73,7 +73,7 @@ async fn signed(
     let (true, Some(signing)) = (view.tenures.iter().any(is_held), &ask.app.signing) else {
         return Ok(None);
     };
-    let held = Held {
+    let held = TermStatement {
         cluster: &ask.app.config.cluster,
         group: &shown.group,
         term: shown.term,

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use axum::http::HeaderMap;
+use hyper::HeaderMap;
 use regent_api::limits::{WAIT_MS_MAX, WATCH_EVENTS_MAX, WATCH_GROUPS_MAX, WATCH_WAIT_MS_DEFAULT};
 use regent_api::{
     Code, Gap, LeaderChanged, Office, Present, Problem, WatchEvent, WatchManyQuery, WatchQuery,
@@ -184,7 +184,7 @@ pub(crate) async fn present(
 ) -> Result<Present, Problem> {
     let read = |group| ask.store().leader(group, Consistency::Linearizable);
     let (offices, next) = match scope {
-        Scope::Group(group) => (vec![ask.read(read(group)).await?], None),
+        Scope::Group(group) | Scope::Turn(group) => (vec![ask.read(read(group)).await?], None),
         Scope::Groups(groups) => {
             let mut offices = Vec::with_capacity(groups.len());
             for group in groups {

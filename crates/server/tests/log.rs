@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use regent_server::{ServerConfig, serve};
-use regent_stores::LocalStore;
+use regent_stores::MemoryStore;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
@@ -59,7 +59,7 @@ async fn the_log_tells_every_change_of_a_leader_once_and_no_secret_ever() {
         .init();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let store = Arc::new(LocalStore::memory().unwrap());
+    let store = Arc::new(MemoryStore::new().unwrap());
     let (stop, stopped) = oneshot::channel::<()>();
     let shutdown = async move { stopped.await.unwrap() };
     let served = tokio::spawn(serve(vec![listener], store, ServerConfig::default(), shutdown));
@@ -75,7 +75,7 @@ async fn the_log_tells_every_change_of_a_leader_once_and_no_secret_ever() {
         ("/v1/groups/billing/transfer", &format!(r#"{{"session_id":"{canary}","term":"x"}}"#)),
         ("/v1/sessions/show", &format!(r#"{{"session_id":"{canary}"}}"#)),
         ("/v1/sessions/open", &format!(r#"{{"node_id":"b","session_id":"{canary}"}}"#)),
-        ("/v1/sessions/renew", &format!(r#"{{"session_id":"{canary}x"}}"#)),
+        ("/v1/sessions/heartbeat", &format!(r#"{{"session_id":"{canary}x"}}"#)),
         ("/v1/sessions/close", &format!(r#"{{"session_id":"{canary}"}}"#)),
     ] {
         let answer = post(address, path, body).await;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use regent_server::{ServerConfig, serve};
-use regent_stores::LocalStore;
+use regent_stores::MemoryStore;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
@@ -49,7 +49,7 @@ async fn a_moment_without_file_descriptors_does_not_make_a_server_deaf() {
     setrlimit(Resource::Nofile, limit).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let store = Arc::new(LocalStore::memory().unwrap());
+    let store = Arc::new(MemoryStore::new().unwrap());
     tokio::spawn(serve(vec![listener], store, ServerConfig::default(), std::future::pending()));
     let mut known = TcpStream::connect(address).await.unwrap();
     assert_eq!(accept_errors(&ask(&mut known, "/metrics").await), 0);

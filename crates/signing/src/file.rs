@@ -5,9 +5,11 @@
 //! file that cannot be read then leaves the keys as they were.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+
+use regent_files::{FileError, Trust};
 
 use crate::ring::{Ring, RingError};
 
@@ -27,36 +29,29 @@ pub enum KeyFileError {
         /// What the system said.
         source: io::Error,
     },
-    /// Others can read it.
-    #[error("{} can be read by others (mode {mode:03o}), and whoever reads it can sign; chmod 600 it, and rotate the keys if somebody has", path.display())]
-    Open {
-        /// The file.
-        path: PathBuf,
-        /// Its permissions.
-        mode: u32,
-    },
+    /// It cannot be read, or must not be trusted: whoever reads it can sign.
+    #[error("{0}{advice}", advice = advice(.0))]
+    File(#[from] FileError),
     /// It is no file of keys.
     #[error("{} is no file of signing keys: {why}", path.display())]
-    Malformed {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        why: String,
-    },
+    Malformed { path: PathBuf, why: String },
     /// It is there already.
     #[error("{} is there already; rotate its keys instead", path.display())]
-    Exists {
-        /// The file.
-        path: PathBuf,
-    },
+    Exists { path: PathBuf },
     /// Its keys cannot be used.
     #[error("{}: {why}", path.display())]
-    Ring {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        why: RingError,
-    },
+    Ring { path: PathBuf, why: RingError },
+}
+
+/// What helps beyond what the file needs.
+fn advice(error: &FileError) -> &'static str {
+    match error {
+        FileError::Open { .. } => ", and rotate the keys if somebody has read them",
+        FileError::Io { .. }
+        | FileError::NotRegular { .. }
+        | FileError::TooLarge { .. }
+        | FileError::Owner { .. } => "",
+    }
 }
 
 /// What tells one file from the next without reading it.
@@ -81,15 +76,10 @@ fn failed(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> KeyFileE
 }
 
 fn read(path: &Path) -> Result<(Stamp, Ring), KeyFileError> {
-    let mut file = File::open(path).map_err(failed("open", path))?;
-    let facts = file.metadata().map_err(failed("read", path))?;
-    let mode = facts.mode() & 0o777;
-    if mode & 0o077 != 0 {
-        return Err(KeyFileError::Open { path: path.to_owned(), mode });
-    }
+    let file = regent_files::open(path, BYTES_MAX, Trust::Secret)?;
+    let facts = file.facts.clone();
+    let bytes = file.read()?;
     let malformed = |why: String| KeyFileError::Malformed { path: path.to_owned(), why };
-    let mut bytes = Vec::new();
-    (&mut file).take(BYTES_MAX).read_to_end(&mut bytes).map_err(failed("read", path))?;
     // The parser's own words could quote a secret; where it stopped is enough.
     let ring: Ring = serde_json::from_slice(&bytes)
         .map_err(|error| malformed(format!("line {}, column {}", error.line(), error.column())))?;
@@ -168,13 +158,13 @@ impl KeyFile {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::key::Algorithm;
-    use crate::ring::Entry;
+    use crate::key::SigningAlgorithm;
+    use crate::ring::KeyEntry;
     use std::os::unix::fs::PermissionsExt;
 
     fn ring(byte: u8) -> Ring {
         let mut ring = Ring::empty();
-        ring.add(Entry::new(Algorithm::EdDsa, &[byte; 32], 0, 0).unwrap(), 0).unwrap();
+        ring.add(KeyEntry::new(SigningAlgorithm::EdDsa, &[byte; 32], 0, 0).unwrap(), 0).unwrap();
         ring
     }
 
@@ -202,7 +192,7 @@ mod tests {
         for mode in [0o640, 0o604, 0o660, 0o644] {
             fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
             let error = KeyFile::open(&path).unwrap_err();
-            assert!(matches!(error, KeyFileError::Open { .. }), "{error}");
+            assert!(matches!(error, KeyFileError::File(FileError::Open { .. })), "{error}");
         }
         assert!(matches!(KeyFile::create(&path, &ring(2)), Err(KeyFileError::Exists { .. })));
     }

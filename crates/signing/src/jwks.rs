@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::key::{Algorithm, PublicKey};
+use crate::key::{PublicKey, SigningAlgorithm};
 use crate::{decode, encode};
 
 /// Most keys that are taken from one place.
@@ -14,7 +14,6 @@ pub const KEYS_MAX: usize = 64;
 /// A set of public keys on the wire.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Jwks {
-    /// The keys.
     pub keys: Vec<Jwk>,
 }
 
@@ -32,10 +31,8 @@ pub struct Jwk {
     /// The ML-DSA-65 key of a hybrid one.
     #[serde(default, rename = "pub", skip_serializing_if = "Option::is_none")]
     pub other: Option<String>,
-    /// Its name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kid: Option<String>,
-    /// Its algorithm.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub alg: Option<String>,
     /// `sig`.
@@ -84,8 +81,8 @@ impl From<&PublicKey> for Jwk {
     fn from(key: &PublicKey) -> Self {
         let (ed25519, ml_dsa) = key.parts();
         let (kty, crv) = match key.algorithm() {
-            Algorithm::EdDsa => ("OKP", Some("Ed25519".to_owned())),
-            Algorithm::Hybrid => ("regent-hybrid", None),
+            SigningAlgorithm::EdDsa => ("OKP", Some("Ed25519".to_owned())),
+            SigningAlgorithm::Hybrid => ("regent-hybrid", None),
         };
         Self {
             kty: kty.to_owned(),
@@ -123,7 +120,7 @@ mod tests {
 
     #[test]
     fn published_keys_are_read_back_under_names_of_their_own() {
-        let pair = KeyPair::from_seed(Algorithm::EdDsa, &[1; 32]).unwrap();
+        let pair = KeyPair::from_seed(SigningAlgorithm::EdDsa, &[1; 32]).unwrap();
         let keys = PublicKeys::new([pair.public().clone()]);
         let text = serde_json::to_string(&keys.to_jwks()).unwrap();
         let mut published: Jwks = serde_json::from_str(&text).unwrap();

@@ -22,7 +22,7 @@ const ED25519_BYTES: usize = 64;
 
 /// How something is signed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Algorithm {
+pub enum SigningAlgorithm {
     /// Ed25519.
     #[serde(rename = "EdDSA")]
     EdDsa,
@@ -31,7 +31,7 @@ pub enum Algorithm {
     Hybrid,
 }
 
-impl Algorithm {
+impl SigningAlgorithm {
     /// The word in a token's header.
     #[must_use]
     pub const fn word(self) -> &'static str {
@@ -51,7 +51,7 @@ impl Algorithm {
     }
 }
 
-impl fmt::Display for Algorithm {
+impl fmt::Display for SigningAlgorithm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.word())
     }
@@ -62,10 +62,10 @@ impl fmt::Display for Algorithm {
 pub enum KeyError {
     /// It is no key of this kind.
     #[error("these are no {0} key's bytes")]
-    Malformed(Algorithm),
+    Malformed(SigningAlgorithm),
     /// It cannot be had in this build.
     #[error("{0} is not in this build; build with the feature \"hybrid\"")]
-    NotBuiltIn(Algorithm),
+    NotBuiltIn(SigningAlgorithm),
 }
 
 /// A key that signs. Its `Debug` shows nothing secret.
@@ -91,8 +91,8 @@ pub struct PublicKey {
 }
 
 impl KeyPair {
-    /// The key of a secret: [`Algorithm::seed_bytes`] bytes that nobody can guess.
-    pub fn from_seed(algorithm: Algorithm, seed: &[u8]) -> Result<Self, KeyError> {
+    /// The key of a secret: [`SigningAlgorithm::seed_bytes`] bytes that nobody can guess.
+    pub fn from_seed(algorithm: SigningAlgorithm, seed: &[u8]) -> Result<Self, KeyError> {
         if seed.len() != algorithm.seed_bytes() {
             return Err(KeyError::Malformed(algorithm));
         }
@@ -100,7 +100,7 @@ impl KeyPair {
             seed[..SEED_BYTES].try_into().map_err(|_| KeyError::Malformed(algorithm))?;
         let ed25519 = SigningKey::from_bytes(first);
         match algorithm {
-            Algorithm::EdDsa => {
+            SigningAlgorithm::EdDsa => {
                 let public = PublicKey { ed25519: ed25519.verifying_key(), ml_dsa: None };
                 Ok(Self {
                     ed25519,
@@ -110,7 +110,7 @@ impl KeyPair {
                 })
             }
             #[cfg(feature = "hybrid")]
-            Algorithm::Hybrid => {
+            SigningAlgorithm::Hybrid => {
                 use aws_lc_rs::signature::{KeyPair as _, ML_DSA_65_SIGNING, PqdsaKeyPair};
                 let ml_dsa = PqdsaKeyPair::from_seed(&ML_DSA_65_SIGNING, &seed[SEED_BYTES..])
                     .map_err(|_| KeyError::Malformed(algorithm))?;
@@ -121,7 +121,7 @@ impl KeyPair {
                 Ok(Self { ed25519, ml_dsa: Some(ml_dsa), public })
             }
             #[cfg(not(feature = "hybrid"))]
-            Algorithm::Hybrid => Err(KeyError::NotBuiltIn(algorithm)),
+            SigningAlgorithm::Hybrid => Err(KeyError::NotBuiltIn(algorithm)),
         }
     }
 
@@ -149,7 +149,8 @@ impl KeyPair {
 impl PublicKey {
     /// A key from its published parts.
     pub fn from_parts(ed25519: &[u8], ml_dsa: Option<Vec<u8>>) -> Result<Self, KeyError> {
-        let algorithm = if ml_dsa.is_some() { Algorithm::Hybrid } else { Algorithm::EdDsa };
+        let algorithm =
+            if ml_dsa.is_some() { SigningAlgorithm::Hybrid } else { SigningAlgorithm::EdDsa };
         let malformed = KeyError::Malformed(algorithm);
         let bytes: &[u8; 32] = ed25519.try_into().map_err(|_| malformed)?;
         let key = VerifyingKey::from_bytes(bytes).map_err(|_| malformed)?;
@@ -162,10 +163,10 @@ impl PublicKey {
 
     /// What it verifies.
     #[must_use]
-    pub const fn algorithm(&self) -> Algorithm {
+    pub const fn algorithm(&self) -> SigningAlgorithm {
         match self.ml_dsa {
-            None => Algorithm::EdDsa,
-            Some(_) => Algorithm::Hybrid,
+            None => SigningAlgorithm::EdDsa,
+            Some(_) => SigningAlgorithm::Hybrid,
         }
     }
 

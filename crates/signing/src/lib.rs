@@ -19,12 +19,13 @@ pub mod file;
 pub mod jwks;
 pub mod key;
 pub mod ring;
+pub mod rotation;
 pub mod token;
 
 pub use file::{KeyFile, KeyFileError};
 pub use jwks::{Jwks, PublicKeys};
-pub use key::{Algorithm, KeyError, KeyPair, PublicKey};
-pub use ring::{Entry, Ring, RingError};
+pub use key::{KeyError, KeyPair, PublicKey, SigningAlgorithm};
+pub use ring::{KeyEntry, Ring, RingError};
 pub use token::{Claims, Expected, WhyNot, session_digest, sign, verify};
 
 use base64::Engine;

@@ -7,17 +7,16 @@
 use serde::{Deserialize, Serialize};
 
 use crate::jwks::{KEYS_MAX, PublicKeys};
-use crate::key::{Algorithm, KeyError, KeyPair};
+use crate::key::{KeyError, KeyPair, SigningAlgorithm};
 use crate::{decode, encode};
 
 /// One key of the ring, as it is stored. Times are seconds since 1970.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Entry {
+pub struct KeyEntry {
     /// Its name: a digest of the public key.
     pub kid: String,
-    /// Its algorithm.
-    pub algorithm: Algorithm,
+    pub algorithm: SigningAlgorithm,
     /// When it was made.
     pub created_at: u64,
     /// From when on it signs.
@@ -25,13 +24,12 @@ pub struct Entry {
     /// From when on nobody believes it; it signs nothing from when this is set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retire_at: Option<u64>,
-    /// The secret.
     secret: String,
 }
 
-impl std::fmt::Debug for Entry {
+impl std::fmt::Debug for KeyEntry {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Entry")
+        f.debug_struct("KeyEntry")
             .field("kid", &self.kid)
             .field("algorithm", &self.algorithm)
             .field("sign_from", &self.sign_from)
@@ -41,11 +39,11 @@ impl std::fmt::Debug for Entry {
 }
 
 /// What a key does at some time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum KeyStanding {
     /// It is published and does not sign yet.
     Coming,
-    /// It signs.
     Signs,
     /// It is believed, and another one signs.
     Believed,
@@ -58,32 +56,18 @@ pub enum Standing {
 pub enum RingError {
     /// A key is not one.
     #[error("key {kid}: {why}")]
-    Key {
-        /// Which.
-        kid: String,
-        /// Why.
-        why: KeyError,
-    },
+    Key { kid: String, why: KeyError },
     /// A key is not what its name says.
     #[error("key {kid} is another one than its name says")]
-    Name {
-        /// Which.
-        kid: String,
-    },
+    Name { kid: String },
     /// There is no such key.
     #[error("there is no key {kid}; `regent fence keys list` shows them")]
-    Unknown {
-        /// Which.
-        kid: String,
-    },
+    Unknown { kid: String },
     /// The last key that signs cannot be retired.
     #[error(
         "key {kid} is the only one that signs; rotate first, and retire it when the new one signs"
     )]
-    Last {
-        /// Which.
-        kid: String,
-    },
+    Last { kid: String },
     /// There are as many as there may be.
     #[error("there are {KEYS_MAX} keys already; retire some")]
     Full,
@@ -94,16 +78,16 @@ pub enum RingError {
 #[serde(deny_unknown_fields)]
 pub struct Ring {
     version: u32,
-    keys: Vec<Entry>,
+    keys: Vec<KeyEntry>,
 }
 
 /// The version that is written.
 const VERSION: u32 = 1;
 
-impl Entry {
+impl KeyEntry {
     /// A key from a secret that nobody can guess.
     pub fn new(
-        algorithm: Algorithm,
+        algorithm: SigningAlgorithm,
         seed: &[u8],
         created_at: u64,
         sign_from: u64,
@@ -139,7 +123,7 @@ impl Ring {
 
     /// All keys, oldest first.
     #[must_use]
-    pub fn entries(&self) -> &[Entry] {
+    pub fn entries(&self) -> &[KeyEntry] {
         &self.keys
     }
 
@@ -159,7 +143,7 @@ impl Ring {
     }
 
     /// Takes a key in; those that nobody believes any more go.
-    pub fn add(&mut self, entry: Entry, now: u64) -> Result<(), RingError> {
+    pub fn add(&mut self, entry: KeyEntry, now: u64) -> Result<(), RingError> {
         self.keys.retain(|old| !old.is_retired(now));
         if self.keys.len() >= KEYS_MAX {
             return Err(RingError::Full);
@@ -184,7 +168,7 @@ impl Ring {
 
     /// The key that signs now: the youngest that may.
     #[must_use]
-    pub fn signer(&self, now: u64) -> Option<&Entry> {
+    pub fn signer(&self, now: u64) -> Option<&KeyEntry> {
         self.keys
             .iter()
             .filter(|entry| entry.retire_at.is_none() && entry.sign_from <= now)
@@ -193,15 +177,15 @@ impl Ring {
 
     /// What a key does now.
     #[must_use]
-    pub fn standing(&self, entry: &Entry, now: u64) -> Standing {
+    pub fn standing(&self, entry: &KeyEntry, now: u64) -> KeyStanding {
         if entry.is_retired(now) {
-            Standing::Retired
+            KeyStanding::Retired
         } else if self.signer(now).is_some_and(|signer| signer.kid == entry.kid) {
-            Standing::Signs
+            KeyStanding::Signs
         } else if entry.retire_at.is_none() && entry.sign_from > now {
-            Standing::Coming
+            KeyStanding::Coming
         } else {
-            Standing::Believed
+            KeyStanding::Believed
         }
     }
 
@@ -217,8 +201,8 @@ impl Ring {
 mod tests {
     use super::*;
 
-    fn entry(byte: u8, sign_from: u64) -> Entry {
-        Entry::new(Algorithm::EdDsa, &[byte; 32], 0, sign_from).unwrap()
+    fn entry(byte: u8, sign_from: u64) -> KeyEntry {
+        KeyEntry::new(SigningAlgorithm::EdDsa, &[byte; 32], 0, sign_from).unwrap()
     }
 
     #[test]
@@ -234,13 +218,13 @@ mod tests {
                 ring.standing(entry, now)
             })
         };
-        assert_eq!(standing(&ring, 99), [Standing::Signs, Standing::Coming]);
+        assert_eq!(standing(&ring, 99), [KeyStanding::Signs, KeyStanding::Coming]);
         assert_eq!(ring.published(99).len(), 2);
-        assert_eq!(standing(&ring, 100), [Standing::Believed, Standing::Signs]);
+        assert_eq!(standing(&ring, 100), [KeyStanding::Believed, KeyStanding::Signs]);
         ring.retire(&old.kid, 200, 150).unwrap();
-        assert_eq!(standing(&ring, 199), [Standing::Believed, Standing::Signs]);
+        assert_eq!(standing(&ring, 199), [KeyStanding::Believed, KeyStanding::Signs]);
         assert_eq!(ring.published(199).len(), 2);
-        assert_eq!(standing(&ring, 200), [Standing::Retired, Standing::Signs]);
+        assert_eq!(standing(&ring, 200), [KeyStanding::Retired, KeyStanding::Signs]);
         assert!(ring.published(200).find(&old.kid).is_none());
         ring.add(entry(3, 300), 250).unwrap();
         assert_eq!(ring.entries().len(), 2, "who is believed by nobody goes");

@@ -32,9 +32,7 @@ pub const SKEW_SECONDS: u64 = 60;
 pub struct Claims {
     /// The service that granted the term.
     pub cluster: String,
-    /// The group.
     pub group: String,
-    /// The term.
     pub term: u64,
     /// The node that holds it.
     pub node: String,
@@ -80,7 +78,6 @@ pub enum WhyNot {
     Over {
         /// Until when it was good.
         not_after: u64,
-        /// The present.
         now: u64,
     },
     /// It was signed in the future.
@@ -88,13 +85,11 @@ pub enum WhyNot {
     NotYet {
         /// When it was signed.
         iat: u64,
-        /// The present.
         now: u64,
     },
     /// It is for another group.
     #[error("it is for group {found}, not for {wanted}")]
     OtherGroup {
-        /// Its group.
         found: String,
         /// The group that is guarded.
         wanted: Group,
@@ -102,7 +97,6 @@ pub enum WhyNot {
     /// It is from another service.
     #[error("it is from cluster {found}, not from {wanted}")]
     OtherCluster {
-        /// Its cluster.
         found: String,
         /// The cluster that is expected.
         wanted: String,

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 use regent_election::Group;
-use regent_signing::{Algorithm, Claims, Expected, Jwks, KeyPair, PublicKeys, sign, verify};
+use regent_signing::{Claims, Expected, Jwks, KeyPair, PublicKeys, SigningAlgorithm, sign, verify};
 
 /// The public key of the secret 00 01 02 … 1f, its thumbprint, and what it signed.
 const X: &str = "A6EHv_POEL4dcN0Y50vAmWfk1jCbpQ1fHdyGZBJVMbg";
@@ -37,6 +37,6 @@ fn a_token_of_another_implementation_is_believed() {
 #[test]
 fn the_same_token_is_made_here() {
     let seed: Vec<u8> = (0..32).collect();
-    let pair = KeyPair::from_seed(Algorithm::EdDsa, &seed).unwrap();
+    let pair = KeyPair::from_seed(SigningAlgorithm::EdDsa, &seed).unwrap();
     assert_eq!(sign(&claims(), KID, &pair).as_deref(), Some(TOKEN));
 }

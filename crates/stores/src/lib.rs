@@ -14,7 +14,7 @@ pub mod file;
 #[cfg(feature = "kubernetes")]
 pub mod kubernetes;
 pub mod lease;
-pub mod local;
+pub mod memory;
 #[cfg(feature = "mysql")]
 pub mod mysql;
 #[cfg(feature = "nats")]
@@ -41,7 +41,7 @@ use register::Register;
 use scheme::{Opener, SCHEMES, Scheme};
 
 pub use lease::LeaseStore;
-pub use local::{LocalError, LocalStore, Options};
+pub use memory::{MemoryError, MemoryOptions, MemoryStore};
 
 /// Why a URL opens no store. The URL itself is never shown: it may hold a password.
 #[derive(Debug, thiserror::Error)]
@@ -55,7 +55,6 @@ pub enum OpenError {
     /// A store that this build does not have.
     #[error("{name} is not built in; build with --features {feature}, or with --features full")]
     NotBuiltIn {
-        /// The scheme.
         name: &'static str,
         /// What to build with.
         feature: &'static str,
@@ -63,7 +62,6 @@ pub enum OpenError {
     /// A URL that its own store does not understand, or a place that it cannot use.
     #[error("{name}: {why}; a URL is written like {example}")]
     Url {
-        /// The scheme.
         name: &'static str,
         /// What is wrong.
         why: String,
@@ -72,39 +70,37 @@ pub enum OpenError {
     },
     /// The store is of this process alone, and there is no register behind it.
     #[error("{name} is a store of one process alone, so there is nothing to share or to examine")]
-    NoRegister {
-        /// The scheme.
-        name: &'static str,
-    },
-    /// The store is there but cannot be opened.
+    NoRegister { name: &'static str },
+    /// A store that earlier builds had.
+    #[error(
+        "local:DIR was removed, a single replica does the same; to keep its groups and terms, serve the directory with the last build that has local: and run its `regent migrate`, or start empty with `regent serve` (replica:), `memory:` or file:///DIR"
+    )]
+    Removed,
+    /// There is no room for a store in this process.
     #[error(transparent)]
-    Local(#[from] LocalError),
+    Memory(#[from] MemoryError),
 }
 
 /// Everything that a URL may open with, for messages.
 fn known() -> String {
     let words: Vec<String> = SCHEMES.iter().map(|scheme| format!("{}:", scheme.name)).collect();
-    format!("{} and a path like ./data", words.join(", "))
+    words.join(", ")
 }
 
 /// Opens the store that `url` names. To be called within a runtime. Nothing is sent yet: a server that
 /// is down is no error here.
 pub fn open_url(url: &str) -> Result<Arc<dyn Store>, OpenError> {
-    open_url_with(url, Options::default())
+    open_url_with(url, MemoryOptions::default())
 }
 
 /// The same; `options` are for stores of this process.
-pub fn open_url_with(url: &str, options: Options) -> Result<Arc<dyn Store>, OpenError> {
+pub fn open_url_with(url: &str, options: MemoryOptions) -> Result<Arc<dyn Store>, OpenError> {
     let scheme = scheme_of(url)?;
     Ok(match scheme.opener {
         Opener::Memory if matches!(url, "memory" | "memory:") => {
-            Arc::new(LocalStore::memory_with(options)?)
+            Arc::new(MemoryStore::with(options)?)
         }
         Opener::Memory => return Err(bad(scheme, "memory has no place".into())),
-        Opener::Local => {
-            let directory = scheme::directory_of(url).map_err(|why| bad(scheme, why))?;
-            Arc::new(LocalStore::open_with(directory, options)?)
-        }
         Opener::Register(_) | Opener::Missing => Arc::new(LeaseStore::new(open_register(url)?)),
     })
 }
@@ -117,13 +113,15 @@ pub fn open_register(url: &str) -> Result<Arc<dyn Register>, OpenError> {
         (Opener::Missing, Some(feature)) => {
             Err(OpenError::NotBuiltIn { name: scheme.name, feature })
         }
-        (Opener::Memory | Opener::Local | Opener::Missing, _) => {
-            Err(OpenError::NoRegister { name: scheme.name })
-        }
+        (Opener::Memory | Opener::Missing, _) => Err(OpenError::NoRegister { name: scheme.name }),
     }
 }
 
 fn scheme_of(url: &str) -> Result<&'static Scheme, OpenError> {
+    // A bare path meant the same.
+    if url.starts_with("local:") || url.starts_with(['/', '.']) {
+        return Err(OpenError::Removed);
+    }
     Scheme::of(url).ok_or_else(|| {
         let scheme = url.split(':').next().unwrap_or_default();
         OpenError::Unknown { scheme: scheme.to_owned() }
@@ -142,10 +140,15 @@ mod tests {
     async fn what_cannot_be_opened_says_why_and_shows_no_secret() {
         for url in ["", "zebra://a:secret@b", "data", "LOCAL:x", "http://a:secret@b"] {
             let error = open_url(url).unwrap_err().to_string();
-            assert!(error.contains("known are memory:, local:"), "{error}");
+            assert!(error.contains("known are memory:, file:"), "{error}");
             assert!(!error.contains("secret"), "{error}");
         }
-        assert!(open_url("local:").unwrap_err().to_string().contains("no directory is named"));
+        for url in ["local:", "local:data", "./data", "/var/lib/regent"] {
+            for error in [open_url(url).unwrap_err(), open_register(url).unwrap_err()] {
+                let error = error.to_string();
+                assert!(error.contains("removed") && error.contains("regent migrate"), "{error}");
+            }
+        }
         assert!(open_url("memory:x").unwrap_err().to_string().contains("memory has no place"));
         let alone = open_register("memory:").unwrap_err().to_string();
         assert!(alone.contains("one process alone"), "{alone}");

@@ -16,8 +16,6 @@ use crate::register::Register;
 pub(crate) enum Opener {
     /// A store of this process alone, in memory.
     Memory,
-    /// A store of this process alone, on disk.
-    Local,
     /// A register, which the lease makes a store of. Nothing is sent yet.
     Register(fn(&str) -> Result<Arc<dyn Register>, String>),
     /// Written, but not built in.
@@ -55,9 +53,6 @@ impl Scheme {
     #[must_use]
     pub fn of(url: &str) -> Option<&'static Self> {
         let word = url.split(':').next().unwrap_or_default();
-        if url.starts_with(['/', '.']) {
-            return Self::of("local:");
-        }
         SCHEMES.iter().find(|scheme| scheme.name == word || scheme.aliases.contains(&word))
     }
 }
@@ -103,21 +98,16 @@ fn open_file(url: &str) -> Result<Arc<dyn Register>, String> {
     Ok(Arc::new(FileRegister::open(directory).map_err(|error| error.to_string())?))
 }
 
-/// The directory that a URL names: `local:data`, `file:///var/lib/regent`, `./data`.
+/// The directory that a URL names: `file:///var/lib/regent`, `file:data`.
 pub(crate) fn directory_of(url: &str) -> Result<PathBuf, String> {
-    let path = match url.split_once(':') {
-        Some(("local" | "file", path)) => path,
-        Some(_) | None => url,
-    };
+    let path = url.strip_prefix("file:").unwrap_or(url);
     // An empty authority says the same as none: file:///var is /var.
     let path = match path.strip_prefix("//") {
         Some(rest) if rest.starts_with('/') => rest,
         Some(_) | None => path,
     };
     if path.is_empty() || path.contains('\0') {
-        return Err(
-            "no directory is named; write it like local:./data or file:///var/lib/regent".into()
-        );
+        return Err("no directory is named; write it like file:///var/lib/regent".into());
     }
     Ok(PathBuf::from(path))
 }
@@ -132,15 +122,6 @@ pub const SCHEMES: &[Scheme] = &[
         level: Level::BestEffort,
         why: "everything is gone with the process: for trying things",
         opener: Opener::Memory,
-    },
-    Scheme {
-        name: "local",
-        aliases: &[],
-        example: "local:/var/lib/regent",
-        feature: None,
-        level: Level::Strict,
-        why: "one process and one disk",
-        opener: Opener::Local,
     },
     Scheme {
         name: "file",
@@ -296,18 +277,16 @@ mod tests {
     #[test]
     fn a_url_names_a_directory() {
         for (url, path) in [
-            ("local:data", "data"),
-            ("local:/var/lib/regent", "/var/lib/regent"),
+            ("file:data", "data"),
+            ("file:./data", "./data"),
+            ("file:/var/lib/regent", "/var/lib/regent"),
             ("file:///var/lib/regent", "/var/lib/regent"),
-            ("./data", "./data"),
-            ("../data", "../data"),
-            ("/srv/with:colon", "/srv/with:colon"),
+            ("file:///srv/with:colon", "/srv/with:colon"),
         ] {
             assert_eq!(directory_of(url), Ok(path.into()), "{url}");
         }
-        assert!(directory_of("local:").is_err());
-        assert_eq!(Scheme::of("/srv/with:colon").map(|scheme| scheme.name), Some("local"));
+        assert!(directory_of("file:").is_err());
         assert_eq!(Scheme::of("postgresql://x").map(|scheme| scheme.name), Some("postgres"));
-        assert!(Scheme::of("LOCAL:x").is_none() && Scheme::of("").is_none());
+        assert!(Scheme::of("FILE:x").is_none() && Scheme::of("").is_none());
     }
 }

@@ -1,20 +1,20 @@
-//! The contract suite on the local store: in memory, and on a durable directory.
+//! The contract suite on the memory store.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use regent_election::Moment;
-use regent_election::contract::{Case, Harness, Verdict, cases};
+use regent_election::contract::{CaseResult, Harness, cases};
 use regent_election::store::Store;
-use regent_stores::LocalStore;
+use regent_stores::MemoryStore;
 
-struct Local {
-    store: Arc<LocalStore>,
+struct Memory {
+    store: Arc<MemoryStore>,
 }
 
 #[async_trait]
-impl Harness for Local {
+impl Harness for Memory {
     fn store(&self) -> Arc<dyn Store> {
         Arc::clone(&self.store) as Arc<dyn Store>
     }
@@ -34,11 +34,11 @@ impl Harness for Local {
 }
 
 /// Runs all cases at once and breaks with a table of those that do not hold.
-async fn holds(store: LocalStore) {
-    let harness = Arc::new(Local { store: Arc::new(store) });
+async fn holds(store: MemoryStore) {
+    let harness = Arc::new(Memory { store: Arc::new(store) });
     let running: Vec<_> = cases()
         .into_iter()
-        .map(|case: Case| {
+        .map(|case| {
             let harness = Arc::clone(&harness) as Arc<dyn Harness>;
             (case.name, tokio::spawn(async move { case.run(harness).await }))
         })
@@ -46,9 +46,9 @@ async fn holds(store: LocalStore) {
     let mut not_held = Vec::new();
     for (name, verdict) in running {
         match verdict.await.expect("a case panicked") {
-            Verdict::Held => {}
-            Verdict::Skipped(why) => not_held.push(format!("{name}: skipped: {why}")),
-            Verdict::Broken(why) => not_held.push(format!("{name}: {why}")),
+            CaseResult::Held => {}
+            CaseResult::Skipped(why) => not_held.push(format!("{name}: skipped: {why}")),
+            CaseResult::Broken(why) => not_held.push(format!("{name}: {why}")),
         }
     }
     harness.store.shut_down().await;
@@ -57,11 +57,5 @@ async fn holds(store: LocalStore) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_memory_store_keeps_the_contract() {
-    holds(LocalStore::memory().expect("memory is always there")).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_durable_store_keeps_the_contract() {
-    let place = tempfile::tempdir().expect("there is a place for temporary files");
-    holds(LocalStore::open(place.path()).expect("an empty directory opens")).await;
+    holds(MemoryStore::new().expect("memory is always there")).await;
 }

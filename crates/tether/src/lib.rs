@@ -28,6 +28,7 @@
 mod cgroup;
 pub mod guard;
 mod means;
+pub mod shell;
 mod spawn;
 mod tree;
 mod watchdog;
@@ -36,5 +37,5 @@ mod wrapper;
 
 pub use means::{Contain, Means};
 pub use watchdog::Watchdog;
-pub use words::{Report, Status};
+pub use words::{GuardReport, Status};
 pub use wrapper::{Order, Tether, kill_group};

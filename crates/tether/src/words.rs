@@ -22,7 +22,7 @@ pub(crate) enum Order {
 
 /// What the guard says, and what the wrapper concludes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Report {
+pub enum GuardReport {
     /// The program runs, under this id in its own pid namespace.
     Started(u32),
     /// The program could not be started: the system's error number, and its words.
@@ -89,7 +89,7 @@ impl Order {
     }
 }
 
-impl Report {
+impl GuardReport {
     pub(crate) fn line(&self) -> String {
         match self {
             Self::Started(pid) => format!("started {pid}\n"),
@@ -132,16 +132,16 @@ mod tests {
             assert_eq!(Order::parse(&order.line()), Some(order));
         }
         let reports = [
-            Report::Started(7),
-            Report::Failed(2, "no such file or directory".into()),
-            Report::Heard(at),
-            Report::Overdue,
-            Report::Exited(Status::Code(3)),
-            Report::Exited(Status::Signal(9)),
-            Report::Over,
+            GuardReport::Started(7),
+            GuardReport::Failed(2, "no such file or directory".into()),
+            GuardReport::Heard(at),
+            GuardReport::Overdue,
+            GuardReport::Exited(Status::Code(3)),
+            GuardReport::Exited(Status::Signal(9)),
+            GuardReport::Over,
         ];
         for report in reports {
-            assert_eq!(Report::parse(&report.line()), Some(report));
+            assert_eq!(GuardReport::parse(&report.line()), Some(report));
         }
     }
 
@@ -151,7 +151,7 @@ mod tests {
             assert_eq!(Order::parse(line), None, "{line}");
         }
         for line in ["", "started", "failed 2", "heard", "code 256", "killed x", "over it"] {
-            assert_eq!(Report::parse(line), None, "{line}");
+            assert_eq!(GuardReport::parse(line), None, "{line}");
         }
     }
 

@@ -1,10 +1,10 @@
 //! The wrapper's end of a tether: starts the guard, passes orders on, hears reports.
 //!
 //! A thread reads what the guard says and waits for its end; reports go to whoever was named, in
-//! order, and [`Report::Over`] comes exactly once, when nothing of the tree is alive. If the guard was
+//! order, and [`GuardReport::Over`] comes exactly once, when nothing of the tree is alive. If the guard was
 //! killed, what it leaves is ended from here.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::{self, BufRead, BufReader};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -13,21 +13,26 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use regent_election::Moment;
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions};
 
-use crate::guard::Duty;
+use crate::guard::{self, Duty};
 use crate::means::Means;
 use crate::spawn::{self, Image};
-use crate::words::{self, Report};
+use crate::words::{self, GuardReport};
 use crate::{cgroup, tree};
 
 /// How often it is looked whether something that was killed is gone.
-const LOOK_EVERY: Duration = Duration::from_millis(5);
+const GUARD_POLL_EVERY: Duration = Duration::from_millis(5);
+/// How often the clock is read while the end of a guard is waited for.
+const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(250);
 
 /// What to run, and under what conditions.
 #[derive(Clone, Debug)]
 pub struct Order {
-    /// The program.
+    /// The binary to start as the guard: one whose `main` begins with [`guard::entry`](crate::guard::entry).
+    /// Without one it is this very binary.
+    pub guard: Option<PathBuf>,
     pub program: OsString,
     /// Its arguments, without its name.
     pub arguments: Vec<OsString>,
@@ -56,7 +61,7 @@ impl Tether {
     /// Starts the guard and through it the program. Reports come from a thread of their own.
     ///
     /// To be called from a thread that lives as long as the program.
-    pub fn start(order: Order, report: impl Fn(Report) + Send + 'static) -> io::Result<Self> {
+    pub fn start(order: Order, report: impl Fn(GuardReport) + Send + 'static) -> io::Result<Self> {
         match order.means {
             Means::Namespace(_) => {}
             // The tree of a guard that was killed falls to this process, not to the system's first.
@@ -80,7 +85,7 @@ impl Tether {
             std::thread::Builder::new().name("tether".to_owned()).spawn(move || {
                 let is_clean = listen(lines, &report);
                 bury(pid, &means, group.as_deref(), is_clean);
-                report(Report::Over);
+                report(GuardReport::Over);
             })
         });
         if let Err(error) = listened {
@@ -111,9 +116,18 @@ impl Tether {
             program: order.program.clone(),
             arguments: order.arguments.clone(),
         };
-        // The link leads to this very binary even if its file has been replaced.
-        let path = OsString::from("/proc/self/exe");
-        let image = Image::new(&path, duty.to_arguments(), &order.environment)?;
+        let path = match &order.guard {
+            Some(path) => path.as_os_str(),
+            // The link leads to this very binary even if its file has been replaced.
+            None if guard::is_entered() => OsStr::new("/proc/self/exe"),
+            // It would start as whatever it is, and not guard anything.
+            None => {
+                let why =
+                    "this binary cannot be a guard: its main does not begin with guard::entry()";
+                return Err(io::Error::other(why));
+            }
+        };
+        let image = Image::new(path, duty.to_arguments(), &order.environment)?;
         let pid = spawn::start(namespace, &image, &stream, &theirs)?;
         let guard = rustix::process::pidfd_open(pid, PidfdFlags::empty())?;
         Ok((Self { stream, guard, is_first: namespace.is_some() }, pid))
@@ -147,12 +161,43 @@ impl Tether {
         let _ = rustix::process::pidfd_send_signal(&self.guard, Signal::KILL);
     }
 
+    /// Ends the tree, for somebody who goes away and can watch nothing: the guard is told to, and killed if it
+    /// is not gone by then. One that is stopped hears nothing, and would leave its program running.
+    pub fn end(&self, by: Moment) {
+        self.kill();
+        let watched = self.guard.try_clone().and_then(|guard| {
+            std::thread::Builder::new().name("tether-end".to_owned()).spawn(move || {
+                if !is_gone(&guard, by) {
+                    let _ = rustix::process::pidfd_send_signal(&guard, Signal::KILL);
+                }
+            })
+        });
+        if watched.is_err() {
+            self.kill_guard();
+        }
+    }
+
     /// A guard that does not read must never hold its wrapper up: a full stream is an error.
     fn say(&self, order: words::Order) -> io::Result<()> {
         let line = order.line();
         let flags = rustix::net::SendFlags::DONTWAIT | rustix::net::SendFlags::NOSIGNAL;
         let sent = rustix::net::send(&self.stream, line.as_bytes(), flags)?;
         if sent == line.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
+    }
+}
+
+/// Waits until a process has ended, until then at most; says whether it has.
+fn is_gone(process: &OwnedFd, by: Moment) -> bool {
+    loop {
+        let left = regent_clock::now().until(by);
+        // Timers stand still while a machine sleeps, the clock does not.
+        let timeout = Timespec::try_from(left.min(LOOK_AGAIN_AFTER)).unwrap_or_default();
+        let mut ended = [PollFd::new(process, PollFlags::IN)];
+        match rustix::event::poll(&mut ended, Some(&timeout)) {
+            Ok(1..) => return true,
+            Ok(0) | Err(_) if left.is_zero() => return false,
+            Ok(0) | Err(_) => {}
+        }
     }
 }
 
@@ -163,11 +208,11 @@ fn unique_name() -> String {
 }
 
 /// Passes reports on until the guard says no more; says whether it took its leave.
-fn listen(stream: UnixStream, report: &impl Fn(Report)) -> bool {
+fn listen(stream: UnixStream, report: &impl Fn(GuardReport)) -> bool {
     let mut is_clean = false;
     for line in BufReader::new(stream).lines().map_while(Result::ok) {
-        match Report::parse(&line) {
-            Some(Report::Over) => is_clean = true,
+        match GuardReport::parse(&line) {
+            Some(GuardReport::Over) => is_clean = true,
             Some(said) => report(said),
             None => {}
         }
@@ -193,12 +238,12 @@ fn bury(pid: Pid, means: &Means, group: Option<&Path>, is_clean: bool) {
             if let Some(path) = group {
                 while !cgroup::is_empty(path) {
                     let _ = cgroup::kill(path);
-                    std::thread::sleep(LOOK_EVERY);
+                    std::thread::sleep(GUARD_POLL_EVERY);
                 }
                 cgroup::remove(path);
             }
             while !tree::reap_own() {
-                std::thread::sleep(LOOK_EVERY);
+                std::thread::sleep(GUARD_POLL_EVERY);
             }
         }
     }

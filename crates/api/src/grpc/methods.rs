@@ -1,65 +1,4 @@
-//! Which method mirrors which row of the table of routes.
-
-use crate::route::Operation;
-
-/// Where a row of the table is found over gRPC.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Face {
-    /// A method of [`SERVICE`](super::SERVICE).
-    Method(&'static str),
-    /// `grpc.health.v1.Health`, asked for this service name.
-    Health(&'static str),
-    /// `grpc.reflection.v1.ServerReflection`.
-    Reflection,
-    /// Only over HTTP, for this reason.
-    HttpOnly(&'static str),
-}
-
-/// Where `operation` is found over gRPC.
-#[must_use]
-pub const fn face(operation: Operation) -> Face {
-    match operation {
-        Operation::Campaign => Face::Method("Campaign"),
-        Operation::Renew => Face::Method("Renew"),
-        Operation::Resign => Face::Method("Resign"),
-        Operation::Withdraw => Face::Method("Withdraw"),
-        Operation::Accept => Face::Method("Accept"),
-        Operation::Offer => Face::Method("Offer"),
-        Operation::Warm => Face::Method("Warm"),
-        Operation::Transfer => Face::Method("Transfer"),
-        Operation::Leader => Face::Method("Leader"),
-        Operation::Watch => Face::Method("Watch"),
-        Operation::WatchMany => Face::Method("WatchMany"),
-        Operation::StepDown => Face::Method("StepDown"),
-        Operation::MoveGroup => Face::Method("MoveGroup"),
-        Operation::History => Face::Method("History"),
-        Operation::Token => Face::Method("Token"),
-        Operation::ValidateToken => Face::Method("ValidateToken"),
-        Operation::ListFences => Face::Method("ListFences"),
-        Operation::DeleteFence => Face::Method("DeleteFence"),
-        Operation::Claims => Face::Method("Claims"),
-        Operation::PutGroup => Face::Method("PutGroup"),
-        Operation::ShowGroup => Face::Method("ShowGroup"),
-        Operation::DeleteGroup => Face::Method("DeleteGroup"),
-        Operation::ListGroups => Face::Method("ListGroups"),
-        Operation::OpenSession => Face::Method("OpenSession"),
-        Operation::RenewSession => Face::Method("RenewSession"),
-        Operation::ShowSession => Face::Method("ShowSession"),
-        Operation::CloseSession => Face::Method("CloseSession"),
-        Operation::ShowCluster => Face::Method("ShowCluster"),
-        Operation::AddMember => Face::Method("AddMember"),
-        Operation::PromoteMember => Face::Method("PromoteMember"),
-        Operation::RemoveMember => Face::Method("RemoveMember"),
-        Operation::TransferCluster => Face::Method("TransferCluster"),
-        Operation::Backup => Face::Method("Backup"),
-        Operation::Keys => Face::HttpOnly("JOSE libraries fetch keys by HTTP"),
-        Operation::Healthz => Face::Health(""),
-        Operation::Readyz => Face::Health(super::SERVICE),
-        Operation::Metrics => Face::HttpOnly("its readers scrape text over HTTP"),
-        Operation::OpenApi => Face::Reflection,
-        Operation::Dashboard => Face::HttpOnly("it is a page for browsers"),
-    }
-}
+//! Where the methods of the service are. Which row of the table of routes has one, the row says.
 
 /// The method beside those of the table.
 pub const SESSION: &str = "Session";
@@ -124,17 +63,10 @@ mod tests {
     fn every_verb_of_the_table_has_its_method_and_no_method_is_without_a_verb() {
         let mut named = BTreeSet::from([SESSION.to_owned()]);
         for route in ROUTES {
-            match face(route.operation) {
-                Face::Method(method) => {
-                    let mut id: Vec<char> = route.id.chars().collect();
-                    id[0] = id[0].to_ascii_uppercase();
-                    assert_eq!(id.into_iter().collect::<String>(), method);
-                    assert!(named.insert(method.to_owned()), "{method} twice");
-                }
+            match route.method_name() {
+                Some(method) => assert!(named.insert(method.clone()), "{method} twice"),
                 // What is not under /v1/ is about the process, not a verb.
-                Face::Health(_) | Face::Reflection | Face::HttpOnly(_) => {
-                    assert!(!route.path.starts_with("/v1/"), "{} has no method", route.id);
-                }
+                None => assert!(!route.path.starts_with("/v1/"), "{} has no method", route.id),
             }
         }
         assert_eq!(named, served());

@@ -15,12 +15,11 @@ use super::generated as pb;
 use crate::limits::WATCH_GROUPS_MAX;
 use crate::problem::{Code, Problem};
 use crate::{
-    AcceptRequest, AddMemberRequest, BeliefsBody, CampaignRequest, ClaimBody, ClaimsQuery,
-    CloseSessionRequest, Consistency, Disowned, FencesQuery, GroupsQuery, MoveGroupRequest,
-    OfferRequest, OpenSessionRequest, PolicyBody, PriorityRule, PromoteMemberRequest,
-    PutGroupRequest, RemoveMemberRequest, RenewRequest, RenewSessionRequest, ResignRequest,
-    ShowSessionRequest, StepDownRequest, StepWord, TransferClusterRequest, TransferRequest,
-    ValidateTokenRequest, WarmRequest, WithdrawRequest,
+    AddMemberRequest, BeliefsBody, CampaignRequest, ClaimBody, ClaimsQuery, CloseSessionRequest,
+    Consistency, Disowned, FencesQuery, GroupsQuery, HandOverRequest, HeartbeatRequest,
+    MoveGroupRequest, OpenSessionRequest, PolicyBody, PriorityRule, PromoteMemberRequest,
+    PutGroupRequest, RemoveMemberRequest, RenewRequest, ShowSessionRequest, StepDownRequest,
+    StepWord, TenureRequest, TransferClusterRequest, ValidateTokenRequest, WithdrawRequest,
 };
 
 type Read<T> = Result<T, Problem>;
@@ -105,18 +104,6 @@ impl pb::RenewRequest {
     }
 }
 
-impl pb::ResignRequest {
-    /// The request, and where.
-    pub fn read(self) -> Read<(Group, ResignRequest)> {
-        let request = ResignRequest {
-            session_id: session(&self.session_id)?,
-            term: term(self.term)?,
-            request_id: request_id(self.request_id)?,
-        };
-        Ok((group(&self.group)?, request))
-    }
-}
-
 impl pb::WithdrawRequest {
     /// The request, and where.
     pub fn read(self) -> Read<(Group, WithdrawRequest)> {
@@ -128,55 +115,48 @@ impl pb::WithdrawRequest {
     }
 }
 
-impl pb::AcceptRequest {
-    /// The request, and where.
-    pub fn read(self) -> Read<(Group, AcceptRequest)> {
-        let request = AcceptRequest {
-            session_id: session(&self.session_id)?,
-            term: term(self.term)?,
-            request_id: request_id(self.request_id)?,
-        };
-        Ok((group(&self.group)?, request))
-    }
+/// Messages that say something about one tenure: one shape under many names.
+macro_rules! about_a_tenure {
+    ($($message:ident)+) => {$(
+        secretive! { $message }
+
+        impl pb::$message {
+            /// The request, and where.
+            pub fn read(self) -> Read<(Group, TenureRequest)> {
+                let request = TenureRequest {
+                    session_id: session(&self.session_id)?,
+                    term: term(self.term)?,
+                    request_id: request_id(self.request_id)?,
+                };
+                Ok((group(&self.group)?, request))
+            }
+        }
+    )+};
 }
 
-impl pb::OfferRequest {
-    /// The request, and where.
-    pub fn read(self) -> Read<(Group, OfferRequest)> {
-        let request = OfferRequest {
-            session_id: session(&self.session_id)?,
-            term: term(self.term)?,
-            to: text("to", &self.to)?,
-            request_id: request_id(self.request_id)?,
-        };
-        Ok((group(&self.group)?, request))
-    }
+about_a_tenure! { AcceptRequest ResignRequest WarmRequest }
+
+/// Messages that hand over to a named standby, likewise.
+macro_rules! hand_over {
+    ($($message:ident)+) => {$(
+        secretive! { $message }
+
+        impl pb::$message {
+            /// The request, and where.
+            pub fn read(self) -> Read<(Group, HandOverRequest)> {
+                let request = HandOverRequest {
+                    session_id: session(&self.session_id)?,
+                    term: term(self.term)?,
+                    to: text("to", &self.to)?,
+                    request_id: request_id(self.request_id)?,
+                };
+                Ok((group(&self.group)?, request))
+            }
+        }
+    )+};
 }
 
-impl pb::WarmRequest {
-    /// The request, and where.
-    pub fn read(self) -> Read<(Group, WarmRequest)> {
-        let request = WarmRequest {
-            session_id: session(&self.session_id)?,
-            term: term(self.term)?,
-            request_id: request_id(self.request_id)?,
-        };
-        Ok((group(&self.group)?, request))
-    }
-}
-
-impl pb::TransferRequest {
-    /// The request, and where.
-    pub fn read(self) -> Read<(Group, TransferRequest)> {
-        let request = TransferRequest {
-            session_id: session(&self.session_id)?,
-            term: term(self.term)?,
-            to: text("to", &self.to)?,
-            request_id: request_id(self.request_id)?,
-        };
-        Ok((group(&self.group)?, request))
-    }
-}
+hand_over! { OfferRequest TransferRequest }
 
 impl pb::LeaderRequest {
     /// How, and where.
@@ -258,6 +238,8 @@ impl pb::MoveGroupRequest {
             pb::MoveStep::Expect => StepWord::Expect,
             pb::MoveStep::Depart => StepWord::Depart,
             pb::MoveStep::Arrive => StepWord::Arrive,
+            pb::MoveStep::Stop => StepWord::Stop,
+            pb::MoveStep::Resume => StepWord::Resume,
             pb::MoveStep::Unspecified => return Err(wrong("step", "no such step of a move")),
         };
         let above = self
@@ -402,10 +384,10 @@ impl pb::Hello {
     }
 }
 
-impl pb::RenewSessionRequest {
+impl pb::HeartbeatRequest {
     /// The request.
-    pub fn read(self) -> Read<RenewSessionRequest> {
-        Ok(RenewSessionRequest {
+    pub fn read(self) -> Read<HeartbeatRequest> {
+        Ok(HeartbeatRequest {
             session_id: session(&self.session_id)?,
             sequence: self.sequence,
             disown: self.disown.into_iter().map(pb::Disowned::read).collect::<Read<_>>()?,
@@ -416,8 +398,8 @@ impl pb::RenewSessionRequest {
 
 impl pb::Heartbeat {
     /// The sign of life of this session.
-    pub fn read(self, session_id: SessionId) -> Read<RenewSessionRequest> {
-        Ok(RenewSessionRequest {
+    pub fn read(self, session_id: SessionId) -> Read<HeartbeatRequest> {
+        Ok(HeartbeatRequest {
             session_id,
             sequence: Some(self.sequence),
             disown: self.disown.into_iter().map(pb::Disowned::read).collect::<Read<_>>()?,

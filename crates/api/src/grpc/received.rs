@@ -9,12 +9,12 @@ use super::generated as pb;
 use super::generated::watch_event;
 use super::words;
 use crate::{
-    Bookmark, CampaignResponse, Closing, Gap, Heard, LeaderChanged, LeaderResponse, Offer, Office,
-    Present, SessionResponse, Tenure, WatchEvent,
+    Bookmark, CampaignResponse, Closing, Gap, HeartbeatResponse, LeaderChanged, LeaderResponse,
+    Offer, Office, Present, SessionResponse, Tenure, WatchEvent,
 };
 
-impl From<pb::Heard> for Heard {
-    fn from(heard: pb::Heard) -> Self {
+impl From<pb::HeartbeatResponse> for HeartbeatResponse {
+    fn from(heard: pb::HeartbeatResponse) -> Self {
         Self { ttl_ms: heard.ttl_ms, epoch: heard.epoch, revision: Revision(heard.revision) }
     }
 }

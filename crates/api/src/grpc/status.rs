@@ -61,6 +61,7 @@ pub const fn grpc_code(code: Code) -> GrpcCode {
         | Code::Moved
         | Code::OnItsWay
         | Code::NotExpected
+        | Code::GroupStopped
         | Code::StillLed
         | Code::StaleTerm
         | Code::TermOver
@@ -123,6 +124,14 @@ impl From<&Problem> for pb::Problem {
             last_sequence: facts.last_sequence,
             leader_address: facts.leader_address.clone(),
             moved_to: facts.moved_to.as_ref().map(ToString::to_string),
+            moved_from: facts.moved_from.as_ref().map(ToString::to_string),
+            node: facts.node.as_ref().map(ToString::to_string),
+            resource: facts.resource.as_ref().map(ToString::to_string),
+            count: facts.count,
+            ttl_ms: facts.ttl_ms,
+            given_sequence: facts.given_sequence,
+            given_revision: facts.given_revision.map(|revision| revision.0),
+            known_revision: facts.known_revision.map(|revision| revision.0),
         }
     }
 }
@@ -152,6 +161,14 @@ impl From<pb::Problem> for Problem {
                 last_sequence: problem.last_sequence,
                 leader_address: problem.leader_address,
                 moved_to: problem.moved_to.and_then(|to| to.parse().ok()),
+                moved_from: problem.moved_from.and_then(|from| from.parse().ok()),
+                node: problem.node.and_then(|node| node.parse().ok()),
+                resource: problem.resource.and_then(|resource| resource.parse().ok()),
+                count: problem.count,
+                ttl_ms: problem.ttl_ms,
+                given_sequence: problem.given_sequence,
+                given_revision: problem.given_revision.map(regent_election::Revision),
+                known_revision: problem.known_revision.map(regent_election::Revision),
             }),
         }
     }

@@ -8,7 +8,7 @@ use super::words::cause_number;
 use crate::{
     BeliefsBody, BelieverBody, Bookmark, CampaignResponse, Change, ClaimBody, ClaimedBody,
     ClaimsResponse, Closing, ClusterMember, ClusterResponse, ClusterTuning, Disowned, Done,
-    DoorBody, FenceBody, FencesResponse, Gap, GroupResponse, GroupsResponse, Heard,
+    DoorBody, FenceBody, FencesResponse, Gap, GroupResponse, GroupsResponse, HeartbeatResponse,
     HistoryResponse, LeaderChanged, LeaderResponse, Offer, Office, PolicyBody, Present,
     PriorityRule, ReplicaTimers, SessionResponse, Standby, SteppedDown, Tenure, TokenResponse,
     ValidateTokenResponse, WatchEvent,
@@ -24,8 +24,8 @@ impl From<Done> for pb::Done {
     }
 }
 
-impl From<Heard> for pb::Heard {
-    fn from(heard: Heard) -> Self {
+impl From<HeartbeatResponse> for pb::HeartbeatResponse {
+    fn from(heard: HeartbeatResponse) -> Self {
         Self { ttl_ms: heard.ttl_ms, epoch: heard.epoch, revision: heard.revision.0 }
     }
 }
@@ -297,6 +297,7 @@ impl From<DoorBody> for pb::Door {
                 (pb::DoorState::Expected, Some(from), Some(since.0), None)
             }
             DoorBody::Moved { to } => (pb::DoorState::Moved, None, None, Some(to)),
+            DoorBody::Stopped { since } => (pb::DoorState::Stopped, None, Some(since.0), None),
         };
         let text = |home: regent_election::Home| home.to_string();
         Self { state: state as i32, from: from.map(text), since, to: to.map(text) }

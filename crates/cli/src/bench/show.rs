@@ -1,20 +1,19 @@
 //! The report for people.
 
-use super::Report;
-use super::failover::Failover;
-use super::gateway::{GatewayCost, Spread};
-use super::handover::{HandOver, Leaderless};
-use super::load::Row;
-use super::many::{Memory, Succession, Width};
+use regent_load::{
+    Failover, GatewayCost, HandOver, Leaderless, LoadReport, LoadRow, Memory, Spread, Succession,
+    Width,
+};
+
 use crate::output::{Side, facts, table};
 
 /// All reports, one after the other.
-pub(super) fn reports(reports: &[Report]) -> String {
+pub(super) fn reports(reports: &[LoadReport]) -> String {
     let shown: Vec<_> = reports.iter().map(report).collect();
     shown.join("\n\n")
 }
 
-fn report(report: &Report) -> String {
+fn report(report: &LoadReport) -> String {
     let mut parts = Vec::new();
     match report.nodes {
         Some(1) => parts.push("one node".to_owned()),
@@ -78,7 +77,7 @@ fn cpu(us: Option<f64>) -> String {
     us.map_or_else(|| "-".to_owned(), |us| format!("{us:.1} us"))
 }
 
-fn load(rows: &[Row]) -> String {
+fn load(rows: &[LoadRow]) -> String {
     let head = [
         ("WORK", Side::Left),
         ("TO", Side::Left),

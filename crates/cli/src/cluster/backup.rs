@@ -1,16 +1,14 @@
 //! `regent cluster backup`: everything that must outlive the machines, in one file.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 use regent_replica::Backup;
+use regent_service::write_backup;
 
 use crate::client::ClientArgs;
 use crate::exit::Exit;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{CommandResult, Failure};
 use crate::output::facts;
 
 /// Flags of `regent cluster backup`.
@@ -32,7 +30,7 @@ pub(crate) struct BackupArgs {
 }
 
 /// Fetches a backup, checks it, and writes it: the whole file, or none.
-pub(crate) async fn run(args: BackupArgs) -> Outcome {
+pub(crate) async fn run(args: BackupArgs) -> CommandResult {
     if args.to.exists() {
         let why = format!("{} is there already; name another file", args.to.display());
         return Err(Failure::new(Exit::Files, why));
@@ -41,7 +39,7 @@ pub(crate) async fn run(args: BackupArgs) -> Outcome {
     let backup = Backup::decode(&bytes).map_err(|error| {
         Failure::new(Exit::Uncertain, format!("what the server sent is no good: {error}"))
     })?;
-    write(&args.to, &bytes).map_err(|error| Failure::file(&args.to, &error))?;
+    write_backup(&args.to, &bytes).map_err(|error| Failure::file(&args.to, &error))?;
     let groups = backup.state.census().groups;
     let told = serde_json::json!({
         "file": args.to.display().to_string(),
@@ -60,38 +58,4 @@ pub(crate) async fn run(args: BackupArgs) -> Outcome {
         ])
     })?;
     Ok(Exit::Done)
-}
-
-/// Written beside its name, synced, and named: a power cut leaves all of it or nothing.
-fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(".tmp");
-    let beside = PathBuf::from(beside);
-    let written = (|| {
-        let mut file =
-            OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
-        file.write_all(bytes)?;
-        file.sync_all()?;
-        // A link and not a rename: whatever came to that name meanwhile stays.
-        fs::hard_link(&beside, path)
-    })();
-    let _ = fs::remove_file(&beside);
-    written?;
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    File::open(parent.unwrap_or_else(|| Path::new(".")))?.sync_all()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_backup_is_written_whole_and_never_over_another_file() {
-        let place = tempfile::tempdir().unwrap();
-        let path = place.path().join("b");
-        write(&path, b"one").unwrap();
-        assert_eq!(write(&path, b"two").unwrap_err().kind(), io::ErrorKind::AlreadyExists);
-        assert_eq!(fs::read(&path).unwrap(), b"one");
-        assert_eq!(fs::read_dir(place.path()).unwrap().count(), 1);
-    }
 }

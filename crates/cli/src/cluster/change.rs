@@ -6,13 +6,13 @@ use clap::Args;
 use regent::remote::{RemoteError, RemoteResult};
 use regent_api::AddMemberRequest;
 use regent_replica::ReplicaId;
+use regent_service::members;
 use tokio::time::{sleep, timeout};
 
-use super::members;
 use crate::client::ClientArgs;
 use crate::confirm::confirm;
 use crate::exit::Exit;
-use crate::failure::Outcome;
+use crate::failure::CommandResult;
 
 /// Flags of `regent cluster add`.
 #[derive(Clone, Debug, Args)]
@@ -114,7 +114,7 @@ async fn patiently<T>(limit: Duration, ask: impl AsyncFn() -> RemoteResult<T>) -
 }
 
 /// Takes a replica in.
-pub(crate) async fn add(args: AddArgs) -> Outcome {
+pub(crate) async fn add(args: AddArgs) -> CommandResult {
     let request = AddMemberRequest {
         id: args.id.get(),
         peer_address: args.peer,
@@ -130,7 +130,7 @@ pub(crate) async fn add(args: AddArgs) -> Outcome {
 }
 
 /// Makes a learner a voter.
-pub(crate) async fn promote(args: PromoteArgs) -> Outcome {
+pub(crate) async fn promote(args: PromoteArgs) -> CommandResult {
     let remote = args.client.remote()?;
     let id = args.id.get();
     let done = patiently(args.client.timeout, async || remote.promote_member(id).await).await?;
@@ -139,7 +139,7 @@ pub(crate) async fn promote(args: PromoteArgs) -> Outcome {
 }
 
 /// Removes a replica.
-pub(crate) async fn remove(args: RemoveArgs) -> Outcome {
+pub(crate) async fn remove(args: RemoveArgs) -> CommandResult {
     let warning = format!("replica {} is removed for good; its number is not used again", args.id);
     confirm(args.yes, &warning)?;
     let remote = args.client.remote()?;
@@ -150,7 +150,7 @@ pub(crate) async fn remove(args: RemoveArgs) -> Outcome {
 }
 
 /// Hands the lead of the log over.
-pub(crate) async fn transfer(args: TransferArgs) -> Outcome {
+pub(crate) async fn transfer(args: TransferArgs) -> CommandResult {
     let remote = args.client.remote()?;
     let to = args.to.map(ReplicaId::get);
     let done = patiently(args.client.timeout, async || remote.transfer_cluster(to).await).await?;

@@ -1,13 +1,12 @@
 //! `regent cluster init`: prepares the data directory of one replica.
 
 use clap::Args;
-use regent_replica::disk::Founding;
-use regent_replica::{ReplicaId, Replicated};
+use regent_replica::{Members, ReplicaId};
+use regent_service::{Founded, bootstrap, cluster_id, members, prepare_to_join};
 
-use super::founding::{self, Founded};
-use super::members;
+use super::founded::{others, shown, witness_flag};
 use crate::exit::Exit;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{CommandResult, Failure};
 use crate::logs::LogArgs;
 use crate::output::{Output, Screen, json, remark};
 use crate::settings::FoundingArgs;
@@ -39,7 +38,7 @@ pub(crate) struct InitArgs {
         conflicts_with = "join")]
     witness: Vec<ReplicaId>,
     /// The id that the first machine printed
-    #[arg(long, value_name = "HEX", value_parser = founding::cluster_id, required_if_eq("join", "true"))]
+    #[arg(long, value_name = "HEX", value_parser = cluster_id, required_if_eq("join", "true"))]
     cluster_id: Option<u128>,
     /// Prepare a replica that joins a cluster: it learns before it votes
     #[arg(long)]
@@ -52,13 +51,13 @@ pub(crate) struct InitArgs {
 }
 
 /// Founds one replica.
-pub(crate) fn run(args: InitArgs, log: &LogArgs) -> Outcome {
+pub(crate) fn run(args: InitArgs, log: &LogArgs) -> CommandResult {
     let settings = args.founding.resolve(log)?;
     let directory = &settings.data_dir;
     let screen = Screen { output: args.output };
     if args.join {
         let cluster = args.cluster_id.expect("the parser demands it of those who join");
-        founding::found(directory, cluster, args.id, &Founding::joining(), settings.replica.disk)?;
+        prepare_to_join(directory, cluster, args.id, settings.replica.disk)?;
         let told = serde_json::json!({
             "cluster_id": format!("{cluster:032x}"),
             "replica": args.id.get(),
@@ -74,17 +73,15 @@ pub(crate) fn run(args: InitArgs, log: &LogArgs) -> Outcome {
     if !members.contains_key(&args.id) {
         return Err(Failure::usage(format!("--id {} is not in the list of --members", args.id)));
     }
-    let whole = Replicated::found(settings.store_settings, members.clone());
-    let cluster = founding::id_for(&whole, args.cluster_id)?;
-    let first = Founding::cluster(whole.state.settings().clone(), members);
-    founding::found(directory, cluster, args.id, &first, settings.replica.disk)?;
-    let founded = Founded::new(cluster, args.id, directory, &whole);
+    let (id, disk) = (args.id, settings.replica.disk);
+    let founded =
+        bootstrap(directory, id, &members, settings.store_settings, args.cluster_id, disk)?;
     for warning in &founded.warnings {
         remark(&format!("warning: {warning}"));
     }
     match args.output {
         Output::Json => screen.line(&json(&founded))?,
-        Output::Text => screen.line(&init_steps(&founded, args.cluster_id.is_none(), &whole))?,
+        Output::Text => screen.line(&init_steps(&founded, args.cluster_id.is_none(), &members))?,
     }
     Ok(Exit::Done)
 }
@@ -98,20 +95,20 @@ fn join_steps(id: ReplicaId, directory: &str) -> String {
     )
 }
 
-fn init_steps(founded: &Founded, is_first: bool, whole: &Replicated) -> String {
-    let mut text = founded.facts();
+fn init_steps(founded: &Founded, is_first: bool, members: &Members) -> String {
+    let mut text = shown(founded);
     if is_first && founded.voters > 1 {
         text.push_str("\n\non the other machines, with the same list and settings:");
-        for id in founded.others() {
+        for id in others(founded) {
             text.push_str(&format!(
                 "\n  regent cluster init --id {id} --members {}{} --cluster-id {}",
                 founded.members,
-                founded.witness_flag(),
+                witness_flag(founded),
                 founded.cluster_id
             ));
         }
     }
-    let own = whole.members.iter().find(|(id, _)| id.get() == founded.replica);
+    let own = members.iter().find(|(id, _)| id.get() == founded.replica);
     if let Some((_, own)) = own {
         text.push_str(&format!(
             "\n\nthen, here:\n  regent serve --data-dir {} --listen {} --peer-listen {}",

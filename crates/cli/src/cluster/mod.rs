@@ -2,21 +2,16 @@
 
 mod backup;
 mod change;
-mod founding;
+mod founded;
 mod init;
-mod members;
-mod port;
 mod recover;
+mod refused;
 mod restore;
 mod status;
 
 use clap::Subcommand;
 
-pub(crate) use founding::found_all;
-pub(crate) use members::failures;
-pub(crate) use port::Replicas;
-
-use crate::failure::Outcome;
+use crate::failure::CommandResult;
 use crate::logs::LogArgs;
 use crate::output::Output;
 
@@ -70,7 +65,7 @@ impl ClusterVerb {
 }
 
 /// Runs one of the verbs.
-pub(crate) async fn run(verb: ClusterVerb, log: &LogArgs) -> Outcome {
+pub(crate) async fn run(verb: ClusterVerb, log: &LogArgs) -> CommandResult {
     match verb {
         ClusterVerb::Init(args) => init::run(args, log),
         ClusterVerb::Status(args) => status::run(args).await,

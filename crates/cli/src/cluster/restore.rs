@@ -1,34 +1,20 @@
 //! `regent cluster restore`: a cluster from a backup, after everything else was lost.
-//!
-//! Whatever was granted after the backup is not in it, so every term leaps ahead of anything that can
-//! have been granted, the cluster gets another id, and nothing is granted until the longest lease of
-//! the earlier life is over (semantics 23).
-//!
-//! How far terms leap depends on the clock, and all founding members must leap equally. So the first
-//! machine reads its clock, and the others are given what it read (`--as-of`), but only for as long as
-//! the restored cluster cannot have granted anything: later, the same command would be a second
-//! restore of the same backup, with the same terms.
 
 use std::path::PathBuf;
 
 use clap::Args;
 use regent_election::Term;
-use regent_replica::disk::Founding;
 use regent_replica::{Backup, ReplicaId};
+use regent_service::{Restore, Restored, cluster_id, members, together_s};
 
-use super::founding::{self, Founded};
-use super::members;
-use super::port::wall_s;
+use super::founded::{others, shown, witness_flag};
 use crate::config::{Key, Origin};
 use crate::duration::show_ms;
 use crate::exit::Exit;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{CommandResult, Failure};
 use crate::logs::LogArgs;
 use crate::output::{Output, Screen, json, remark};
 use crate::settings::FoundingArgs;
-
-/// Longest time between the restore of the first replica and that of the last, in seconds.
-const TOGETHER_S_MAX: u64 = 3600;
 
 /// Flags of `regent cluster restore`.
 #[derive(Clone, Debug, Args)]
@@ -60,7 +46,7 @@ pub(crate) struct RestoreArgs {
         value_parser = term)]
     term_floor: Term,
     /// The id that the first machine printed
-    #[arg(long, value_name = "HEX", value_parser = founding::cluster_id, requires = "as_of")]
+    #[arg(long, value_name = "HEX", value_parser = cluster_id, requires = "as_of")]
     cluster_id: Option<u128>,
     /// The clock that the first machine printed
     #[arg(long, value_name = "SECONDS", requires = "cluster_id")]
@@ -79,8 +65,8 @@ pub(super) fn term(text: &str) -> Result<Term, String> {
 }
 
 /// Founds one replica of the restored cluster.
-pub(crate) fn run(args: RestoreArgs, log: &LogArgs) -> Outcome {
-    let effective = args.founding.effective(log)?;
+pub(crate) fn run(args: RestoreArgs, log: &LogArgs) -> CommandResult {
+    let effective = args.founding.clone().effective(log)?;
     let settings = effective.settings()?;
     let members = members::parse(&args.members, &args.witness)
         .map_err(|why| Failure::usage(format!("--members: {why}")))?;
@@ -90,100 +76,58 @@ pub(crate) fn run(args: RestoreArgs, log: &LogArgs) -> Outcome {
     let bytes = std::fs::read(&args.from).map_err(|error| Failure::file(&args.from, &error))?;
     let backup = Backup::decode(&bytes)
         .map_err(|error| Failure::new(Exit::Files, format!("{}: {error}", args.from.display())))?;
-    // A ceiling that was raised after the backup was taken is not in it.
-    let said_ms = match effective.origin(Key::TtlMax) {
+    let ttl_ms_max = match effective.origin(Key::TtlMax) {
         Origin::Default => None,
         Origin::Flag(_) | Origin::Variable(_) | Origin::Line(..) => {
             Some(settings.store_settings.ttl_ms_ceiling)
         }
     };
-    let backup = backup
-        .with_ttls_up_to(said_ms.unwrap_or(0))
-        .map_err(|refusal| Failure::new(Exit::Config, refusal.to_string()))?;
-    let (now_s, earlier) = (wall_s(), backup.cluster);
-    let as_of_s = args.as_of.unwrap_or(now_s);
-    let whole = backup
-        .restored(members, as_of_s, args.term_floor)
-        .map_err(|error| Failure::new(Exit::Refused, error.to_string()))?;
-    let hold_ms = whole.state.settings().ttl_ms_ceiling;
-    check_together(as_of_s, now_s, hold_ms)?;
-    let cluster = founding::id_for(&whole, args.cluster_id)?;
-    let is_witness = whole.members.get(&args.id).is_some_and(|member| member.is_witness);
-    let kept = if is_witness { whole.clone().without_state() } else { whole.clone() };
-    let first = Founding::restored(kept);
-    founding::found(&settings.data_dir, cluster, args.id, &first, settings.replica.disk)?;
-    let founded = Founded::new(cluster, args.id, &settings.data_dir, &whole);
-    for warning in &founded.warnings {
+    let restore = Restore {
+        backup,
+        replica: args.id,
+        members,
+        term_floor: args.term_floor,
+        ttl_ms_max,
+        of_first: args.cluster_id.zip(args.as_of),
+    };
+    let restored = restore.found(&settings.data_dir, settings.replica.disk)?;
+    for warning in &restored.founded.warnings {
         remark(&format!("warning: {warning}"));
     }
     let screen = Screen { output: args.output };
     match args.output {
-        Output::Json => {
-            let told = serde_json::json!({
-                "founded": founded, "earlier_cluster_id": format!("{earlier:032x}"),
-                "as_of": as_of_s, "hold_ms": hold_ms,
-            });
-            screen.line(&json(&told))?;
-        }
-        Output::Text => {
-            let mut text = founded.facts();
-            if args.cluster_id.is_none() && founded.voters > 1 {
-                let longest = said_ms.map(|ms| format!(" --ttl-max {ms}ms")).unwrap_or_default();
-                let within = show_ms(together_s(hold_ms) * 1000);
-                text.push_str(&format!("\n\non the other machines, within {within}:"));
-                for id in founded.others() {
-                    text.push_str(&format!(
-                        "\n  regent cluster restore --from {} --id {id} --members {}{} --term-floor {} --cluster-id {} --as-of {as_of_s}{longest}",
-                        args.from.display(),
-                        founded.members,
-                        founded.witness_flag(),
-                        args.term_floor.get(),
-                        founded.cluster_id
-                    ));
-                }
-            }
-            text.push_str(&format!(
-                "\n\nthe restored cluster grants nothing for {} after it starts: leases of the earlier one may still run",
-                show_ms(hold_ms)
-            ));
-            screen.line(&text)?;
-        }
+        Output::Json => screen.line(&json(&serde_json::json!({
+            "founded": restored.founded,
+            "earlier_cluster_id": format!("{:032x}", restored.earlier_cluster),
+            "as_of": restored.as_of_s,
+            "hold_ms": restored.hold_ms,
+        })))?,
+        Output::Text => screen.line(&restore_steps(&args, &restored, ttl_ms_max))?,
     }
     Ok(Exit::Done)
 }
 
-/// For how long the same restore may be done on further machines, in seconds.
-fn together_s(hold_ms: u64) -> u64 {
-    TOGETHER_S_MAX.min(hold_ms / 1000)
-}
-
-/// Refuses what would be a second restore with the terms of the first. Within the hold, the first
-/// one cannot have granted any.
-fn check_together(as_of_s: u64, now_s: u64, hold_ms: u64) -> Result<(), Failure> {
-    let apart_s = now_s.abs_diff(as_of_s);
-    let may_s = together_s(hold_ms);
-    if apart_s <= may_s {
-        return Ok(());
+fn restore_steps(args: &RestoreArgs, restored: &Restored, ttl_ms_max: Option<u64>) -> String {
+    let Restored { founded, as_of_s, hold_ms, .. } = restored;
+    let mut text = shown(founded);
+    if args.cluster_id.is_none() && founded.voters > 1 {
+        let longest = ttl_ms_max.map(|ms| format!(" --ttl-max {ms}ms")).unwrap_or_default();
+        let within = show_ms(together_s(*hold_ms) * 1000);
+        text.push_str(&format!("\n\non the other machines, within {within}:"));
+        for id in others(founded) {
+            text.push_str(&format!(
+                "\n  regent cluster restore --from {} --id {id} --members {}{} --term-floor {} --cluster-id {} --as-of {as_of_s}{longest}",
+                args.from.display(),
+                founded.members,
+                witness_flag(founded),
+                args.term_floor.get(),
+                founded.cluster_id
+            ));
+        }
     }
-    Err(Failure::new(
-        Exit::Refused,
-        format!(
-            "the restore began {apart_s} s away from this clock, and all replicas must be restored within {may_s} s, before the first of them may grant a term: begin again on an empty directory without --as-of, or let this replica join (`regent cluster init --join`)"
-        ),
-    ))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn one_restore_ends_before_the_restored_cluster_may_grant_anything() {
-        assert!(check_together(1000, 1000, 0).is_ok());
-        assert!(check_together(1000, 1010, 10_000).is_ok());
-        assert!(check_together(1000, 1011, 10_000).is_err());
-        assert!(check_together(1011, 1000, 10_000).is_err());
-        assert!(check_together(0, 3600, u64::MAX).is_ok());
-        assert!(check_together(0, 3601, u64::MAX).is_err());
-    }
+    text.push_str(&format!(
+        "\n\nthe restored cluster grants nothing for {} after it starts: leases of the earlier one may still run",
+        show_ms(*hold_ms)
+    ));
+    text
 }

@@ -2,12 +2,12 @@
 
 use clap::Args;
 use regent_api::{ClusterMember, ClusterResponse, ClusterTuning, ReplicaTimers};
+use regent_service::members::failures;
 
-use super::members::failures;
 use crate::client::ClientArgs;
 use crate::duration::show_ms;
 use crate::exit::Exit;
-use crate::failure::Outcome;
+use crate::failure::CommandResult;
 use crate::output::{Side, facts, or_dash, remark, table};
 
 /// False elections a year that time-outs which suit a network may have: one a week.
@@ -28,7 +28,7 @@ pub(crate) struct StatusArgs {
 }
 
 /// Prints the cluster.
-pub(crate) async fn run(args: StatusArgs) -> Outcome {
+pub(crate) async fn run(args: StatusArgs) -> CommandResult {
     let answer = args.client.remote()?.cluster_by_leader().await?;
     for warning in &answer.warnings {
         remark(&format!("warning: {warning}"));

@@ -5,11 +5,11 @@ use std::time::Duration;
 use regent::remote::{Remote, Scope, Watching};
 use regent_api::{ClusterResponse, GroupsQuery, Office};
 use regent_replica::ReplicaId;
+use regent_service::dev::DevCluster;
 
 use tokio::sync::mpsc::{Receiver, channel};
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::site::Site;
 use crate::failure::Failure;
 
 /// Most groups that are shown.
@@ -53,7 +53,7 @@ pub(super) struct Looker {
 }
 
 impl Looker {
-    pub(super) fn new(site: &Site) -> Result<Self, Failure> {
+    pub(super) fn new(site: &DevCluster) -> Result<Self, Failure> {
         let of = |url: &str| -> Result<Remote, Failure> {
             Ok(Remote::new(url)?.with_timeout(ANSWERS_WITHIN))
         };

@@ -1,16 +1,10 @@
 //! `regent dev`: a whole cluster on this machine in one command, to try things out.
 //!
-//! Every replica is a process of its own, so that one can be killed and the others watched as they
-//! go on. What dies is started again a little later. All of them end with this process, even if it
-//! is killed itself: each reads a pipe that only this process holds open.
-//!
-//! The road not taken is all replicas in one process: quicker to start, but then nothing can be
-//! killed but everything.
+//! The cluster is `regent_service::dev`; this is the page that shows it. What dies is started again a
+//! little later.
 
 mod look;
 mod news;
-mod processes;
-mod site;
 mod view;
 
 use std::io::{self, IsTerminal};
@@ -18,23 +12,24 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use regent_service::dev::{AGAIN_AFTER, DevCluster, DevError, EndedReplica, Processes};
 use tokio::sync::mpsc::Receiver;
 use tokio::time::timeout;
 
 use crate::exit::Exit;
-use crate::failure::{Failure, Outcome};
-use crate::output::{Output, Screen};
+use crate::failure::{CommandResult, Failure, plain};
+use crate::output::{Output, Screen, remark};
 use crate::signals::Signals;
 use look::{Looker, Picture};
 use news::Changes;
-use processes::Processes;
-use site::Site;
 use view::Terminal;
 
 /// How long a cluster may take until one of its replicas leads.
 const LEADS_WITHIN: Duration = Duration::from_secs(60);
+/// Lines of a replica's log that are shown when it does not start.
+const LOG_LINES: usize = 5;
 /// How often the picture is renewed.
-const LOOK_EVERY: Duration = Duration::from_millis(250);
+const DEV_POLL_EVERY: Duration = Duration::from_millis(250);
 
 const EXAMPLES: &str = "\
 Examples:
@@ -73,11 +68,14 @@ fn nodes(text: &str) -> Result<u16, String> {
 }
 
 /// Runs a cluster until it is interrupted.
-pub(crate) async fn run(args: DevArgs) -> Outcome {
+pub(crate) async fn run(args: DevArgs) -> CommandResult {
     let mut signals = Signals::listen()
         .map_err(|error| Failure::new(Exit::Unavailable, format!("signals: {error}")))?;
-    let site = Site::prepare(args.data_dir, args.nodes, args.port, args.witness)?;
-    let mut processes = Processes::new();
+    let site = DevCluster::prepare(args.data_dir, args.nodes, args.port, args.witness)?;
+    let program = std::env::current_exe().map_err(|error| {
+        Failure::new(Exit::Unavailable, format!("this program: {}", plain(&error)))
+    })?;
+    let mut processes = Processes::of(program);
     for seat in &site.seats {
         processes.start(seat)?;
     }
@@ -89,7 +87,11 @@ pub(crate) async fn run(args: DevArgs) -> Outcome {
             Ok(Err(failure)) => Err(failure),
             Err(_) => Err(Failure::new(
                 Exit::Unavailable,
-                format!("no replica leads after {} s; {}", LEADS_WITHIN.as_secs(), site.logs()),
+                format!(
+                    "no replica leads after {} s; the logs are {}",
+                    LEADS_WITHIN.as_secs(),
+                    site.directory().join("replica-*.log").display()
+                ),
             )),
         },
         _ = signals.next() => Ok(Exit::Done),
@@ -99,8 +101,42 @@ pub(crate) async fn run(args: DevArgs) -> Outcome {
         _ = signals.next() => {}
     }
     drop(processes);
-    site.leave();
+    if let Err(error) = site.leave() {
+        remark(&error.to_string());
+    }
     outcome
+}
+
+/// A replica that ended before it had begun.
+fn did_not_start(site: &DevCluster, ended: &EndedReplica) -> Failure {
+    let EndedReplica { id, how } = ended;
+    let tail = site.last_words(*id, LOG_LINES).join("\n  ");
+    let why = format!("replica {id} did not start ({how}); its last words:\n  {tail}");
+    Failure::new(Exit::Unavailable, why)
+}
+
+impl From<DevError> for Failure {
+    fn from(error: DevError) -> Self {
+        let what = error.to_string();
+        let told = |exit, way_out: &str| Self::new(exit, format!("{what}{way_out}"));
+        match error {
+            DevError::Replica(error) => error.into(),
+            DevError::Settings(error) => error.into(),
+            DevError::NoAddresses { .. } => told(Exit::Config, ""),
+            DevError::File { .. } | DevError::NotRemoved { .. } => told(Exit::Files, ""),
+            DevError::AnotherCluster { .. } => told(
+                Exit::Usage,
+                "; leave --nodes, --port and --witness out to go on with it, or choose another directory",
+            ),
+            DevError::Taken { .. } => {
+                told(Exit::Config, "; choose an empty directory with --data-dir")
+            }
+            DevError::PortsTaken { .. } => {
+                told(Exit::Unavailable, "; say --port 0 for any that are")
+            }
+            DevError::NoPorts | DevError::Spawn { .. } => told(Exit::Unavailable, ""),
+        }
+    }
 }
 
 /// Pictures of the cluster, the changes of its groups, and the first picture.
@@ -114,14 +150,14 @@ struct Looking {
 /// better by being started again.
 async fn first_picture(
     looker: Looker,
-    site: &Site,
+    site: &DevCluster,
     processes: &mut Processes,
 ) -> Result<Looking, Failure> {
     let changes = Changes::new(looker.watch());
-    let mut pictures = looker.pictures(LOOK_EVERY);
+    let mut pictures = looker.pictures(DEV_POLL_EVERY);
     loop {
         tokio::select! {
-            ended = processes.next_ended() => return Err(site.did_not_start(&ended)),
+            ended = processes.next_ended() => return Err(did_not_start(site, &ended)),
             Some(picture) = pictures.recv() => if picture.is_complete() {
                 return Ok(Looking { pictures, changes, picture });
             },
@@ -131,22 +167,27 @@ async fn first_picture(
 
 /// Shows what happens until it is interrupted.
 async fn show(
-    site: &Site,
+    site: &DevCluster,
     looking: Looking,
     processes: &mut Processes,
     signals: &mut Signals,
-) -> Outcome {
+) -> CommandResult {
     let Looking { mut pictures, mut changes, mut picture } = looking;
     let screen = Screen { output: Output::Text };
     let terminal = if io::stdout().is_terminal() { Some(Terminal::enter()?) } else { None };
     if terminal.is_none() {
-        screen.line(&site.greeting(processes))?;
+        screen.line(&view::greeting(site, processes))?;
     }
     loop {
         let mut told = Vec::new();
         tokio::select! {
             _ = signals.next() => return Ok(Exit::Done),
-            ended = processes.next_ended() => told.push(processes.note_end(&ended)),
+            ended = processes.next_ended() => {
+                processes.note_end(&ended);
+                let EndedReplica { id, how } = ended;
+                let again_s = AGAIN_AFTER.as_secs();
+                told.push(format!("replica {id} ended ({how}); it is started again in {again_s} s"));
+            }
             change = changes.next() => told.extend(change?),
             Some(seen) = pictures.recv() => {
                 told.extend(news::between(&picture, &seen));

@@ -8,17 +8,20 @@ use std::time::Duration;
 use clap::Args;
 use regent::fencing::signed::{KeysError, Verifier};
 use regent_election::fence::doorkeeper::DoorRules;
-use regent_election::{Group, Resource};
+use regent_election::{Group, Resource, Term};
 use regent_gateway::limits::WAITING_MAX;
-use regent_gateway::mark::MarkError;
-use regent_gateway::{Gateway, GatewayConfig, OpenError, Report, Upstream};
+use regent_gateway::mark::{MarkError, MarkFile};
+use regent_gateway::{Gateway, GatewayConfig, GatewayError, ReportTarget, Upstream};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 
+use super::keys::wall_seconds;
 use crate::client::ClientArgs;
+use crate::confirm::confirm;
 use crate::duration;
 use crate::exit::Exit;
-use crate::failure::{Failure, Outcome, plain};
+use crate::failure::{CommandResult, Failure, plain};
+use crate::output::Screen;
 use crate::signals::Signals;
 
 const EXAMPLES: &str = "\
@@ -30,6 +33,7 @@ One gateway stands before one resource, and whatever writes there goes through i
 Examples:
   regent fence gateway --group billing --upstream http://127.0.0.1:9000 --data ./fence
   regent fence gateway --group billing --upstream http://127.0.0.1:9000 --data ./fence --strict
+  regent fence gateway --group billing --data ./fence --reset-mark 8 --reason 'forged term'
   curl -X PUT -H 'Regent-Term: 7' -d paid http://127.0.0.1:7480/row";
 
 /// Flags of `regent fence gateway`.
@@ -40,8 +44,8 @@ pub(crate) struct GatewayArgs {
     #[arg(long)]
     group: Group,
     /// Where requests are passed on to
-    #[arg(long, value_name = "URL")]
-    upstream: String,
+    #[arg(long, value_name = "URL", required_unless_present = "reset_mark")]
+    upstream: Option<String>,
     /// Where to listen
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7480")]
     listen: SocketAddr,
@@ -69,6 +73,15 @@ pub(crate) struct GatewayArgs {
     /// Pass the client's Host on instead of the upstream's
     #[arg(long)]
     keep_host: bool,
+    /// Set the mark of a stopped gateway to this term and end; a lower one lets old leaders write again
+    #[arg(long, value_name = "TERM", requires = "reason", help_heading = "Repair")]
+    reset_mark: Option<u64>,
+    /// Why the mark is set: kept beside it
+    #[arg(long, value_name = "TEXT", requires = "reset_mark", help_heading = "Repair")]
+    reason: Option<String>,
+    /// Do not ask back
+    #[arg(long, requires = "reset_mark", help_heading = "Repair")]
+    yes: bool,
     /// Where to tell metrics (/metrics) and health (/healthz)
     #[arg(long, value_name = "ADDRESS")]
     metrics: Option<SocketAddr>,
@@ -104,9 +117,13 @@ pub(crate) struct GatewayArgs {
 }
 
 /// Runs the gateway until a signal.
-pub(crate) async fn run(args: GatewayArgs) -> Outcome {
+pub(crate) async fn run(args: GatewayArgs) -> CommandResult {
+    if let (Some(term), Some(reason)) = (args.reset_mark, &args.reason) {
+        return reset_mark(&args, term, reason);
+    }
+    let url = args.upstream.clone().unwrap_or_default();
     let upstream: Upstream =
-        args.upstream.parse().map_err(|error| Failure::usage(format!("--upstream: {error}")))?;
+        url.parse().map_err(|error| Failure::usage(format!("--upstream: {error}")))?;
     let signed = match &args.keys {
         Some(keys) => Some(verifier(keys, &args).await?),
         None => None,
@@ -120,7 +137,7 @@ pub(crate) async fn run(args: GatewayArgs) -> Outcome {
         report: match &args.report {
             None => None,
             Some(resource) => {
-                Some(Report { remote: args.client.remote()?, resource: resource.clone() })
+                Some(ReportTarget { remote: args.client.remote()?, resource: resource.clone() })
             }
         },
         rules: DoorRules {
@@ -164,6 +181,26 @@ pub(crate) async fn run(args: GatewayArgs) -> Outcome {
     }
 }
 
+/// Sets the mark of a gateway that does not run.
+fn reset_mark(args: &GatewayArgs, term: u64, reason: &str) -> CommandResult {
+    let term = Term::new(term)
+        .ok_or_else(|| Failure::usage(format!("--reset-mark: {term} is above every term")))?;
+    confirm(
+        args.yes,
+        &format!(
+            "every leader of {} with term {term} or above will be able to write; one that was replaced long ago, too, if its term is that high. Name the term in office (regent leader {} --verbose), and stop leaders of lower terms first",
+            args.group, args.group
+        ),
+    )?;
+    let was = MarkFile::reset(&args.data, &args.group, term, reason, wall_seconds()?)
+        .map_err(|error| refused(GatewayError::Mark(error)))?;
+    tracing::warn!(group = %args.group, from = was.get(), to = term.get(), reason, "the mark was set by an operator");
+    let screen = Screen { output: args.client.output };
+    let told = serde_json::json!({ "group": args.group.as_str(), "from": was.get(), "to": term.get(), "reason": reason });
+    screen.answer(&told, || format!("the mark of {} was {was} and is {term}", args.group))?;
+    Ok(Exit::Done)
+}
+
 /// Who judges tokens, by keys that are there: without them there is no gateway.
 async fn verifier(keys: &str, args: &GatewayArgs) -> Result<Verifier, Failure> {
     let is_url = keys.starts_with("http://") || keys.starts_with("https://");
@@ -184,20 +221,24 @@ async fn verifier(keys: &str, args: &GatewayArgs) -> Result<Verifier, Failure> {
     })
 }
 
-fn finished(ended: Result<(), OpenError>) -> Outcome {
+fn finished(ended: Result<(), GatewayError>) -> CommandResult {
     ended.map(|()| Exit::Done).map_err(refused)
 }
 
-fn refused(error: OpenError) -> Failure {
+fn refused(error: GatewayError) -> Failure {
     let exit = match &error {
-        OpenError::Mark(MarkError::InUse { .. }) | OpenError::Thread(_) => Exit::Unavailable,
-        OpenError::Mark(
-            MarkError::Io { .. } | MarkError::Damaged { .. } | MarkError::Missing { .. },
+        GatewayError::Mark(MarkError::InUse { .. }) | GatewayError::Thread(_) => Exit::Unavailable,
+        GatewayError::Mark(
+            MarkError::Io { .. }
+            | MarkError::File(_)
+            | MarkError::Damaged { .. }
+            | MarkError::Missing { .. },
         ) => Exit::Files,
-        OpenError::Mark(MarkError::OtherGroup { .. })
-        | OpenError::Zero { .. }
-        | OpenError::TooMany { .. }
-        | OpenError::NoUpstream => Exit::Config,
+        GatewayError::Mark(MarkError::Reason | MarkError::NoTerm) => Exit::Usage,
+        GatewayError::Mark(MarkError::OtherGroup { .. } | MarkError::Unused { .. })
+        | GatewayError::Zero { .. }
+        | GatewayError::TooMany { .. }
+        | GatewayError::NoUpstream => Exit::Config,
     };
     Failure::new(exit, error.to_string())
 }
@@ -221,7 +262,8 @@ fn greet(args: &GatewayArgs, address: SocketAddr, metrics: Option<SocketAddr>, m
     let lines = format!(
         "the gateway of {} listens on http://{address}\n\
          passes {rule} on to {}; the highest so far is {mark}\n{metrics}",
-        args.group, args.upstream,
+        args.group,
+        args.upstream.as_deref().unwrap_or_default(),
     );
     let mut stdout = io::stdout().lock();
     let _ = stdout.write_all(lines.as_bytes()).and_then(|()| stdout.flush());

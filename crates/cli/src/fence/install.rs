@@ -5,10 +5,12 @@
 use clap::Args;
 use regent::fencing::postgres::InstallError;
 use regent::fencing::postgres::sql::{self, Shape, Table};
+#[cfg(feature = "postgres")]
+use regent_fencekit::causes;
 use serde::Serialize;
 
 use crate::exit::Exit;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{CommandResult, Failure};
 use crate::output::{Output, Screen};
 
 /// Flags of `regent fence install`.
@@ -47,7 +49,7 @@ pub(crate) struct InstallArgs {
 
 /// What was done.
 #[derive(Debug, Serialize)]
-struct Answer {
+struct InstallReport {
     table: String,
     /// installed, removed, or shown.
     done: &'static str,
@@ -59,7 +61,7 @@ struct Answer {
 }
 
 /// Runs the verb.
-pub(crate) async fn run(args: InstallArgs) -> Outcome {
+pub(crate) async fn run(args: InstallArgs) -> CommandResult {
     if !["postgres://", "postgresql://"].iter().any(|scheme| args.url.starts_with(scheme)) {
         return Err(Failure::usage(
             "a fence is installed in a PostgreSQL, by a URL like postgres://admin@host/database; other storages need \
@@ -82,7 +84,7 @@ pub(crate) async fn run(args: InstallArgs) -> Outcome {
         (false, true) => ("removed", format!("no fence is on {} any more", table.resource())),
         (false, false) => ("installed", told(&table, &args.keys)),
     };
-    let answer = Answer {
+    let answer = InstallReport {
         table: table.resource(),
         done,
         mark_per: if args.keys.is_empty() { "table" } else { "row" },
@@ -145,14 +147,17 @@ async fn change(args: &InstallArgs, table: &Table, change: Change) -> Result<Str
         Change::Show => {
             sql::install(table, &args.keys, Shape::Plain).map_err(|error| unfit(&error))
         }
-        Change::Install | Change::Remove => Err(super::target::not_built_in("postgres")),
+        Change::Install | Change::Remove => Err(Failure::new(
+            Exit::Config,
+            regent_fencekit::OpenError::NotBuiltIn("postgres").to_string(),
+        )),
     }
 }
 
 /// The URL is never shown: it may hold a password.
 #[cfg(feature = "postgres")]
 fn unreached(error: &(dyn std::error::Error + 'static)) -> Failure {
-    Failure::new(Exit::Unavailable, format!("PostgreSQL: {}", super::target::whole(error)))
+    Failure::new(Exit::Unavailable, format!("PostgreSQL: {}", causes(error)))
 }
 
 /// One step, all of it or nothing; but whether it was made is not known if the connection broke.
@@ -160,7 +165,7 @@ fn unreached(error: &(dyn std::error::Error + 'static)) -> Failure {
 fn unmade(error: &(dyn std::error::Error + 'static)) -> Failure {
     let said = error.source().is_some_and(|cause| cause.to_string().starts_with("ERROR"));
     let exit = if said { Exit::Refused } else { Exit::Uncertain };
-    Failure::new(exit, format!("PostgreSQL: {}", super::target::whole(error)))
+    Failure::new(exit, format!("PostgreSQL: {}", causes(error)))
 }
 
 fn unfit(error: &InstallError) -> Failure {

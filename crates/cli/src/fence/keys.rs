@@ -4,13 +4,13 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::{Args, Subcommand, ValueEnum};
-use regent_signing::ring::Standing;
-use regent_signing::{Algorithm, Entry, KeyError, KeyFile, KeyFileError, Ring, RingError};
-use serde::Serialize;
+use regent_signing::ring::KeyStanding;
+use regent_signing::rotation::{self, Listed, RotationError, list};
+use regent_signing::{KeyFile, KeyFileError, SigningAlgorithm};
 
 use crate::duration;
 use crate::exit::Exit;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{CommandResult, Failure};
 use crate::output::{Output, Screen, Side, json, table};
 
 const EXAMPLES: &str = "\
@@ -48,7 +48,7 @@ enum Kind {
     Hybrid,
 }
 
-impl From<Kind> for Algorithm {
+impl From<Kind> for SigningAlgorithm {
     fn from(kind: Kind) -> Self {
         match kind {
             Kind::Ed25519 => Self::EdDsa,
@@ -138,139 +138,71 @@ impl KeysVerb {
     }
 }
 
-/// One key, as it is shown.
-#[derive(Serialize)]
-struct Row {
-    kid: String,
-    algorithm: Algorithm,
-    standing: &'static str,
-    created_at: u64,
-    sign_from: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    retire_at: Option<u64>,
-}
-
 /// Runs the verb.
-pub(crate) fn run(verb: &KeysVerb) -> Outcome {
+pub(crate) fn run(verb: &KeysVerb) -> CommandResult {
     let now = wall_seconds()?;
     let (file, output) = match verb {
         KeysVerb::New(args) => {
-            let mut ring = Ring::empty();
-            ring.add(fresh(args.algorithm.into(), now, now)?, now).map_err(ring_failure)?;
-            (KeyFile::create(&args.file, &ring).map_err(file_failure)?, args.output)
+            (rotation::create(&args.file, args.algorithm.into(), now), args.output)
         }
         KeysVerb::Rotate(args) => {
-            let mut file = KeyFile::open(&args.file).map_err(file_failure)?;
-            let mut ring = file.ring().clone();
             let sign_from = now.saturating_add(args.sign_from.as_secs());
-            ring.add(fresh(args.algorithm.into(), now, sign_from)?, now).map_err(ring_failure)?;
-            file.replace(ring).map_err(file_failure)?;
-            (file, args.output)
+            (rotation::rotate(&args.file, args.algorithm.into(), now, sign_from), args.output)
         }
         KeysVerb::Retire(args) => {
-            let mut file = KeyFile::open(&args.file).map_err(file_failure)?;
-            let mut ring = file.ring().clone();
             let at = now.saturating_add(args.after.as_secs());
-            ring.retire(&args.kid, at, now).map_err(ring_failure)?;
-            file.replace(ring).map_err(file_failure)?;
-            (file, args.output)
+            (rotation::retire(&args.file, &args.kid, now, at), args.output)
         }
-        KeysVerb::List(args) => (KeyFile::open(&args.file).map_err(file_failure)?, args.output),
+        KeysVerb::List(args) => {
+            (KeyFile::open(&args.file).map_err(RotationError::from), args.output)
+        }
         KeysVerb::Publish(args) => {
-            let file = KeyFile::open(&args.file).map_err(file_failure)?;
+            let file = KeyFile::open(&args.file).map_err(|error| failure(error.into()))?;
             Screen { output: args.output }.line(&json(&file.ring().published(now).to_jwks()))?;
             return Ok(Exit::Done);
         }
     };
-    show(&file, output, now)
-}
-
-fn show(file: &KeyFile, output: Output, now: u64) -> Outcome {
-    let ring = file.ring();
-    let rows: Vec<Row> = ring
-        .entries()
-        .iter()
-        .map(|entry| Row {
-            kid: entry.kid.clone(),
-            algorithm: entry.algorithm,
-            standing: match ring.standing(entry, now) {
-                Standing::Coming => "coming",
-                Standing::Signs => "signs",
-                Standing::Believed => "believed",
-                Standing::Retired => "retired",
-            },
-            created_at: entry.created_at,
-            sign_from: entry.sign_from,
-            retire_at: entry.retire_at,
-        })
-        .collect();
-    Screen { output }.answer(&rows, || {
+    let keys = list(file.map_err(failure)?.ring(), now);
+    Screen { output }.answer(&keys, || {
         let heads = [("KEY", Side::Left), ("ALGORITHM", Side::Left), ("", Side::Left)];
         let lines =
-            rows.iter().map(|row| vec![row.kid.clone(), row.algorithm.to_string(), told(row, now)]);
+            keys.iter().map(|key| vec![key.kid.clone(), key.algorithm.to_string(), told(key, now)]);
         table(&heads, lines.collect())
     })?;
     Ok(Exit::Done)
 }
 
 /// What a key does, in words.
-fn told(row: &Row, now: u64) -> String {
+fn told(key: &Listed, now: u64) -> String {
     let in_seconds = |at: u64| duration::show(Duration::from_secs(at.saturating_sub(now)));
-    match (row.standing, row.retire_at) {
-        ("coming", _) => format!("signs in {}", in_seconds(row.sign_from)),
-        ("believed", Some(at)) => format!("believed for {}", in_seconds(at)),
-        (word, _) => word.to_owned(),
+    match (key.standing, key.retire_at) {
+        (KeyStanding::Coming, _) => format!("signs in {}", in_seconds(key.sign_from)),
+        (KeyStanding::Signs, _) => "signs".to_owned(),
+        (KeyStanding::Believed, Some(at)) => format!("believed for {}", in_seconds(at)),
+        (KeyStanding::Believed, None) => "believed".to_owned(),
+        (KeyStanding::Retired, _) => "retired".to_owned(),
     }
 }
 
-/// A key that nobody can guess.
-fn fresh(algorithm: Algorithm, now: u64, sign_from: u64) -> Result<Entry, Failure> {
-    let mut seed = vec![0; algorithm.seed_bytes()];
-    loop {
-        getrandom::fill(&mut seed)
-            .map_err(|_| Failure::new(Exit::Unavailable, "this machine gives no random numbers"))?;
-        let entry = Entry::new(algorithm, &seed, now, sign_from).map_err(|error| match error {
-            KeyError::NotBuiltIn(_) | KeyError::Malformed(_) => Failure::usage(error.to_string()),
-        })?;
-        // One name in 64 begins with a hyphen, which a command line takes for a flag.
-        if !entry.kid.starts_with('-') {
-            return Ok(entry);
-        }
-    }
-}
-
-fn ring_failure(error: RingError) -> Failure {
-    Failure::new(Exit::Refused, error.to_string())
-}
-
-fn file_failure(error: KeyFileError) -> Failure {
-    let exit = match error {
-        KeyFileError::Exists { .. } => Exit::Refused,
-        KeyFileError::Io { .. }
-        | KeyFileError::Open { .. }
-        | KeyFileError::Malformed { .. }
-        | KeyFileError::Ring { .. } => Exit::Files,
+fn failure(error: RotationError) -> Failure {
+    let exit = match &error {
+        RotationError::NoRandomness => Exit::Unavailable,
+        RotationError::Key(_) => Exit::Usage,
+        RotationError::Ring(_) | RotationError::File(KeyFileError::Exists { .. }) => Exit::Refused,
+        RotationError::File(
+            KeyFileError::Io { .. }
+            | KeyFileError::File(_)
+            | KeyFileError::Malformed { .. }
+            | KeyFileError::Ring { .. },
+        ) => Exit::Files,
     };
     Failure::new(exit, error.to_string())
 }
 
-/// The wall clock: dates of keys are read on other machines.
-fn wall_seconds() -> Result<u64, Failure> {
+/// The wall clock: dates of keys are read on other machines, and the date of a reset by people.
+pub(super) fn wall_seconds() -> Result<u64, Failure> {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map(|since| since.as_secs()).map_err(|_| {
         Failure::new(Exit::Unavailable, "the clock of this machine stands before 1970")
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Of a thousand names about sixteen would, if nobody looked.
-    #[test]
-    fn no_key_has_a_name_that_a_command_line_takes_for_a_flag() {
-        for _ in 0..1_000 {
-            assert!(!fresh(Algorithm::EdDsa, 0, 0).unwrap().kid.starts_with('-'));
-        }
-    }
 }

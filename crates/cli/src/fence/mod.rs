@@ -3,12 +3,11 @@
 mod gateway;
 mod install;
 mod keys;
-mod target;
 mod test;
 
 use clap::Subcommand;
 
-use crate::failure::Outcome;
+use crate::failure::CommandResult;
 use crate::output::Output;
 
 /// Verbs of `regent fence`.
@@ -52,7 +51,7 @@ impl FenceVerb {
 }
 
 /// Runs the verb.
-pub(crate) async fn run(verb: FenceVerb) -> Outcome {
+pub(crate) async fn run(verb: FenceVerb) -> CommandResult {
     match verb {
         FenceVerb::Gateway(args) => gateway::run(*args).await,
         FenceVerb::Keys(verb) => keys::run(&verb),

@@ -4,13 +4,13 @@
 //! for other people's storage (docs/fencing.md has the contract).
 
 use clap::Args;
-use regent::fencing::trial::{Fault, Options, Report, Tally, run as trials};
-use serde_json::{Value, json};
+use regent_fencekit::{
+    FenceVerdict, Shown, Tally, TargetError, TrialOptions, TrialReport, open, run as trials,
+};
 
-use super::target::open;
 use crate::duration::show;
 use crate::exit::Exit;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{CommandResult, Failure};
 use crate::lab::Bar;
 use crate::output::{Output, Screen};
 use crate::signals::Signals;
@@ -69,60 +69,24 @@ fn beside(text: &str) -> Result<usize, String> {
     count.ok_or_else(|| "from 1 to 256".into())
 }
 
-/// What a run says about the target.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Verdict {
-    Pass,
-    /// It let a stale write pass, or lied.
-    Fail,
-    /// Too little happened.
-    Void,
-}
-
-impl Verdict {
-    fn of(report: &Report) -> Self {
-        match (report.tally.faults, report.is_void()) {
-            (1.., _) => Self::Fail,
-            (0, true) => Self::Void,
-            (0, false) => Self::Pass,
-        }
-    }
-
-    const fn word(self) -> &'static str {
-        match self {
-            Self::Pass => "pass",
-            Self::Fail => "fail",
-            Self::Void => "void",
-        }
-    }
-
-    const fn exit(self) -> Exit {
-        match self {
-            Self::Pass => Exit::Done,
-            Self::Fail => Exit::No,
-            Self::Void => Exit::Uncertain,
-        }
-    }
-}
-
 /// Runs the verb.
-pub(crate) async fn run(args: TestArgs) -> Outcome {
+pub(crate) async fn run(args: TestArgs) -> CommandResult {
     let seed = match args.seed {
         Some(seed) => seed,
         // Short enough to be typed.
         None => regent::fresh::number()? % 1_000_000_000,
     };
     let room = format!("regent-trial-{:016x}", regent::fresh::number()?);
-    let opened = open(&args.target, &room).await?;
-    let options = Options {
+    let opened = open(&args.target, &room).await.map_err(failure)?;
+    let options = TrialOptions {
         is_fenced: !args.unfenced,
         beside: args.beside,
         first_term: args.first_term,
         has_one_mark: args.one_mark,
-        ..Options::new(args.trials, seed, room)
+        ..TrialOptions::new(args.trials, seed, room)
     };
     let mut bar = Bar::new();
-    let mut progress = |report: &Report| {
+    let mut progress = |report: &TrialReport| {
         let Tally { trials, refused, stale, .. } = report.tally;
         let words = format!("{trials} trials, {refused} refused, {stale} stale writes");
         let done_ppm = u128::from(trials) * 1_000_000 / u128::from(args.trials);
@@ -130,7 +94,7 @@ pub(crate) async fn run(args: TestArgs) -> Outcome {
     };
     let mut signals = Signals::listen()
         .map_err(|error| Failure::new(Exit::Unavailable, format!("signals: {error}")))?;
-    let run = trials(std::sync::Arc::clone(&opened.target), options, &mut progress);
+    let run = trials(std::sync::Arc::clone(&opened.target), options.clone(), &mut progress);
     let report = tokio::select! {
         report = run => Some(report),
         _ = signals.next() => None,
@@ -139,99 +103,27 @@ pub(crate) async fn run(args: TestArgs) -> Outcome {
     let kind = opened.kind;
     let cleared = opened.clear().await;
     let Some(report) = report else { return Ok(Exit::Interrupted) };
-    let took = bar.elapsed();
-    let verdict = Verdict::of(&report);
-    let screen = Screen { output: args.output };
-    match args.output {
-        Output::Json => screen.line(&to_json(kind, seed, &args, &report, verdict).to_string())?,
-        Output::Text => {
-            let took = show(std::time::Duration::from_secs(took.as_secs()));
-            screen.line(&to_text(kind, seed, &args, &report, verdict, &took))?;
-        }
-    }
-    cleared?;
-    if report.tally.accepted == 0 && verdict == Verdict::Void {
+    let took = show(std::time::Duration::from_secs(bar.elapsed().as_secs()));
+    let shown = Shown { kind, options: &options, report: &report, took: &took };
+    Screen { output: args.output }.answer(&shown.object(), || shown.text())?;
+    cleared.map_err(failure)?;
+    let verdict = report.verdict();
+    if report.tally.accepted == 0 && verdict == FenceVerdict::Void {
         let why = report.errors.first().map_or("no write was accepted", String::as_str);
         return Err(Failure::new(Exit::Unavailable, why));
     }
-    Ok(verdict.exit())
-}
-
-fn to_json(kind: &str, seed: u64, args: &TestArgs, report: &Report, verdict: Verdict) -> Value {
-    let Tally { trials, accepted, refused, uncertain, failed, unread, looks, faults, stale } =
-        report.tally;
-    let told: Vec<Value> = report.faults.iter().map(fault_json).collect();
-    json!({
-        "target": kind,
-        "verdict": verdict.word(),
-        "seed": seed,
-        "is_fenced": !args.unfenced,
-        "trials": trials,
-        "accepted": accepted,
-        "refused": refused,
-        "uncertain": uncertain,
-        "failed": failed,
-        "reads": looks,
-        "reads_failed": unread,
-        "faults": faults,
-        "stale_writes": stale,
-        "told": told,
-        "errors": report.errors,
+    Ok(match verdict {
+        FenceVerdict::Pass => Exit::Done,
+        FenceVerdict::Fail => Exit::No,
+        FenceVerdict::Void => Exit::Uncertain,
     })
 }
 
-fn fault_json(fault: &Fault) -> Value {
-    json!({"resource": fault.resource, "code": fault.kind.word(), "how": fault.to_string()})
-}
-
-fn to_text(
-    kind: &str,
-    seed: u64,
-    args: &TestArgs,
-    report: &Report,
-    verdict: Verdict,
-    took: &str,
-) -> String {
-    let Tally { trials, accepted, refused, uncertain, failed, faults, stale, .. } = report.tally;
-    let mut lines: Vec<String> = report.faults.iter().map(ToString::to_string).collect();
-    let more = faults.saturating_sub(lines.len() as u64);
-    if more > 0 {
-        lines.push(format!("and {more} more"));
-    }
-    lines.extend(report.errors.iter().map(|error| format!("error: {error}")));
-    let how = if args.unfenced { "without the fence" } else { "fenced" };
-    lines.push(format!(
-        "{}: {kind}, {how}: {trials} trials by seed {seed} in {took}: {stale} stale writes; {accepted} writes accepted, \
-         {refused} refused, {uncertain} uncertain, {failed} failed",
-        verdict.word()
-    ));
-    match verdict {
-        Verdict::Pass => {}
-        Verdict::Fail => lines.push(format!(
-            "the same again: regent fence test TARGET --trials {} --seed {seed}{}",
-            args.trials,
-            if args.unfenced { " --unfenced" } else { "" }
-        )),
-        Verdict::Void => lines.push(
-            "too little happened to say anything: writes must be accepted, stale ones refused, and few may fail"
-                .to_owned(),
-        ),
-    }
-    lines.join("\n")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_verdict_needs_something_to_judge() {
-        let report = |tally| Report { tally, ..Report::default() };
-        let good = Tally { trials: 10, accepted: 20, refused: 5, ..Tally::default() };
-        assert_eq!(Verdict::of(&report(good)), Verdict::Pass);
-        assert_eq!(Verdict::of(&report(Tally { refused: 0, ..good })), Verdict::Void);
-        let bad = Tally { faults: 1, stale: 1, ..good };
-        assert_eq!(Verdict::of(&report(bad)), Verdict::Fail);
-        assert_eq!(Verdict::of(&report(Tally { accepted: 0, ..bad })), Verdict::Fail);
+fn failure(error: TargetError) -> Failure {
+    match error {
+        TargetError::Url(why) => Failure::usage(why),
+        TargetError::File { path, error } => Failure::file(&path, &error),
+        TargetError::Unreached(why) => Failure::new(Exit::Unavailable, why),
+        TargetError::NotBuiltIn(_) => Failure::new(Exit::Config, error.to_string()),
     }
 }

@@ -5,32 +5,22 @@
 //! it.
 
 use std::fs;
-use std::ops::RangeInclusive;
+use std::ops::{ControlFlow, RangeInclusive};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use clap::Args;
 use regent_lab::stage::compare::html::html;
 use regent_lab::stage::compare::markdown::{BEGIN, END, markdown, update};
-use regent_lab::stage::compare::{
-    Comparison, Done, Measure, Plan, SIZES, Table, csv, scale_table, summary,
-};
-use regent_lab::stage::{Algorithm, RunError, Scenario, library};
-use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use regent_lab::stage::compare::{ComparePlan, Comparison, SIZES, blocks, comparison_json, csv};
+use regent_lab::stage::{Algorithm, Scenario, find, library};
 
 use super::bar::Bar;
-use super::play::{algorithm, find};
+use super::play::{algorithm, unfound};
 use super::sweep::thread_count;
-use super::told::comparison_json;
-use super::{ShowArgs, spawn, threads};
+use super::{ShowArgs, each, laid_out, simulator_failed};
 use crate::exit::Exit;
-use crate::failure::{Failure, Outcome};
-use crate::output::{Output, Screen, Side, remark, table};
-use crate::signals::Signals;
-
-/// Columns of a usual terminal.
-const WIDTH: usize = 98;
+use crate::failure::{CommandResult, Failure};
+use crate::output::{Output, Screen, remark};
 
 /// Flags of `regent lab compare`.
 #[derive(Clone, Debug, Args)]
@@ -89,16 +79,8 @@ fn seeds(text: &str) -> Result<RangeInclusive<u64>, String> {
     range.ok_or_else(|| "1..1000 means seeds 1 to 1000, and 20 means 1 to 20".to_owned())
 }
 
-/// What all threads share.
-#[derive(Debug)]
-struct Shared {
-    plan: Plan,
-    next: AtomicU64,
-    is_over: AtomicBool,
-}
-
 /// Plays everything and writes what it comes to.
-pub(crate) async fn run(args: CompareArgs) -> Outcome {
+pub(crate) async fn run(args: CompareArgs) -> CommandResult {
     let plan = plan(&args)?;
     // What cannot be written is told before, not after minutes of work.
     let document = args.update.as_deref().map(read_document).transpose()?;
@@ -129,82 +111,51 @@ pub(crate) async fn run(args: CompareArgs) -> Outcome {
                 screen.line(&line.to_string())?;
             }
         }
-        Output::Text => screen.line(&told(&comparison))?,
+        Output::Text => screen.line(&laid_out(blocks(&comparison)))?,
     }
     Ok(Exit::Done)
 }
 
-fn plan(args: &CompareArgs) -> Result<Plan, Failure> {
+fn plan(args: &CompareArgs) -> Result<ComparePlan, Failure> {
     let algorithms = match args.algorithms.as_slice() {
         [] => Algorithm::ALL.to_vec(),
         some => some.to_vec(),
     };
     let mut scenarios: Vec<Scenario> = match args.scenarios.as_slice() {
         [] => library().iter().map(|told| told.scenario()).collect(),
-        names => names.iter().map(|name| find(name)).collect::<Result<_, _>>()?,
+        names => {
+            let found = names.iter().map(|name| find(name).map_err(unfound));
+            found.collect::<Result<_, _>>()?
+        }
     };
     for scenario in &mut scenarios {
         scenario.nodes = args.nodes.unwrap_or(scenario.nodes);
     }
     let sizes = if args.no_scale { &[] } else { args.sizes.as_slice() };
-    Plan::new(algorithms, scenarios, args.seeds.clone(), sizes)
+    ComparePlan::new(algorithms, scenarios, args.seeds.clone(), sizes)
         .map_err(|error| Failure::usage(error.to_string()))
 }
 
 /// Plays a plan on so many threads; nothing if it was interrupted.
-async fn play(plan: Plan, said: Option<usize>) -> Result<Option<Comparison>, Failure> {
+async fn play(plan: ComparePlan, threads: Option<usize>) -> Result<Option<Comparison>, Failure> {
     let (jobs, runs) = (plan.jobs(), plan.runs());
     let mut comparison = Comparison::new(plan.clone());
-    let (next, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
-    let shared = Arc::new(Shared { plan, next, is_over });
-    let mut signals = Signals::listen()
-        .map_err(|error| Failure::new(Exit::Unavailable, format!("signals: {error}")))?;
-    let (send, mut reports) = unbounded_channel();
-    for _ in 0..threads(said) {
-        let (shared, send) = (Arc::clone(&shared), send.clone());
-        spawn(move || work(&shared, &send))?;
-    }
-    drop(send);
-    let mut bar = Bar::new();
-    let mut done = 0;
-    loop {
-        tokio::select! {
-            report = reports.recv() => match report {
-                Some(Ok(part)) => {
-                    comparison.take(&part);
-                    done += 1;
-                    let ppm = u128::from(done) * 1_000_000 / u128::from(jobs);
-                    let words = format!("{} of {runs} runs", comparison.runs());
-                    bar.show(u64::try_from(ppm).unwrap_or(1_000_000), &words);
-                }
-                Some(Err(error)) => {
-                    bar.clear();
-                    shared.is_over.store(true, Ordering::Relaxed);
-                    return Err(Failure::usage(error.to_string()));
-                }
-                None => break,
-            },
-            _ = signals.next() => {
-                bar.clear();
-                shared.is_over.store(true, Ordering::Relaxed);
-                return Ok(None);
-            }
-        }
-    }
+    let (mut bar, mut done) = (Bar::new(), 0);
+    let job = move |number| (number < jobs).then(|| plan.play(number));
+    let is_whole = each(threads, job, |part| {
+        comparison.take(&part.map_err(|error| Failure::usage(error.to_string()))?);
+        done += 1;
+        let ppm = u128::from(done) * 1_000_000 / u128::from(jobs);
+        let words = format!("{} of {runs} runs", comparison.runs());
+        bar.show(u64::try_from(ppm).unwrap_or(1_000_000), &words);
+        Ok(ControlFlow::Continue(()))
+    })
+    .await;
     bar.clear();
-    if done < jobs {
-        return Err(Failure::new(Exit::Uncertain, "the simulator itself failed"));
-    }
-    Ok(Some(comparison))
-}
-
-/// One thread: the next job, and the next, until there is none or nobody listens.
-fn work(shared: &Shared, send: &UnboundedSender<Result<Done, RunError>>) {
-    while !shared.is_over.load(Ordering::Relaxed) {
-        let job = shared.next.fetch_add(1, Ordering::Relaxed);
-        if job >= shared.plan.jobs() || send.send(shared.plan.play(job)).is_err() {
-            return;
-        }
+    match is_whole? {
+        false => Ok(None),
+        true if done < jobs => Err(simulator_failed()),
+        true => Ok(Some(comparison)),
     }
 }
 
@@ -227,67 +178,9 @@ fn write(path: &Path, text: &str) -> Result<(), Failure> {
     fs::write(path, text).map_err(|error| Failure::file(path, &error))
 }
 
-/// Everything for people: algorithms, growth, and every cell.
-fn told(comparison: &Comparison) -> String {
-    let (first, last) = (comparison.seeds().start(), comparison.seeds().end());
-    let mut text = format!("seeds {first} to {last}, {} runs\n", comparison.runs());
-    let tables = [Some(summary(comparison, false)), scale_table(comparison)];
-    for Table { title, note, head, rows } in tables.into_iter().flatten() {
-        let head: Vec<(&str, Side)> = head.iter().map(|name| (name.as_str(), side(name))).collect();
-        text.push_str(&format!("\n{title}\n{}\n{}\n", wrapped(&note), table(&head, rows)));
-    }
-    let mut head = vec![("scenario", Side::Left), ("algorithm", Side::Left)];
-    head.extend(Measure::ALL.iter().map(|measure| (measure.head(), Side::Right)));
-    let mut rows = Vec::new();
-    for scenario in comparison.scenarios() {
-        for algorithm in comparison.algorithms() {
-            let Some(cell) = comparison.cell(*algorithm, &scenario.name) else { continue };
-            let mut row = vec![scenario.name.clone(), algorithm.name().to_owned()];
-            row.extend(Measure::ALL.iter().map(|measure| measure.show(cell)));
-            rows.push(row);
-        }
-    }
-    text.push_str(
-        "\nEvery algorithm under every scenario\nmessages and bytes per election; seconds and ",
-    );
-    text.push_str(&format!("wrong writes per run\n\n{}", table(&head, rows)));
-    text
-}
-
-/// A note in lines that fit a usual terminal.
-fn wrapped(note: &str) -> String {
-    let mut text = String::new();
-    let mut width = 0;
-    for word in note.split(' ') {
-        let long = word.chars().count() + 1;
-        if width > 0 && width + long > WIDTH {
-            text.push('\n');
-            width = 0;
-        }
-        text.push_str(if width > 0 { " " } else { "" });
-        text.push_str(word);
-        width += long;
-    }
-    text.push('\n');
-    text
-}
-
-/// Names stand left, figures right.
-fn side(head: &str) -> Side {
-    if ["algorithm", "who notices"].contains(&head) { Side::Left } else { Side::Right }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_note_is_wrapped_between_words() {
-        let note = ["word"; 50].join(" ");
-        let lines = wrapped(&note);
-        assert!(lines.lines().all(|line| line.len() <= WIDTH && !line.starts_with(' ')), "{lines}");
-        assert_eq!(lines.split_whitespace().count(), 50);
-    }
 
     #[test]
     fn seeds_are_a_range_with_both_ends_or_how_many() {

@@ -11,23 +11,20 @@ mod reenact;
 mod replay;
 mod scenarios;
 mod sweep;
-mod told;
 mod tune;
 
-use std::panic;
-use std::thread;
+use std::ops::ControlFlow;
 
 use clap::{Args, Subcommand};
+use regent_lab::Block;
+use regent_lab::pool::{self, Pool, PoolError, cores};
 
 pub(crate) use bar::Bar;
 
 use crate::exit::Exit;
-use crate::failure::{Failure, Outcome};
-use crate::output::Output;
-
-/// The name of threads that run simulations. A panic of the code under test is a broken promise, told
-/// with its story, and not once more by the thread.
-const THREAD: &str = "lab";
+use crate::failure::{CommandResult, Failure};
+use crate::output::{Output, Side, facts, table};
+use crate::signals::Signals;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -111,8 +108,8 @@ impl LabVerb {
 }
 
 /// Runs one of the verbs.
-pub(crate) async fn run(verb: LabVerb) -> Outcome {
-    silence_panics();
+pub(crate) async fn run(verb: LabVerb) -> CommandResult {
+    pool::silence_panics();
     match verb {
         LabVerb::Sweep(args) => sweep::run(args).await,
         LabVerb::Replay(args) => replay::run(&args),
@@ -127,30 +124,60 @@ pub(crate) async fn run(verb: LabVerb) -> Outcome {
     }
 }
 
-fn silence_panics() {
-    let usual = panic::take_hook();
-    panic::set_hook(Box::new(move |info| {
-        if thread::current().name() != Some(THREAD) {
-            usual(info);
+/// Does jobs on all cores and takes each result, until there are no more or `take` breaks off. False if a
+/// signal interrupted it.
+async fn each<T: Send + 'static>(
+    threads: Option<usize>,
+    job: impl Fn(u64) -> Option<T> + Send + Sync + 'static,
+    mut take: impl FnMut(T) -> Result<ControlFlow<()>, Failure>,
+) -> Result<bool, Failure> {
+    let mut signals = Signals::listen()
+        .map_err(|error| Failure::new(Exit::Unavailable, format!("signals: {error}")))?;
+    let mut pool = Pool::start(threads.unwrap_or_else(cores), job).map_err(unrun)?;
+    loop {
+        tokio::select! {
+            result = pool.next() => match result {
+                // Jobs that are under way still end and count.
+                Some(result) => if take(result)?.is_break() { pool.stop() },
+                None => return Ok(true),
+            },
+            _ = signals.next() => return Ok(false),
         }
-    }));
-}
-
-/// Starts a thread of the simulator.
-fn spawn<T: Send + 'static>(
-    body: impl FnOnce() -> T + Send + 'static,
-) -> Result<thread::JoinHandle<T>, Failure> {
-    let started = thread::Builder::new().name(THREAD.into()).spawn(body);
-    started.map_err(|error| Failure::new(Exit::Unavailable, format!("no thread: {error}")))
+    }
 }
 
 /// Runs one simulation on a thread of its own and waits for it.
 fn alone<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -> Result<T, Failure> {
-    let ended = spawn(body)?.join();
-    ended.map_err(|_| Failure::new(Exit::Uncertain, "the simulator itself failed"))
+    pool::alone(body).map_err(unrun)
 }
 
-/// How many threads run beside each other if nobody says: one for each core.
-fn threads(said: Option<usize>) -> usize {
-    said.unwrap_or_else(|| thread::available_parallelism().map_or(1, usize::from)).max(1)
+fn unrun(error: PoolError) -> Failure {
+    match error {
+        PoolError::NoThread(error) => {
+            Failure::new(Exit::Unavailable, format!("no thread: {error}"))
+        }
+        PoolError::Failed => simulator_failed(),
+    }
+}
+
+fn simulator_failed() -> Failure {
+    Failure::new(Exit::Uncertain, "the simulator itself failed")
+}
+
+/// A report for a terminal.
+fn laid_out(blocks: Vec<Block>) -> String {
+    let laid_out = blocks.into_iter().map(|block| match block {
+        Block::Text(text) => text,
+        Block::Table { head, rows } => {
+            let side = |side: &regent_lab::Side| match side {
+                regent_lab::Side::Left => Side::Left,
+                regent_lab::Side::Right => Side::Right,
+            };
+            let head: Vec<(&str, Side)> =
+                head.iter().map(|(name, of)| (name.as_str(), side(of))).collect();
+            table(&head, rows)
+        }
+        Block::Facts(all) => facts(all),
+    });
+    laid_out.collect()
 }

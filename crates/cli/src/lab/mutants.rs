@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::ShowArgs;
 use super::sweep::thread_count;
-use crate::failure::Outcome;
+use crate::failure::CommandResult;
 
 /// Flags of `regent lab mutants`.
 #[derive(Clone, Debug, Args)]
@@ -34,7 +34,7 @@ pub(crate) struct MutantsArgs {
 
 /// Says how to get a binary that can.
 #[cfg(not(feature = "mutants"))]
-pub(crate) async fn run(_args: MutantsArgs) -> Outcome {
+pub(crate) async fn run(_args: MutantsArgs) -> CommandResult {
     use crate::exit::Exit;
     use crate::failure::Failure;
 
@@ -46,51 +46,43 @@ pub(crate) async fn run(_args: MutantsArgs) -> Outcome {
 
 /// Hunts them.
 #[cfg(feature = "mutants")]
-pub(crate) async fn run(args: MutantsArgs) -> Outcome {
+pub(crate) async fn run(args: MutantsArgs) -> CommandResult {
     hunting::run(args).await
 }
 
 #[cfg(feature = "mutants")]
 mod hunting {
-    use std::sync::{Arc, Mutex, PoisonError};
+    use std::ops::ControlFlow;
 
     use regent_lab::mutants::{Found, Planted, hunt};
     use serde_json::json;
-    use tokio::sync::mpsc::unbounded_channel;
 
     use super::super::bar::Bar;
-    use super::super::{spawn, threads};
+    use super::super::each;
     use super::MutantsArgs;
     use crate::exit::Exit;
-    use crate::failure::{Failure, Outcome};
+    use crate::failure::{CommandResult, Failure};
     use crate::output::{Output, Screen, Side, table};
 
-    pub(super) async fn run(args: MutantsArgs) -> Outcome {
+    pub(super) async fn run(args: MutantsArgs) -> CommandResult {
         let wanted = wanted(&args.only)?;
-        let count = wanted.len();
-        let left = Arc::new(Mutex::new(wanted));
-        let (send, mut reports) = unbounded_channel();
-        for _ in 0..threads(args.threads).min(count) {
-            let (left, send, seeds) = (Arc::clone(&left), send.clone(), args.seeds);
-            spawn(move || {
-                loop {
-                    let next = left.lock().unwrap_or_else(PoisonError::into_inner).pop();
-                    let Some(planted) = next else { return };
-                    if send.send((planted, hunt(planted, seeds))).is_err() {
-                        return;
-                    }
-                }
-            })?;
-        }
-        drop(send);
-        let mut bar = Bar::new();
-        let mut results = Vec::new();
-        while let Some(result) = reports.recv().await {
+        let (count, seeds) = (wanted.len(), args.seeds);
+        let job = move |number| {
+            let planted = *wanted.get(usize::try_from(number).ok()?)?;
+            Some((planted, hunt(planted, seeds)))
+        };
+        let (mut bar, mut results) = (Bar::new(), Vec::new());
+        let is_whole = each(args.threads, job, |result| {
             results.push(result);
             let done = results.len() as u64 * 1_000_000 / count as u64;
             bar.show(done, &format!("{} of {count} hunted", results.len()));
-        }
+            Ok(ControlFlow::Continue(()))
+        })
+        .await?;
         bar.clear();
+        if !is_whole {
+            return Ok(Exit::Interrupted);
+        }
         results.sort_by_key(|(planted, _)| *planted);
         tell(&results, Screen { output: args.show.output() }, args.seeds)?;
         let are_found = results.len() == count && results.iter().all(|(_, found)| found.is_some());

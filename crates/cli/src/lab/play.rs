@@ -1,25 +1,21 @@
 //! `regent lab run`, `check` and `algorithms`: the algorithms of the literature under a scenario.
 
-use std::fs;
-use std::path::Path;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use regent_lab::stage::draw::{Window, mermaid, sequence_svg, timeline_svg, timeline_text};
 use regent_lab::stage::{
-    Algorithm, Figures, Run, Scenario, Told, figures, library, line, parse, play, seconds,
+    Algorithm, FindError, Run, entry_json, figures, figures_json, find, history, library, play,
+    read,
 };
 use serde_json::json;
 
-use super::told::{entry_json, figures_json};
-use super::{ShowArgs, alone};
+use super::{ShowArgs, alone, laid_out};
 use crate::duration;
 use crate::exit::Exit;
-use crate::failure::{Failure, Outcome};
-use crate::output::{Output, Screen, Side, facts, table};
-
-/// Texts of scenarios are small; a larger file is something else.
-const SCENARIO_BYTES_MAX: u64 = 1 << 20;
+use crate::failure::{CommandResult, Failure};
+use crate::output::{Output, Screen, Side, table};
 
 /// Flags of `regent lab run`.
 #[derive(Clone, Debug, Args)]
@@ -92,7 +88,7 @@ Examples:
 Exit code 78 says that it cannot be read, and where.")]
 pub(crate) struct CheckArgs {
     /// The file
-    file: String,
+    file: PathBuf,
     #[command(flatten)]
     pub(super) show: ShowArgs,
 }
@@ -117,8 +113,8 @@ pub(super) fn algorithm(name: &str) -> Result<Algorithm, String> {
 }
 
 /// Plays a scenario and tells what happened.
-pub(crate) fn run(args: &RunArgs) -> Outcome {
-    let mut scenario = find(&args.scenario)?;
+pub(crate) fn run(args: &RunArgs) -> CommandResult {
+    let mut scenario = find(&args.scenario).map_err(unfound)?;
     scenario.nodes = args.nodes.unwrap_or(scenario.nodes);
     let (algorithm, seed, told) = (args.algorithm, args.seed, scenario.clone());
     let run = alone(move || play(algorithm, &told, seed))?;
@@ -137,7 +133,10 @@ pub(crate) fn run(args: &RunArgs) -> Outcome {
             screen
                 .line(&json!({"ev": "figures", "figures": figures_json(&figures)}).to_string())?;
         }
-        Output::Text => screen.line(&history(&run, &scenario, args))?,
+        Output::Text => {
+            let played = (args.algorithm, &scenario, args.seed);
+            screen.line(&laid_out(history(&run, played, args.all)))?;
+        }
     }
     Ok(Exit::Done)
 }
@@ -163,8 +162,8 @@ fn draw(run: &Run, args: &RunArgs) -> Option<String> {
 }
 
 /// Says whether a scenario can be read.
-pub(crate) fn check(args: &CheckArgs) -> Outcome {
-    let scenario = read(&args.file)?;
+pub(crate) fn check(args: &CheckArgs) -> CommandResult {
+    let scenario = read(&args.file).map_err(unfound)?;
     let screen = Screen { output: args.show.output() };
     let (nodes, strikes) = (scenario.nodes, scenario.strikes.len());
     let lasts_ms = scenario.lasts.as_millis() as u64;
@@ -180,7 +179,7 @@ pub(crate) fn check(args: &CheckArgs) -> Outcome {
 }
 
 /// Lists algorithms and scenarios.
-pub(crate) fn list(args: &AlgorithmsArgs) -> Outcome {
+pub(crate) fn list(args: &AlgorithmsArgs) -> CommandResult {
     let screen = Screen { output: args.show.output() };
     let algorithms = Algorithm::ALL.iter().map(|one| ("algorithm", one.name(), one.about().into()));
     let scenarios = library().iter().map(|told| ("scenario", told.name, told.scenario().about));
@@ -204,73 +203,13 @@ pub(crate) fn list(args: &AlgorithmsArgs) -> Outcome {
     Ok(Exit::Done)
 }
 
-/// A scenario by its name or its file.
-pub(super) fn find(name: &str) -> Result<Scenario, Failure> {
-    match Told::find(name) {
-        Some(told) => Ok(told.scenario()),
-        None if name.contains(['/', '.']) => read(name),
-        None => {
-            let names: Vec<&str> = library().iter().map(|told| told.name).collect();
-            Err(Failure::usage(format!(
-                "there is no scenario {name}; there are {}; `regent lab algorithms` tells what they show, \
-                 and a file is named by its path",
-                names.join(", ")
-            )))
+/// Why there is no such scenario, with the exit code for it.
+pub(super) fn unfound(error: FindError) -> Failure {
+    match &error {
+        FindError::Unknown(_) => Failure::usage(error.to_string()),
+        FindError::Io(path, error) => Failure::file(path, error),
+        FindError::TooLarge(..) | FindError::Parse(..) => {
+            Failure::new(Exit::Config, error.to_string())
         }
     }
-}
-
-fn read(file: &str) -> Result<Scenario, Failure> {
-    let path = Path::new(file);
-    let failed = |error: &std::io::Error| Failure::file(path, error);
-    let length = fs::metadata(path).map_err(|error| failed(&error))?.len();
-    if length > SCENARIO_BYTES_MAX {
-        let message =
-            format!("{file}: {length} bytes are no scenario: at most {SCENARIO_BYTES_MAX}");
-        return Err(Failure::new(Exit::Config, message));
-    }
-    let text = fs::read_to_string(path).map_err(|error| failed(&error))?;
-    let name =
-        path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
-    parse(&name, &text).map_err(|error| Failure::new(Exit::Config, format!("{file}:{error}")))
-}
-
-fn history(run: &Run, scenario: &Scenario, args: &RunArgs) -> String {
-    let Run { record, is_cut_short } = run;
-    let (name, about) = (&scenario.name, &scenario.about);
-    let algorithm = args.algorithm.name();
-    let nodes = scenario.nodes;
-    let mut text = format!("{algorithm}, {name}: {about}\n{nodes} nodes, seed {}\n\n", args.seed);
-    for told in record.entries.iter().filter_map(|entry| line(record, entry, args.all)) {
-        text.push_str(&told);
-        text.push('\n');
-    }
-    if *is_cut_short {
-        text.push_str("\nToo much happened: the run was stopped here.\n");
-    }
-    text.push('\n');
-    text.push_str(&summary(&figures(record)));
-    text
-}
-
-fn summary(figures: &Figures) -> String {
-    let time = |nanos: u64| format!("{} s", seconds(nanos));
-    let or_none = |nanos: Option<u64>| nanos.map_or_else(|| "-".to_owned(), time);
-    let per = figures.messages_per_election();
-    let kinds: Vec<String> =
-        figures.kinds.iter().map(|(kind, (count, _))| format!("{count} {kind}")).collect();
-    facts(vec![
-        ("elections", figures.elections.to_string()),
-        ("messages per election", per.map_or_else(|| "-".to_owned(), |per| format!("{per:.1}"))),
-        ("messages", format!("{} ({} bytes)", figures.messages, figures.bytes)),
-        ("upkeep", format!("{} ({} bytes)", figures.upkeep_messages, figures.upkeep_bytes)),
-        ("by kind", kinds.join(", ")),
-        ("time to elect, median", or_none(figures.vacancy_at(50))),
-        ("time to elect, longest", or_none(figures.vacancy_at(100))),
-        ("without a leader", time(figures.leaderless_ns)),
-        ("with two leaders", time(figures.two_leaders_ns)),
-        ("writes", figures.writes.to_string()),
-        ("wrong writes, unfenced", figures.wrong_writes.to_string()),
-        ("wrong writes, fenced", figures.wrong_writes_fenced.to_string()),
-    ])
 }

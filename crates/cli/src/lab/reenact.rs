@@ -3,21 +3,19 @@
 use std::path::Path;
 use std::time::Duration;
 
-use regent_lab::Verdict;
-use regent_lab::trace::{Change, LINES_MAX, Line, Reenactment, Row, Trace, reenact};
-use serde_json::{Value, json};
+use regent_lab::TrialVerdict;
+use regent_lab::trace::{LINES_MAX, Reenactment, Trace, TraceError, reenact};
+use regent_recording::{Recording, lines};
 
-use super::alone;
-use super::replay::{tell_history, verdict};
+use super::replay::tell_history;
+use super::{alone, laid_out};
 use crate::duration::show;
 use crate::exit::Exit;
-use crate::failure::{Failure, Outcome};
-use crate::flight;
-use crate::output::{Output, Screen, Side, table};
-use crate::record;
+use crate::failure::{CommandResult, Failure};
+use crate::output::{Output, Screen};
 
 /// Acts a recording again and tells what came of it.
-pub(super) fn run(path: &Path, seed: u64, is_whole: bool, output: Output) -> Outcome {
+pub(super) fn run(path: &Path, seed: u64, is_whole: bool, output: Output) -> CommandResult {
     let trace = read(path)?;
     let about = format!(
         "{}: {} lines, {} groups, {} replicas, {}; seed {seed}",
@@ -34,9 +32,9 @@ pub(super) fn run(path: &Path, seed: u64, is_whole: bool, output: Output) -> Out
         Output::Text => tell_people(&acted, &about, is_whole, screen)?,
     }
     Ok(match (&acted.trial.verdict, acted.course.is_same()) {
-        (Verdict::Failed(_), _) => Exit::No,
-        (Verdict::Passed | Verdict::Void(_), true) => Exit::Done,
-        (Verdict::Passed | Verdict::Void(_), false) => Exit::Differs,
+        (TrialVerdict::Failed(_), _) => Exit::No,
+        (TrialVerdict::Passed | TrialVerdict::Void(_), true) => Exit::Done,
+        (TrialVerdict::Passed | TrialVerdict::Void(_), false) => Exit::Differs,
     })
 }
 
@@ -52,117 +50,30 @@ fn tell_people(
     } else if !acted.trial.violations().is_empty() {
         screen.line(&acted.trial.story())?;
     }
-    let head = [
-        ("line", Side::Right),
-        ("", Side::Left),
-        ("recorded", Side::Left),
-        ("at", Side::Right),
-        ("acted", Side::Left),
-    ];
-    screen.line(&table(&head, acted.course.rows.iter().map(cells).collect()))?;
-    if acted.shortened_ms > 0 {
-        let ms = Duration::from_millis(acted.shortened_ms);
-        screen.line(&format!("{} in which nobody did anything were left out", show(ms)))?;
-    }
-    for remark in &acted.remarks {
-        screen.line(remark)?;
-    }
-    let count = acted.course.rows.iter().filter(|row| !row.is_same).count();
-    let course = match (acted.course.rows.len(), count) {
-        (0, _) => "nobody ever led".to_owned(),
-        (all, 0) => format!("all {all} changes came about as they were recorded"),
-        (all, count) => format!("{count} of {all} changes differ"),
-    };
-    screen.line(&format!("{course}\n{}", verdict(&acted.trial.verdict)))
-}
-
-fn cells(row: &Row) -> Vec<String> {
-    let change = |change: &Change| match &change.leader {
-        Some(leader) => {
-            format!("{}: {leader} leads, term {} ({})", change.group, change.term, change.cause)
-        }
-        None => {
-            format!("{}: nobody leads, last term {} ({})", change.group, change.term, change.cause)
-        }
-    };
-    let dash = || "-".to_owned();
-    vec![
-        row.recorded.as_ref().map_or_else(dash, |(line, _)| line.to_string()),
-        if row.is_same { "" } else { "!" }.to_owned(),
-        row.recorded.as_ref().map_or_else(dash, |(_, step)| change(step)),
-        row.acted.as_ref().map_or_else(dash, |(at, _)| {
-            format!("{}.{:03}s", at / 1_000_000_000, at / 1_000_000 % 1_000)
-        }),
-        row.acted.as_ref().map_or_else(dash, |(_, step)| change(step)),
-    ]
+    screen.line(&laid_out(acted.blocks()))
 }
 
 /// The history as always, then one object for every change, then one for the whole.
 fn tell_programs(acted: &Reenactment, screen: Screen) -> Result<(), Failure> {
     screen.line(&acted.trial.history.to_json_lines())?;
-    let step = |step: &Change| {
-        json!({
-            "group": step.group.to_string(), "leader": step.leader.as_ref().map(ToString::to_string),
-            "term": step.term.get(), "cause": step.cause.word(),
-        })
-    };
-    for row in &acted.course.rows {
-        let told = json!({
-            "ev": "compared", "same": row.is_same,
-            "line": row.recorded.as_ref().map(|(line, _)| line),
-            "recorded": row.recorded.as_ref().map(|(_, it)| step(it)),
-            "t": row.acted.as_ref().map(|(at, _)| at),
-            "acted": row.acted.as_ref().map(|(_, it)| step(it)),
-        });
-        screen.line(&told.to_string())?;
-    }
-    let broken: Vec<Value> =
-        acted.trial.violations().iter().map(|violation| violation.to_string().into()).collect();
-    let told = json!({
-        "ev": "reenacted", "same": acted.course.is_same(), "broken": broken,
-        "remarks": acted.remarks, "shortened_ms": acted.shortened_ms,
-    });
-    screen.line(&told.to_string())
+    acted.objects().iter().try_for_each(|told| screen.line(&told.to_string()))
 }
 
 /// Reads a recording: one file, or the directory that a replica records into.
 fn read(path: &Path) -> Result<Trace, Failure> {
-    let files = if path.is_dir() { record::files(path)? } else { vec![path.to_owned()] };
-    let mut lines = Vec::new();
-    for file in &files {
-        read_file(file, &mut lines)?;
-    }
+    let recording = Recording::open(path)?;
+    let lines = lines(&recording, LINES_MAX)?;
     if lines.is_empty() {
         return Err(Failure::new(
             Exit::Files,
             format!("{}: there is nothing in it", path.display()),
         ));
     }
-    let at = match files.as_slice() {
-        [one] => one.clone(),
-        _ => path.to_owned(),
+    let at = match recording.files() {
+        [one] => one.as_path(),
+        _ => path,
     };
-    Trace::new(lines).map_err(|error| wrong(&at, error.number, &error.what))
-}
-
-fn read_file(path: &Path, lines: &mut Vec<Line>) -> Result<(), Failure> {
-    flight::each_line(path, |number, text| {
-        if text.is_empty() {
-            return Ok(());
-        }
-        if lines.len() == LINES_MAX {
-            let what = format!(
-                "more than {LINES_MAX} lines are too many to act; take fewer groups \
-                 (regent record DIR --group GROUP), or a shorter time, from the recording"
-            );
-            return Err(wrong(path, number, &what));
-        }
-        let line = flight::Row::parse(text).and_then(|row| row.line(number));
-        lines.push(line.map_err(|what| wrong(path, number, &what))?);
-        Ok(())
+    Trace::new(lines).map_err(|TraceError { number, what }| {
+        Failure::new(Exit::Files, format!("{}:{number}: {what}", at.display()))
     })
-}
-
-fn wrong(path: &Path, number: usize, what: &dyn std::fmt::Display) -> Failure {
-    Failure::new(Exit::Files, format!("{}:{number}: {what}", path.display()))
 }

@@ -4,11 +4,11 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use regent_lab::{Cuts, Fault, Plan, StoreKind, Trial, Verdict};
+use regent_lab::{Cuts, Fault, Plan, StoreKind, Trial, TrialVerdict};
 
 use super::{ShowArgs, alone, reenact};
 use crate::exit::Exit;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{CommandResult, Failure};
 use crate::output::{Output, Screen};
 
 /// Lines written at once: a reader that has seen enough may leave in between.
@@ -98,28 +98,19 @@ impl ReplayArgs {
 }
 
 /// Runs the seed and tells its history.
-pub(crate) fn run(args: &ReplayArgs) -> Outcome {
+pub(crate) fn run(args: &ReplayArgs) -> CommandResult {
     if let Some(path) = &args.trace {
         let seed = args.seed.unwrap_or(SEED_DEFAULT);
         return reenact::run(path, seed, args.history, args.show.output());
     }
     let plan = args.plan();
-    let faults: Vec<&str> = plan.faults.iter().map(|fault| fault.word()).collect();
-    let faults = if faults.is_empty() { "none".to_owned() } else { faults.join(", ") };
-    let servers = match plan.store() {
-        StoreKind::Replica => "replicas",
-        StoreKind::Lease => "hosts that share a register",
-    };
-    let about = format!(
-        "seed {}: {} {servers}, {} members, {} groups, {} ms of faults: {faults}",
-        plan.seed, plan.replicas, plan.members, plan.groups, plan.chaos_ms
-    );
+    let about = plan.about();
     let trial = alone(move || regent_lab::run(plan))?;
     tell(&trial, &about, args.told, args.show.output())
 }
 
 /// Tells a run and its verdict.
-pub(super) fn tell(trial: &Trial, about: &str, told: ToldArgs, output: Output) -> Outcome {
+pub(super) fn tell(trial: &Trial, about: &str, told: ToldArgs, output: Output) -> CommandResult {
     let screen = Screen { output };
     match output {
         Output::Json => screen.line(&trial.history.to_json_lines())?,
@@ -130,12 +121,12 @@ pub(super) fn tell(trial: &Trial, about: &str, told: ToldArgs, output: Output) -
             } else {
                 tell_history(trial, screen)?;
             }
-            screen.line(&format!("{}\n{}", trial.stats, verdict(&trial.verdict)))?;
+            screen.line(&format!("{}\n{}", trial.stats, trial.verdict))?;
         }
     }
     Ok(match trial.verdict {
-        Verdict::Passed | Verdict::Void(_) => Exit::Done,
-        Verdict::Failed(_) => Exit::No,
+        TrialVerdict::Passed | TrialVerdict::Void(_) => Exit::Done,
+        TrialVerdict::Failed(_) => Exit::No,
     })
 }
 
@@ -145,17 +136,6 @@ pub(super) fn tell_history(trial: &Trial, screen: Screen) -> Result<(), Failure>
         screen.line(&lines.join("\n"))?;
     }
     Ok(())
-}
-
-pub(super) fn verdict(verdict: &Verdict) -> String {
-    match verdict {
-        Verdict::Passed => "every promise was kept".to_owned(),
-        Verdict::Void(why) => format!("void: {why}"),
-        Verdict::Failed(violations) => {
-            let lines: Vec<String> = violations.iter().map(ToString::to_string).collect();
-            lines.join("\n")
-        }
-    }
 }
 
 #[cfg(test)]

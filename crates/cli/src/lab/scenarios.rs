@@ -1,13 +1,13 @@
 //! `regent lab scenarios` and `scenario`: the stories that are told by name.
 
 use clap::Args;
-use regent_lab::scenarios::{ALL, Scenario};
+use regent_lab::scenarios::{ALL, Scenario, find};
 use serde_json::json;
 
 use super::replay::{ToldArgs, tell};
 use super::{ShowArgs, alone};
 use crate::exit::Exit;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{CommandResult, Failure};
 use crate::output::{Output, Screen, Side, table};
 
 /// Flags of `regent lab scenarios`.
@@ -44,7 +44,7 @@ pub(crate) struct ScenarioArgs {
 }
 
 /// Lists them.
-pub(crate) fn list(args: &ScenariosArgs) -> Outcome {
+pub(crate) fn list(args: &ScenariosArgs) -> CommandResult {
     let screen = Screen { output: args.show.output() };
     let numbered = ALL.iter().zip(1_u64..);
     match screen.output {
@@ -67,36 +67,9 @@ pub(crate) fn list(args: &ScenariosArgs) -> Outcome {
 }
 
 /// Tells one.
-pub(crate) fn run(args: &ScenarioArgs) -> Outcome {
-    let (scenario, seed) = (*find(ALL, &args.name)?, args.seed);
+pub(crate) fn run(args: &ScenarioArgs) -> CommandResult {
+    let (scenario, seed) = (*find(&args.name).map_err(Failure::usage)?, args.seed);
     let trial = alone(move || scenario.run(seed, None))?;
     let about = format!("{}: {} replicas, seed {seed}", scenario.name, scenario.replicas);
     tell(&trial, &about, args.told, args.show.output())
-}
-
-fn find<'a>(all: &'a [Scenario], name: &str) -> Result<&'a Scenario, Failure> {
-    if let Ok(number) = name.parse::<usize>() {
-        let found = number.checked_sub(1).and_then(|place| all.get(place));
-        return found.ok_or_else(|| {
-            Failure::usage(format!(
-                "there is no story {number}; they are numbered 1 to {}",
-                all.len()
-            ))
-        });
-    }
-    if let Some(scenario) = all.iter().find(|scenario| scenario.name == name) {
-        return Ok(scenario);
-    }
-    let found: Vec<&Scenario> =
-        all.iter().filter(|scenario| scenario.name.contains(name)).collect();
-    match found.as_slice() {
-        [one] => Ok(one),
-        [] => Err(Failure::usage(format!(
-            "no story's name holds {name:?}; `regent lab scenarios` lists them"
-        ))),
-        many => {
-            let names: Vec<&str> = many.iter().map(|scenario| scenario.name).collect();
-            Err(Failure::usage(format!("{name:?} may mean:\n  {}", names.join("\n  "))))
-        }
-    }
 }

@@ -5,13 +5,16 @@
 //! there is here: no term, and no promise that nobody else is told the same of itself.
 
 use std::ffi::OsString;
+use std::time::Duration;
 
+use regent_peer::Standing;
 use tokio::task::JoinSet;
 
-use super::limits::HOOK_MAX;
-use super::tell::Standing;
 use crate::output::remark;
-use crate::shell;
+use regent_tether::shell;
+
+/// How long a command may take.
+const HOOK_MAX: Duration = Duration::from_secs(30);
 
 /// The command, if there is one, and what it is to be told next.
 #[derive(Debug)]
@@ -64,7 +67,7 @@ impl Hook {
     }
 }
 
-fn told(standing: &Standing) -> shell::Told {
+fn told(standing: &Standing) -> shell::ShellEnvironment {
     let leader = standing.leader.as_ref().map_or("", |leader| leader.as_str());
     vec![
         ("REGENT_NODE", standing.node.as_str().into()),

@@ -1,51 +1,21 @@
-//! `regent peer`: bully and ring between real processes, over UDP and without a store.
-//!
-//! The very machines that `regent lab run` plays ([`regent_lab::protocols`]), with a socket and a clock
-//! around them: [`engine`] decides, [`wire`] is what travels, and the loop here does the rest. One process
-//! is one node; all are given the same list.
-//!
-//! It is for places where a wrong leader is harmless: there is no majority and no term, so a partition or a
-//! pause makes two leaders, and nothing downstream could tell them apart. It says so whenever it starts.
-//! The road not taken is making it safe: that takes a store or a majority, and is `regent serve`.
-//!
-//! Nothing is kept over a crash, and nothing needs to be: none of these algorithms votes, so there is
-//! nothing that must not be said twice, and a node that comes back asks. What others remember of its
-//! earlier life they tell it ([`wire::Life`]).
+//! `regent peer`: storeless election between processes; [`regent_peer`] elects, this prints.
 
-mod drops;
-mod engine;
 mod hook;
-mod limits;
-mod pace;
-mod roster;
-mod tell;
-mod wire;
 
-use std::io::ErrorKind;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use regent::fresh;
 use regent_election::Node;
-use regent_lab::protocols::bully::Bully;
-use regent_lab::protocols::ring::Ring;
-use regent_lab::protocols::ring::chang_roberts::ChangRoberts;
-use regent_lab::protocols::{NodeId, Pace};
-use tokio::net::UdpSocket;
+use regent_peer::{Member, News, Patience, Peer, PeerError, Roster, Standing, Wishes, settle};
+use serde_json::{Value, json};
 
-use crate::duration::parse;
+use crate::duration::{parse, show};
 use crate::exit::Exit;
-use crate::failure::{Failure, Outcome, plain};
+use crate::failure::{CommandResult, Failure};
 use crate::output::{Output, Screen, remark};
 use crate::signals::Signals;
-use drops::Drops;
-use engine::Engine;
 use hook::Hook;
-use limits::{DATAGRAM_BYTES_MAX, SOCKET_ERRORS_MAX, TICK, TURN_DATAGRAMS_MAX};
-use pace::{Patience, Wishes};
-use roster::{Peer, Roster};
-use tell::Standing;
-use wire::{Dropped, Spoken};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -74,30 +44,13 @@ pub(crate) enum Algorithm {
     ChangRoberts,
 }
 
-impl Algorithm {
-    /// All of them.
-    const ALL: [Self; 3] = [Self::Bully, Self::Ring, Self::ChangRoberts];
-
-    /// Its name on a command line.
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Bully => "bully",
-            Self::Ring => "ring",
-            Self::ChangRoberts => "chang-roberts",
+impl From<Algorithm> for regent_peer::Algorithm {
+    fn from(algorithm: Algorithm) -> Self {
+        match algorithm {
+            Algorithm::Bully => Self::Bully,
+            Algorithm::Ring => Self::Ring,
+            Algorithm::ChangRoberts => Self::ChangRoberts,
         }
-    }
-
-    /// Its number in a datagram.
-    const fn code(self) -> u8 {
-        match self {
-            Self::Bully => 1,
-            Self::Ring => 2,
-            Self::ChangRoberts => 3,
-        }
-    }
-
-    fn of_code(code: u8) -> Option<Self> {
-        Self::ALL.into_iter().find(|algorithm| algorithm.code() == code)
     }
 }
 
@@ -124,7 +77,7 @@ pub(crate) struct PeerArgs {
     #[arg(long, value_name = "DURATION", value_parser = parse, help_heading = "Paces")]
     heartbeat: Option<Duration>,
     /// How long a silent leader is borne with, by lot [default: what fits, like 400ms..800ms]
-    #[arg(long, value_name = "MIN..MAX", help_heading = "Paces")]
+    #[arg(long, value_name = "MIN..MAX", value_parser = parse_patience, help_heading = "Paces")]
     patience: Option<Patience>,
     /// How long an answer is waited for: a whole round trip [default: 100ms]
     #[arg(long, value_name = "DURATION", value_parser = parse, help_heading = "Paces")]
@@ -134,179 +87,105 @@ pub(crate) struct PeerArgs {
     pub(crate) output: Output,
 }
 
+fn parse_patience(text: &str) -> Result<Patience, String> {
+    let (min, max) = text.split_once("..").ok_or_else(|| {
+        format!(
+            "{text:?} is no range of times; write the shortest and the longest, like 400ms..800ms"
+        )
+    })?;
+    Ok(Patience { min: parse(min)?, max: parse(max)? })
+}
+
 /// Takes part until it is told to end.
-pub(crate) async fn run(args: PeerArgs) -> Outcome {
+pub(crate) async fn run(args: PeerArgs) -> CommandResult {
+    let algorithm = regent_peer::Algorithm::from(args.algorithm);
     let roster = Roster::new(args.peers, &args.node, args.allow_remote)
         .map_err(|error| Failure::usage(format!("--peers: {error}")))?;
     let wishes = Wishes { heartbeat: args.heartbeat, patience: args.patience, answer: args.answer };
-    let pace = pace::settle(args.algorithm, roster.count(), &wishes)
+    let pace = settle(algorithm, roster.count(), &wishes)
         .map_err(|error| Failure::usage(error.to_string()))?;
-    let (screen, hook) = (Screen { output: args.output }, Hook::new(args.on_change));
-    match args.algorithm {
-        Algorithm::Bully => take_part::<Bully>(roster, pace, screen, hook).await,
-        Algorithm::Ring => take_part::<Ring>(roster, pace, screen, hook).await,
-        Algorithm::ChangRoberts => take_part::<ChangRoberts>(roster, pace, screen, hook).await,
-    }
-}
-
-async fn take_part<P: Spoken>(roster: Roster, pace: Pace, screen: Screen, hook: Hook) -> Outcome {
+    let greeting = format!(
+        "{} is one of {} peers by {}, on {}; a silent leader is missed after {} to {}",
+        roster.own_name(),
+        roster.count(),
+        algorithm.name(),
+        roster.own_address(),
+        show(pace.patience_min),
+        show(pace.patience_max),
+    );
     let mut signals = Signals::listen()
         .map_err(|error| Failure::new(Exit::Unavailable, format!("signals: {error}")))?;
-    let socket = listen(&roster).await?;
-    for line in tell::weakness(P::ALGORITHM) {
+    let mut member =
+        Member::start(algorithm, roster, pace, fresh::number()?).await.map_err(unavailable)?;
+    for line in algorithm.weaknesses() {
         remark(&line);
     }
-    remark(&tell::greeting(P::ALGORITHM, &roster, &pace));
-    let engine = Engine::<P>::start(roster, pace, fresh::number()?, regent_clock::now());
-    let mut runner = Runner { socket, engine, screen, hook, drops: Drops::default(), errors: 0 };
+    remark(&greeting);
+    let (screen, mut hook) = (Screen { output: args.output }, Hook::new(args.on_change));
     loop {
-        runner.turn()?;
-        // A port that is flooded is always readable: signals and commands have their turn none the less.
-        tokio::task::yield_now().await;
-        let pause = runner.pause();
         tokio::select! {
             biased;
             name = signals.next() => {
                 remark(&format!("{name}: leaves"));
                 break;
             }
-            () = runner.hook.ended() => {}
-            ready = runner.socket.readable() => {
-                ready.map_err(|error| runner.broken(&error))?;
-            }
-            () = tokio::time::sleep(pause) => {}
+            () = hook.ended() => {}
+            news = member.next() => match news.map_err(unavailable)? {
+                News::Remark(line) => remark(&line),
+                News::Changed(standing) => {
+                    screen.answer(&object(&standing), || standing.to_string())?;
+                    hook.tell(standing);
+                }
+            },
         }
     }
-    runner.leave(&mut signals).await
+    if let Some(line) = member.dropped() {
+        remark(&line);
+    }
+    // Nothing is answered any more, as if it had died.
+    drop(member);
+    hook.tell(Standing { node: args.node, leader: None });
+    tokio::select! {
+        () = hook.finish() => Ok(Exit::Done),
+        name = signals.next() => {
+            let text = format!("{name} again: the command of --on-change is ended");
+            Err(Failure::new(Exit::Interrupted, text))
+        }
+    }
 }
 
-async fn listen(roster: &Roster) -> Result<UdpSocket, Failure> {
-    let (name, address) = (roster.own_name(), roster.own_address());
-    let unavailable = |error: &std::io::Error| {
-        let hint = match error.kind() {
-            ErrorKind::AddrInUse => format!("; is {name} running already?"),
-            ErrorKind::AddrNotAvailable => "; that is no address of this machine".to_owned(),
-            _ => String::new(),
+fn unavailable(error: PeerError) -> Failure {
+    Failure::new(Exit::Unavailable, error.to_string())
+}
+
+fn object(standing: &Standing) -> Value {
+    json!({
+        "node": standing.node.as_str(),
+        "leader": standing.leader.as_ref().map(Node::as_str),
+        "is_leader": standing.is_leader(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_is_one_object() {
+        let told = |leader: Option<&str>| Standing {
+            node: Node::new("a").unwrap(),
+            leader: leader.map(|name| Node::new(name).unwrap()),
         };
-        let text = format!("{name} cannot listen on {address}: {}{hint}", plain(error));
-        Failure::new(Exit::Unavailable, text)
-    };
-    let socket = UdpSocket::bind(address).await.map_err(|error| unavailable(&error))?;
-    // Nothing is sent by `try_send_to` before the runtime has seen once that it can be.
-    socket.writable().await.map_err(|error| unavailable(&error))?;
-    Ok(socket)
-}
-
-/// Carries datagrams, time and words between the engine and the world.
-struct Runner<P: Spoken> {
-    socket: UdpSocket,
-    engine: Engine<P>,
-    screen: Screen,
-    hook: Hook,
-    drops: Drops,
-    /// Errors of the socket in a row.
-    errors: u32,
-}
-
-impl<P: Spoken> Runner<P> {
-    /// Takes what has come, then what time brings, and sends. In this order: a node that was paused hears
-    /// what it has missed before it acts on a timer that is long over.
-    fn turn(&mut self) -> Result<(), Failure> {
-        self.receive()?;
-        self.engine.wake(regent_clock::now());
-        self.send()?;
-        for leader in self.engine.leaders() {
-            self.tell(leader)?;
-        }
-        Ok(())
+        assert_eq!(
+            object(&told(Some("c"))).to_string(),
+            r#"{"is_leader":false,"leader":"c","node":"a"}"#
+        );
+        assert_eq!(object(&told(None))["leader"], Value::Null);
     }
 
-    fn receive(&mut self) -> Result<(), Failure> {
-        // One byte more than any of ours, so that a longer one is seen to be longer.
-        let mut buffer = [0; DATAGRAM_BYTES_MAX + 1];
-        for _ in 0..TURN_DATAGRAMS_MAX {
-            match self.socket.try_recv_from(&mut buffer) {
-                Ok((length, from)) => {
-                    self.errors = 0;
-                    let taken = self.engine.take(regent_clock::now(), from, &buffer[..length]);
-                    if let Err(dropped) = taken {
-                        self.note(from, dropped);
-                    }
-                }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                Err(error) => self.endure(&error)?,
-            }
-        }
-        Ok(())
-    }
-
-    fn note(&mut self, from: std::net::SocketAddr, dropped: Dropped) {
-        tracing::debug!(%from, %dropped, "a datagram is dropped");
-        if let Some(line) = self.drops.count(from, dropped) {
-            remark(&line);
-        }
-    }
-
-    /// What cannot be sent at once is lost, as it might be on the way; the algorithms stand that.
-    fn send(&mut self) -> Result<(), Failure> {
-        for post in self.engine.posts() {
-            match self.socket.try_send_to(&post.bytes, post.to) {
-                Ok(_) => self.errors = 0,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    tracing::debug!(to = %post.to, "the socket is full; a datagram is lost");
-                }
-                Err(error) => self.endure(&error)?,
-            }
-        }
-        Ok(())
-    }
-
-    /// A socket may fail for a while, as when a link is down; one that does nothing else is no socket.
-    fn endure(&mut self, error: &std::io::Error) -> Result<(), Failure> {
-        if self.errors == 0 {
-            remark(&format!("{}: {}", self.engine.roster().own_address(), plain(error)));
-        }
-        self.errors += 1;
-        if self.errors >= SOCKET_ERRORS_MAX { Err(self.broken(error)) } else { Ok(()) }
-    }
-
-    fn broken(&self, error: &std::io::Error) -> Failure {
-        let address = self.engine.roster().own_address();
-        Failure::new(Exit::Unavailable, format!("{address}: {}", plain(error)))
-    }
-
-    fn tell(&mut self, leader: Option<NodeId>) -> Result<(), Failure> {
-        let roster = self.engine.roster();
-        let leader = leader.and_then(|leader| roster.name(leader)).cloned();
-        let standing = Standing { node: roster.own_name().clone(), leader };
-        tracing::info!(node = %standing.node, leader = ?standing.leader, "the leader changed");
-        self.screen.answer(&standing.object(), || standing.line())?;
-        self.hook.tell(standing);
-        Ok(())
-    }
-
-    /// How long to sleep at most.
-    fn pause(&self) -> Duration {
-        let now = regent_clock::now();
-        self.engine.wake_at().map_or(TICK, |at| now.until(at).min(TICK))
-    }
-
-    /// The algorithms know no farewell: the others miss this node like one that has died. Its own command
-    /// is told that nobody leads here, and waited for; a second signal does not wait.
-    async fn leave(mut self, signals: &mut Signals) -> Outcome {
-        if let Some(line) = self.drops.summary() {
-            remark(&line);
-        }
-        let node = self.engine.roster().own_name().clone();
-        // Nothing is answered any more, as if it had died.
-        drop(self.socket);
-        self.hook.tell(Standing { node, leader: None });
-        tokio::select! {
-            () = self.hook.finish() => Ok(Exit::Done),
-            name = signals.next() => {
-                let text = format!("{name} again: the command of --on-change is ended");
-                Err(Failure::new(Exit::Interrupted, text))
-            }
-        }
+    #[test]
+    fn a_patience_is_two_times() {
+        assert!(parse_patience("400ms").unwrap_err().contains("400ms..800ms"));
+        assert!(parse_patience("400..800").unwrap_err().contains("no duration"));
     }
 }

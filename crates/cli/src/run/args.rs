@@ -6,15 +6,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use regent_election::limits::TTL_MS_DEFAULT;
-use regent_election::timing::{Budget, Drift, Wishes};
 use regent_election::{Group, Metadata, Node, Priority};
-use regent_tether::Contain;
+use regent_supervise::{Contain, FencePrevious, Plan, Probe};
 
-use super::machine::{Plan, ProbePlan};
 use crate::campaign::parse_meta;
 use crate::client::ClientArgs;
-use crate::duration::{millis, parse};
+use crate::duration::parse;
 use crate::failure::Failure;
 
 const EXAMPLES: &str = "\
@@ -33,14 +30,9 @@ Exit codes: the program's own, 128 and the signal that ended it, 127 if there is
 0 asked to end while standing by, 1 not elected within --wait or with --once, 76 leadership lost
 with --exit-on-lost.";
 
-/// A guard on a busy machine needs time to come into being.
-const GUARD_SILENCE_MIN: Duration = Duration::from_secs(2);
-/// While a guard is silent, nobody watches the wrapper.
-const GUARD_SILENCE_MAX: Duration = Duration::from_secs(10);
-
 /// How the program's descendants are held together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ContainArg {
+enum ContainArg {
     /// The best that can be had
     #[default]
     Auto,
@@ -69,7 +61,7 @@ impl From<ContainArg> for Contain {
 pub(crate) struct RunArgs {
     /// The group
     #[arg(long, short, value_name = "GROUP")]
-    pub(crate) group: Group,
+    group: Group,
     /// The candidate's name [default: the host's name and a random suffix]
     #[arg(long)]
     pub(crate) node: Option<Node>,
@@ -78,7 +70,7 @@ pub(crate) struct RunArgs {
     ttl: Option<Duration>,
     /// The claim in the line: higher first
     #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true)]
-    pub(crate) priority: Priority,
+    priority: Priority,
     /// What to tell the world as leader; repeat it for more
     #[arg(long = "meta", value_name = "KEY=VALUE", value_parser = parse_meta)]
     meta: Vec<(String, String)>,
@@ -105,21 +97,21 @@ pub(crate) struct RunArgs {
     drain: Duration,
     /// How everything that the program starts is held together
     #[arg(long, value_enum, default_value_t, help_heading = "Stopping")]
-    pub(crate) contain: ContainArg,
+    contain: ContainArg,
     /// A watchdog of the machine, like /dev/watchdog: it resets the machine if this process can
     /// neither renew the lease nor end the program
     #[arg(long, value_name = "DEVICE", help_heading = "Stopping")]
-    pub(crate) watchdog: Option<PathBuf>,
+    watchdog: Option<PathBuf>,
 
     /// Run this by the shell when elected
     #[arg(long, value_name = "CMD", help_heading = "Hooks")]
-    pub(crate) on_elected: Option<String>,
+    on_elected: Option<String>,
     /// Run this by the shell when renewals fail
     #[arg(long, value_name = "CMD", help_heading = "Hooks")]
-    pub(crate) on_jeopardy: Option<String>,
+    on_jeopardy: Option<String>,
     /// Run this by the shell when the leadership ends, however it ends
     #[arg(long, value_name = "CMD", help_heading = "Hooks")]
-    pub(crate) on_lost: Option<String>,
+    on_lost: Option<String>,
     /// Run this by the shell before the program, unless nobody led before; it must succeed
     #[arg(long, value_name = "CMD", help_heading = "Hooks")]
     pub(crate) fence_previous: Option<String>,
@@ -129,7 +121,7 @@ pub(crate) struct RunArgs {
     pub(crate) no_follow: bool,
     /// A command that must succeed, or an http: address that must answer 2xx, while the program runs
     #[arg(long, value_name = "CMD|URL", help_heading = "Hooks")]
-    pub(crate) probe: Option<String>,
+    probe: Option<String>,
     /// How long the first success of the probe may take
     #[arg(long, value_name = "DURATION", value_parser = parse, default_value = "30s",
         help_heading = "Hooks")]
@@ -137,10 +129,10 @@ pub(crate) struct RunArgs {
 
     /// Where to keep the file of REGENT_FILE [default: a directory of its own]
     #[arg(long, value_name = "FILE", help_heading = "Telling")]
-    pub(crate) state_file: Option<PathBuf>,
+    state_file: Option<PathBuf>,
     /// Answer `GET /` with who leads, on this address
     #[arg(long, value_name = "ADDRESS", help_heading = "Telling")]
-    pub(crate) status_listen: Option<SocketAddr>,
+    status_listen: Option<SocketAddr>,
 
     /// Hold the election on this store instead, with no server between (`regent store list`)
     #[arg(long, value_name = "URL", help_heading = "Server and output")]
@@ -154,47 +146,36 @@ pub(crate) struct RunArgs {
 }
 
 impl RunArgs {
-    /// What the candidate tells the world.
-    pub(crate) fn metadata(&self) -> Result<Metadata, Failure> {
-        Ok(Metadata::new(self.meta.iter().map(|(key, value)| (key, value)))?)
-    }
-
-    fn ttl_ms(&self) -> u64 {
-        self.ttl.map_or(TTL_MS_DEFAULT, millis)
-    }
-
-    /// The part of the stop that belongs to the kernel.
-    pub(crate) fn reserve(&self) -> Duration {
-        Duration::from_millis((self.ttl_ms() / 20).max(1))
-    }
-
-    /// The timers, if they fit together.
-    pub(crate) fn budget(&self) -> Result<Budget, Failure> {
-        let grace = self.grace.map(|grace| grace + self.reserve());
-        let wishes = Wishes { stop_grace_ms: grace.map(millis), ..Wishes::default() };
-        Drift::from_ppm(regent_clock::drift_ppm())
-            .and_then(|drift| Budget::with(self.ttl_ms(), drift, wishes))
-            .map_err(|error| Failure::usage(format!("--ttl, --grace: {error}")))
-    }
-
-    /// What the supervisor has to know.
-    pub(crate) fn plan(&self, budget: &Budget, farewell: Duration) -> Plan {
-        let ttl = budget.ttl();
-        Plan {
-            reserve: self.reserve(),
-            guard_silence: ttl.clamp(GUARD_SILENCE_MIN, GUARD_SILENCE_MAX),
+    /// What the supervisor is to do.
+    pub(crate) fn plan(&self) -> Result<Plan, Failure> {
+        let mut plan = Plan::new(self.group.clone());
+        plan.ttl = self.ttl.unwrap_or(plan.ttl);
+        plan.grace = self.grace;
+        plan.budget().map_err(|error| Failure::usage(format!("--ttl, --grace: {error}")))?;
+        let probe = self.probe.as_deref().map(Probe::parse).transpose();
+        let fence = |command: &String| -> Result<_, Failure> {
+            Ok(FencePrevious { command: command.clone(), server: self.client.remote()? })
+        };
+        Ok(Plan {
+            priority: self.priority,
+            metadata: Metadata::new(self.meta.iter().map(|(key, value)| (key, value)))?,
             drain: self.drain,
-            // Whoever cannot see who leads within a ttl need not wait any longer for it.
-            wait: if self.once { Some(ttl) } else { self.wait },
+            wait: self.wait,
             once: self.once,
             restart: self.restart,
             exit_on_lost: self.exit_on_lost,
-            fences: self.fence_previous.is_some(),
-            probe: self
-                .probe
-                .as_ref()
-                .map(|_| ProbePlan { limit: ttl / 2, start: self.probe_start.max(ttl / 2) }),
-            farewell,
-        }
+            contain: self.contain.into(),
+            watchdog: self.watchdog.clone(),
+            on_elected: self.on_elected.clone(),
+            on_jeopardy: self.on_jeopardy.clone(),
+            on_lost: self.on_lost.clone(),
+            fence_previous: self.fence_previous.as_ref().map(fence).transpose()?,
+            probe: probe.map_err(|why| Failure::usage(format!("--probe: {why}")))?,
+            probe_start: self.probe_start,
+            state_file: self.state_file.clone(),
+            status_listen: self.status_listen,
+            notifies_manager: true,
+            ..plan
+        })
     }
 }

@@ -1,109 +1,83 @@
 //! `regent run`: a program that runs while this process leads, and not a moment longer.
 //!
-//! Three parts, none of which knows the others: the **election** keeps the lease, the **tether** holds
-//! the program and all it starts, and the **supervisor**'s machine decides. This file carries what
-//! happens to the machine and does what it says.
-//!
-//! Whatever becomes of this process, the guard of the tether knows until when the lease is valid and
-//! ends the tree before. So nothing here has to be in time for safety's sake; it has to be in time to
-//! be graceful.
+//! The supervisor is `regent-supervise`. This is its command line: arguments, signals, lines on standard
+//! error and the exit code.
 
 mod args;
-mod election;
-mod fence;
-mod machine;
-mod notify;
 mod place;
-mod probe;
-mod runner;
 mod signals;
-mod status;
-mod view;
-mod watchdog;
 
-use std::time::Duration;
+use std::io::Write;
+use std::pin::pin;
+use std::sync::Arc;
 
-use regent_election::Term;
-use regent_tether::Means;
-use tokio::sync::mpsc;
+use regent_supervise::{Ended, Observer, SuperviseError, Supervisor};
 
 pub(crate) use args::RunArgs;
-use election::{Candidate, Election};
-use machine::{Event, Shown};
-use place::Place;
-use probe::Probe;
-use runner::{Runner, Setup};
 use signals::Signals;
-use view::{Shared, StateFile, View};
 
 use crate::exit::Exit;
-use crate::failure::{Failure, Outcome};
-use crate::output::remark;
-
-/// How long the store may take to be told of the end.
-const FAREWELL: Duration = Duration::from_secs(5);
+use crate::failure::{CommandResult, Failure};
+use crate::output::{Output, remark};
+use crate::print::json_shown;
 
 /// Runs the program whenever it may.
-pub(crate) async fn run(args: RunArgs) -> Outcome {
+pub(crate) async fn run(args: RunArgs) -> CommandResult {
     let mut signals = Signals::listen()
         .map_err(|error| Failure::new(Exit::Unavailable, format!("signals: {error}")))?;
-    let (event, mut events) = mpsc::unbounded_channel();
-    let mut runner = Runner::new(prepare(args).await?, event);
+    let plan = args.plan()?;
+    let mut at = place::find(&args).await?.follow(!args.no_follow);
+    if let Some(node) = &args.node {
+        at = at.node(node.as_str());
+    }
+    let supervisor = Supervisor::new(plan).observer(Arc::new(Lines(args.client.output)));
+    let handle = supervisor.handle();
+    let mut running = pin!(supervisor.run(at, args.program));
     loop {
-        if let Some(ending) = runner.turn() {
-            return runner.end(ending).await;
-        }
-        let pause = runner.pause();
-        let happened = tokio::select! {
+        tokio::select! {
             biased;
-            signal = signals.next() => signal,
-            Some(event) = events.recv() => event,
-            news = runner.election.next() => news,
-            () = tokio::time::sleep(pause) => Event::Tick,
-        };
-        runner.happened(happened);
+            signal = signals.next() => signal.pass(&handle),
+            ended = &mut running => return outcome(ended),
+        }
     }
 }
 
-/// Everything that can be refused is, before anybody stands.
-async fn prepare(args: RunArgs) -> Result<Setup, Failure> {
-    let budget = args.budget()?;
-    let place = Place::find(&args).await?;
-    let probe = args.probe.as_deref().map(Probe::parse).transpose();
-    let probe = probe.map_err(|why| Failure::usage(format!("--probe: {why}")))?;
-    let means = Means::find(args.contain.into())
-        .map_err(|why| Failure::new(Exit::Unavailable, format!("--contain: {why}")))?;
-    let candidate = Candidate {
-        group: args.group.clone(),
-        node: args.node.clone(),
-        priority: args.priority,
-        metadata: args.metadata()?,
-        follows: !args.no_follow && args.fence_previous.is_none(),
-    };
-    let file = StateFile::new(args.state_file.clone())?;
-    let listener = match args.status_listen {
-        None => None,
-        Some(address) => Some(tokio::net::TcpListener::bind(address).await.map_err(|error| {
-            Failure::new(Exit::Unavailable, format!("--status-listen {address}: {error}"))
-        })?),
-    };
-    let election = Election::stand(candidate, &budget, &place).await?;
-    let view = Shared::new(View {
-        group: args.group.clone(),
-        node: election.node().clone(),
-        shown: Shown::Standby,
-        leader: None,
-        term: Term::NONE,
-        valid_until: None,
-        pid: None,
-        means: means.to_string(),
-    });
-    remark(&format!("everything the program starts is held by {means}; {}", means.limits()));
-    if let Some(listener) = listener {
-        if let Ok(address) = listener.local_addr() {
-            remark(&format!("status is at http://{address}/"));
+fn outcome(ended: Result<Ended, SuperviseError>) -> CommandResult {
+    match ended {
+        Ok(Ended::Program(code)) => Ok(Exit::Program(code)),
+        Ok(Ended::Asked) => Ok(Exit::Done),
+        Ok(Ended::NotElected) => Ok(Exit::No),
+        Ok(Ended::Lost) => Ok(Exit::Lost),
+        Err(SuperviseError::Budget(error)) => {
+            Err(Failure::usage(format!("--ttl, --grace: {error}")))
         }
-        tokio::spawn(status::serve(listener, view.clone()));
+        Err(SuperviseError::Contain(why)) => {
+            Err(Failure::new(Exit::Unavailable, format!("--contain: {why}")))
+        }
+        Err(SuperviseError::File { path, error }) => Err(Failure::file(&path, &error)),
+        Err(error @ SuperviseError::Listen { .. }) => {
+            Err(Failure::new(Exit::Unavailable, format!("--status-listen {error}")))
+        }
+        Err(SuperviseError::Randomness(error)) => Err(error.into()),
+        Err(SuperviseError::Connect(error)) => Err(error.into()),
+        Err(SuperviseError::Refused(error)) => Err(error.into()),
     }
-    Ok(Setup { args, budget, place, probe, means, file, election, view })
+}
+
+/// What happens, on standard error: for people as lines, for programs as objects.
+struct Lines(Output);
+
+impl Observer for Lines {
+    fn changed(&self, line: &str, object: &str) {
+        match self.0 {
+            Output::Text => remark(line),
+            Output::Json => {
+                let _ = writeln!(std::io::stderr().lock(), "{}", json_shown(object));
+            }
+        }
+    }
+
+    fn remark(&self, text: &str) {
+        remark(text);
+    }
 }

@@ -2,9 +2,27 @@
 
 use std::io;
 
+use regent_supervise::Handle;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use super::machine::Event;
+/// A signal that came.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Given {
+    /// For the program alone.
+    Pass(i32),
+    /// This process is to end, too.
+    End(i32),
+}
+
+impl Given {
+    /// Passes it on.
+    pub(crate) fn pass(self, handle: &Handle) {
+        match self {
+            Self::Pass(signal) => handle.signal(signal),
+            Self::End(signal) => handle.terminate(signal),
+        }
+    }
+}
 
 /// Every signal that is passed on, from when it is made.
 #[derive(Debug)]
@@ -33,9 +51,9 @@ impl Signals {
     }
 
     /// Waits for the next one.
-    pub(crate) async fn next(&mut self) -> Event {
-        let pass = |kind: SignalKind| Event::Signal(kind.as_raw_value());
-        let end = |kind: SignalKind| Event::Terminate(kind.as_raw_value());
+    pub(crate) async fn next(&mut self) -> Given {
+        let pass = |kind: SignalKind| Given::Pass(kind.as_raw_value());
+        let end = |kind: SignalKind| Given::End(kind.as_raw_value());
         tokio::select! {
             _ = self.interrupt.recv() => end(SignalKind::interrupt()),
             _ = self.terminate.recv() => end(SignalKind::terminate()),

@@ -16,7 +16,7 @@ use super::cluster::free_port;
 const GREETING_BYTES: usize = 54;
 const FROM_AT: usize = 26;
 /// How often a pump looks whether its wire is cut.
-const LOOK_EVERY: Duration = Duration::from_millis(2);
+const RELAY_POLL_EVERY: Duration = Duration::from_millis(2);
 
 /// All wires of a cluster.
 #[derive(Clone, Default)]
@@ -50,7 +50,7 @@ impl Wires {
         answerer.write_all(&greeting).ok()?;
         for stream in [&dialler, &answerer] {
             stream.set_nodelay(true).ok()?;
-            stream.set_read_timeout(Some(LOOK_EVERY)).ok()?;
+            stream.set_read_timeout(Some(RELAY_POLL_EVERY)).ok()?;
         }
         let there = (dialler.try_clone().ok()?, answerer.try_clone().ok()?);
         let wires = self.clone();
@@ -82,7 +82,7 @@ impl Wires {
 
     fn await_mended(&self, from: u64, to: u64) {
         while self.cut.lock().unwrap().contains(&(from, to)) {
-            thread::sleep(LOOK_EVERY);
+            thread::sleep(RELAY_POLL_EVERY);
         }
     }
 

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 /// How often a pump looks whether its wire is cut.
-const LOOK_EVERY: Duration = Duration::from_millis(2);
+const WIRE_POLL_EVERY: Duration = Duration::from_millis(2);
 
 /// One client's way to its server.
 pub(crate) struct Wire {
@@ -46,7 +46,7 @@ impl Wire {
 fn carry(client: TcpStream, server: TcpStream, cut: &Arc<AtomicBool>) {
     for stream in [&client, &server] {
         stream.set_nodelay(true).unwrap();
-        stream.set_read_timeout(Some(LOOK_EVERY)).unwrap();
+        stream.set_read_timeout(Some(WIRE_POLL_EVERY)).unwrap();
     }
     let back = (server.try_clone().unwrap(), client.try_clone().unwrap());
     for (source, sink) in [(client, server), back] {
@@ -62,7 +62,7 @@ fn pump(mut source: TcpStream, mut sink: TcpStream, cut: &AtomicBool) {
             Ok(0) => break,
             Ok(count) => {
                 while cut.load(Ordering::SeqCst) {
-                    thread::sleep(LOOK_EVERY);
+                    thread::sleep(WIRE_POLL_EVERY);
                 }
                 if sink.write_all(&buffer[..count]).is_err() {
                     break;

@@ -318,7 +318,7 @@ mod tests {
     /// A service that tells the item beside the refusal is not asked again; here nobody could be.
     #[tokio::test]
     async fn a_mark_that_is_told_beside_the_refusal_is_taken_from_there() {
-        use super::super::trial::Pretender;
+        use super::super::Pretender;
         let config = aws_sdk_dynamodb::Config::builder()
             .behavior_version(aws_sdk_dynamodb::config::BehaviorVersion::v2026_01_12())
             .build();

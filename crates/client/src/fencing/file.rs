@@ -150,7 +150,7 @@ fn halfway(error: io::Error) -> WriteError {
 
 #[cfg(test)]
 mod tests {
-    use super::super::trial::Pretender;
+    use super::super::Pretender;
     use super::*;
 
     fn leader(term: u64) -> Pretender {

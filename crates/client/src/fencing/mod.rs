@@ -19,7 +19,8 @@
 //! of the office, and each adapter says so by itself ([`Permit::refused`]): `lost` is ready, no check passes
 //! any more, and the work stops.
 //!
-//! [`trial`] hammers a fence from leaders that were paused, and shows the stale write if there is one.
+//! The crate `regent-fencekit` and `regent fence test` hammer a fence from leaders that were paused, and show
+//! the stale write if there is one.
 //!
 //! Road not taken: one trait over all storages. What a write *is* differs too much; what they share is
 //! [`Proof`] on the way in and [`WriteError`] on the way out.
@@ -31,18 +32,22 @@ pub mod http;
 #[cfg(feature = "fence-object")]
 pub mod object;
 pub mod postgres;
+#[cfg(any(test, feature = "fence-trial"))]
+mod pretender;
 #[cfg(feature = "fence-redis")]
 pub mod redis;
 mod service;
 #[cfg(feature = "fence-signed")]
 pub mod signed;
-pub mod trial;
 
 use std::error::Error;
 
 use regent_election::{FenceError, Term};
 
 use crate::fenced::Permit;
+
+#[cfg(any(test, feature = "fence-trial"))]
+pub use pretender::Pretender;
 
 /// Why a write was not made, or may not have been.
 #[derive(Debug, thiserror::Error)]
@@ -82,7 +87,7 @@ impl WriteError {
 }
 
 /// A term, by somebody who may write under it: a [`Permit`], a term that was verified (`signed::Verified`), or a
-/// leader of a [`trial`].
+/// leader of a trial (`Pretender`, with the feature `fence-trial`).
 pub trait Proof: sealed::Sealed + Sync {
     /// The fencing token.
     fn term(&self) -> Term;
@@ -94,7 +99,6 @@ pub trait Proof: sealed::Sealed + Sync {
 mod sealed {
     pub trait Sealed {}
     impl Sealed for crate::Permit {}
-    impl Sealed for super::trial::Pretender {}
 }
 
 impl Proof for Permit {

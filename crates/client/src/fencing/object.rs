@@ -98,7 +98,17 @@ impl FencedObject {
     }
 
     /// The same with something that happens between the look and the put, for trials.
-    pub(crate) async fn replace(
+    #[cfg(feature = "fence-trial")]
+    pub async fn put_after(
+        &self,
+        proof: &impl Proof,
+        content: &[u8],
+        between: impl Future<Output = ()>,
+    ) -> WriteResult<()> {
+        self.replace(proof, Some(content), between).await
+    }
+
+    async fn replace(
         &self,
         proof: &impl Proof,
         content: Option<&[u8]>,
@@ -159,7 +169,8 @@ impl FencedObject {
     }
 
     /// Writes without looking, for trials that must fail.
-    pub(crate) async fn put_unfenced(&self, term: Term, content: &[u8]) -> Result<(), Error> {
+    #[cfg(feature = "fence-trial")]
+    pub async fn put_unfenced(&self, term: Term, content: &[u8]) -> Result<(), Error> {
         self.store.put(&self.path, frame(term, Some(content)).into()).await.map(drop)
     }
 }
@@ -198,7 +209,7 @@ fn parse(bytes: &[u8]) -> Result<Content, NoMark> {
 mod tests {
     use object_store::memory::InMemory;
 
-    use super::super::trial::Pretender;
+    use super::super::Pretender;
     use super::*;
 
     fn leader(term: u64) -> Pretender {

@@ -84,11 +84,9 @@ pub enum ShapeError {
     /// A key elsewhere: in a cluster it may be on another server, and no script writes both.
     #[error("the key {key:?} is not in the slot of {fence:?}; put {{{resource}}} into it")]
     Slot {
-        /// The key.
         key: String,
         /// The fence's key.
         fence: String,
-        /// The resource.
         resource: String,
     },
     /// The mark itself, which only the script may touch: it never falls.

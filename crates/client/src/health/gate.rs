@@ -27,7 +27,7 @@ impl Default for Thresholds {
 
 /// Whether a process may lead, as far as one check is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub(super) enum HealthVerdict {
     /// It may.
     Well,
     /// It must not.
@@ -36,9 +36,9 @@ pub enum Verdict {
 
 /// Counts findings. The first one is believed: who has not been looked at does not lead.
 #[derive(Clone, Debug)]
-pub struct Gate {
+pub(super) struct Gate {
     thresholds: Thresholds,
-    verdict: Option<Verdict>,
+    verdict: Option<HealthVerdict>,
     /// Findings in a row that speak against the verdict.
     against: u32,
 }
@@ -46,21 +46,15 @@ pub struct Gate {
 impl Gate {
     /// A gate with these thresholds; a threshold of zero counts as one.
     #[must_use]
-    pub const fn new(thresholds: Thresholds) -> Self {
+    pub(super) const fn new(thresholds: Thresholds) -> Self {
         Self { thresholds, verdict: None, against: 0 }
     }
 
-    /// The verdict; none before the first look.
-    #[must_use]
-    pub const fn verdict(&self) -> Option<Verdict> {
-        self.verdict
-    }
-
     /// Takes a finding; says the verdict if it has changed.
-    pub fn take(&mut self, finding: &Finding) -> Option<Verdict> {
+    pub(super) fn take(&mut self, finding: &Finding) -> Option<HealthVerdict> {
         let (says, needed) = match finding {
-            Finding::Well => (Verdict::Well, self.thresholds.well_after),
-            Finding::Ill(_) => (Verdict::Ill, self.thresholds.ill_after),
+            Finding::Well => (HealthVerdict::Well, self.thresholds.well_after),
+            Finding::Ill(_) => (HealthVerdict::Ill, self.thresholds.ill_after),
         };
         if self.verdict == Some(says) {
             self.against = 0;
@@ -86,10 +80,10 @@ mod tests {
         let after = |look: char| {
             let finding =
                 if look == '+' { Finding::Well } else { Finding::Ill("because".to_owned()) };
-            let before = gate.verdict();
+            let before = gate.verdict;
             let changed = gate.take(&finding);
-            assert_eq!(changed.is_some(), gate.verdict() != before, "told exactly when it changes");
-            if gate.verdict() == Some(Verdict::Well) { '+' } else { '-' }
+            assert_eq!(changed.is_some(), gate.verdict != before, "told exactly when it changes");
+            if gate.verdict == Some(HealthVerdict::Well) { '+' } else { '-' }
         };
         looks.chars().map(after).collect()
     }

@@ -1,7 +1,7 @@
 //! Health-gated leadership: who cannot do the job does not lead.
 //!
 //! A heartbeat says that a process lives, not that it works. A [`Check`] looks at what the work needs,
-//! every so often; a [`Gate`] turns a row of results into one verdict, with patience in both
+//! every so often; a gate turns a row of results into one verdict, with patience in both
 //! directions, so that one bad look deposes nobody and one good look restores nobody. Unhealthy
 //! candidates do not stand; an unhealthy leader's work is told to stop, and the office is given to
 //! whoever is next.
@@ -24,7 +24,8 @@ use tokio::task::JoinSet;
 use crate::driver::Input;
 use crate::session::Session;
 
-pub use gate::{Gate, Thresholds, Verdict};
+pub use gate::Thresholds;
+use gate::{Gate, HealthVerdict};
 pub use ready_made::{Beacon, Command, DiskSpace, Memory, PeerQuorum, Probe, Progress, Working};
 
 /// How soon after the end of a session nobody looks any more.
@@ -77,7 +78,7 @@ pub(crate) fn watch(checks: &Checks, session: &Arc<Session>) {
         let (check, sender) = (Arc::clone(check), sender.clone());
         looking.spawn(look_for_ever(check, move |verdict| sender.send((number, verdict)).is_ok()));
     }
-    let mut known = vec![Verdict::Ill; checks.0.len()];
+    let mut known = vec![HealthVerdict::Ill; checks.0.len()];
     let session = Arc::downgrade(session);
     tokio::spawn(async move {
         // Owned here: when the session is gone, nobody looks any more.
@@ -88,7 +89,7 @@ pub(crate) fn watch(checks: &Checks, session: &Arc<Session>) {
             let Some(session) = session.upgrade() else { return };
             let Ok(Some((number, verdict))) = heard else { continue };
             known[number] = verdict;
-            let is_healthy = known.iter().all(|verdict| *verdict == Verdict::Well);
+            let is_healthy = known.iter().all(|verdict| *verdict == HealthVerdict::Well);
             if std::mem::replace(&mut was_healthy, is_healthy) != is_healthy {
                 session.tell(Input::Health { is_healthy });
             }
@@ -111,7 +112,7 @@ async fn look_once(check: &Arc<dyn Check>, timeout: Duration) -> Finding {
 }
 
 /// Looks at one thing for ever; ends when nobody listens.
-async fn look_for_ever(check: Arc<dyn Check>, tell: impl Fn(Verdict) -> bool) {
+async fn look_for_ever(check: Arc<dyn Check>, tell: impl Fn(HealthVerdict) -> bool) {
     let thresholds = check.thresholds();
     let mut gate = Gate::new(thresholds);
     loop {

@@ -184,12 +184,12 @@ impl Check for Command {
     }
 }
 
-type Answer = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
+type ProbeAnswer = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
 
 /// Whatever the application knows how to look at.
 pub struct Probe {
     name: String,
-    look: Box<dyn Fn() -> Answer + Send + Sync>,
+    look: Box<dyn Fn() -> ProbeAnswer + Send + Sync>,
     thresholds: Thresholds,
 }
 
@@ -200,7 +200,7 @@ impl Probe {
         F: Fn() -> A + Send + Sync + 'static,
         A: Future<Output = Result<(), String>> + Send + 'static,
     {
-        let look = Box::new(move || Box::pin(look()) as Answer);
+        let look = Box::new(move || Box::pin(look()) as ProbeAnswer);
         Self { name: name.into(), look, thresholds: Thresholds::default() }
     }
 

@@ -22,16 +22,10 @@ pub struct Address {
 pub enum AddressError {
     /// Not a URL, or none with a host.
     #[error("{given:?} is no address of a server; write it like http://127.0.0.1:7400")]
-    Malformed {
-        /// The text.
-        given: String,
-    },
+    Malformed { given: String },
     /// A scheme that is not spoken.
     #[error("{scheme}:// is not spoken; write an address like http://127.0.0.1:7400")]
-    Scheme {
-        /// The scheme.
-        scheme: String,
-    },
+    Scheme { scheme: String },
     /// TLS, in a build that has none.
     #[error(
         "https:// is not spoken: this build has no TLS; build with the feature \"tls\", or use http:// on a network you trust"
@@ -39,25 +33,16 @@ pub enum AddressError {
     NoTls,
     /// TLS that cannot be had here.
     #[error("no TLS: {why}")]
-    Tls {
-        /// Why not.
-        why: String,
-    },
+    Tls { why: String },
     /// Parts that a base must not have.
     #[error("the address of a server has no {part}; write it like http://127.0.0.1:7400")]
-    Extra {
-        /// Which part.
-        part: &'static str,
-    },
+    Extra { part: &'static str },
     /// Some by TLS and some in the clear.
     #[error("either all addresses of a service are https:// or none is")]
     Mixed,
     /// None, or too many.
     #[error("a remote has 1 to {ADDRESSES_MAX} addresses; this has {count}")]
-    Count {
-        /// How many.
-        count: usize,
-    },
+    Count { count: usize },
 }
 
 impl Address {

@@ -1,4 +1,4 @@
-//! A Regent server over HTTP: one method per verb, one file per verb.
+//! A Regent server over HTTP: one method per verb, in files that are named as in `regent-api`.
 //!
 //! A [`Remote`] knows one or several addresses of the same store. What was certainly not sent is
 //! tried at the next address; what may have been sent is repeated only if it is a read. Everything
@@ -10,7 +10,7 @@
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-//! use regent::api::CampaignRequest;
+//! use regent_api::CampaignRequest;
 //! use regent::remote::Remote;
 //!
 //! let remote = Remote::new("http://127.0.0.1:7400")?;
@@ -20,7 +20,6 @@
 //! # }
 //! ```
 
-mod accept;
 mod address;
 mod backoff;
 mod campaign;
@@ -31,20 +30,17 @@ mod error;
 mod groups;
 mod history;
 mod leader;
-mod offer;
 mod port;
 mod process;
-mod renew;
-mod resign;
 mod send;
+#[cfg(unix)]
+mod session_file;
 mod sessions;
 mod sse;
 mod step_down;
+mod tenure;
 mod token;
-mod transfer;
-mod warm;
 mod watch;
-mod withdraw;
 
 use std::fmt;
 use std::sync::Arc;
@@ -68,6 +64,8 @@ pub use connector::tls_config;
 pub(crate) use connector::{Connector, Spoken};
 pub use error::RemoteError;
 pub use regent_election::store::Scope;
+#[cfg(unix)]
+pub use session_file::{SessionFile, SessionFileError};
 pub use watch::{Watched, Watching};
 
 use crate::fresh::{self, NoRandomness};

@@ -42,7 +42,7 @@ enum Failed {
 }
 
 /// What a server answered.
-enum Answer {
+enum ServerAnswer {
     /// All of it.
     Whole(Bytes),
     /// The beginning of a stream of events.
@@ -101,52 +101,7 @@ impl Call {
     }
 
     fn reads(&self) -> bool {
-        only_reads(self.operation)
-    }
-}
-
-/// Whether an operation changes nothing, so that sending it twice is as good as once.
-fn only_reads(operation: Operation) -> bool {
-    match operation {
-        Operation::Leader
-        | Operation::Watch
-        | Operation::WatchMany
-        | Operation::History
-        | Operation::Token
-        | Operation::ListFences
-        | Operation::Claims
-        | Operation::ShowGroup
-        | Operation::ListGroups
-        | Operation::ShowSession
-        | Operation::ShowCluster
-        | Operation::Backup
-        | Operation::Keys
-        | Operation::Healthz
-        | Operation::Readyz
-        | Operation::Metrics
-        | Operation::OpenApi
-        | Operation::Dashboard => true,
-        Operation::Campaign
-        | Operation::Renew
-        | Operation::Resign
-        | Operation::Withdraw
-        | Operation::Accept
-        | Operation::Offer
-        | Operation::Warm
-        | Operation::Transfer
-        | Operation::StepDown
-        | Operation::MoveGroup
-        | Operation::ValidateToken
-        | Operation::DeleteFence
-        | Operation::PutGroup
-        | Operation::DeleteGroup
-        | Operation::OpenSession
-        | Operation::RenewSession
-        | Operation::CloseSession
-        | Operation::AddMember
-        | Operation::PromoteMember
-        | Operation::RemoveMember
-        | Operation::TransferCluster => false,
+        self.operation.route().only_reads
     }
 }
 
@@ -165,8 +120,10 @@ impl Remote {
     pub(super) async fn call_bytes(&self, call: Call, waits: Duration) -> RemoteResult<Bytes> {
         let deadline = pin!(sleep(self.request_timeout.saturating_add(waits)));
         match self.try_each(&call, deadline).await? {
-            Answer::Whole(body) => Ok(body),
-            Answer::Stream(_) => unreachable!("only a call for events is answered by a stream"),
+            ServerAnswer::Whole(body) => Ok(body),
+            ServerAnswer::Stream(_) => {
+                unreachable!("only a call for events is answered by a stream")
+            }
         }
     }
 
@@ -174,8 +131,8 @@ impl Remote {
     pub(super) async fn open_stream(&self, call: Call) -> RemoteResult<Incoming> {
         let deadline = pin!(sleep(self.request_timeout));
         match self.try_each(&call.for_events(), deadline).await? {
-            Answer::Stream(body) => Ok(body),
-            Answer::Whole(_) => unreachable!("a call for events is answered by nothing else"),
+            ServerAnswer::Stream(body) => Ok(body),
+            ServerAnswer::Whole(_) => unreachable!("a call for events is answered by nothing else"),
         }
     }
 
@@ -185,7 +142,11 @@ impl Remote {
     }
 
     /// Tries the addresses in turn, from the preferred one, for as long as that is safe.
-    async fn try_each(&self, call: &Call, mut deadline: Pin<&mut Sleep>) -> RemoteResult<Answer> {
+    async fn try_each(
+        &self,
+        call: &Call,
+        mut deadline: Pin<&mut Sleep>,
+    ) -> RemoteResult<ServerAnswer> {
         let count = self.shared.addresses.len();
         let first = self.shared.preferred.load(Ordering::Relaxed);
         let mut last = None;
@@ -232,20 +193,24 @@ impl Remote {
     }
 
     /// One address, once: how it failed, or what it answered.
-    async fn attempt(&self, index: usize, call: &Call) -> Result<RemoteResult<Answer>, Failed> {
+    async fn attempt(
+        &self,
+        index: usize,
+        call: &Call,
+    ) -> Result<RemoteResult<ServerAnswer>, Failed> {
         let response = self.exchange(index, call).await?;
         let status = response.status().as_u16();
         let is_success = (200..300).contains(&status);
         if is_success && call.for_events {
             let label = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
             if label.is_some_and(|label| label.starts_with("text/event-stream")) {
-                return Ok(Ok(Answer::Stream(response.into_body())));
+                return Ok(Ok(ServerAnswer::Stream(response.into_body())));
             }
             let why = format!("asked for a stream of events and got {label:?}");
             return Ok(Err(RemoteError::Protocol { why }));
         }
         Ok(match whole_body(response, call.bytes_max).await? {
-            Some(body) if is_success => Ok(Answer::Whole(body)),
+            Some(body) if is_success => Ok(ServerAnswer::Whole(body)),
             Some(body) => Err(judge(call.reads(), status, &body)),
             None => {
                 let why = format!("an answer of more than {} bytes", call.bytes_max);

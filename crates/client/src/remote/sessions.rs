@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use regent_api::{
-    CloseSessionRequest, Done, Heard, OpenSessionRequest, Operation, RenewSessionRequest,
+    CloseSessionRequest, Done, HeartbeatRequest, HeartbeatResponse, OpenSessionRequest, Operation,
     SessionResponse, ShowSessionRequest,
 };
 use serde::Serialize;
@@ -21,9 +21,9 @@ impl Remote {
     }
 
     /// Keeps a session and all its tenures alive. The validity counts from when this was sent.
-    pub async fn renew_session(&self, request: &RenewSessionRequest) -> RemoteResult<Heard> {
-        let heard: Heard =
-            self.call(of_sessions(Operation::RenewSession, request), Duration::ZERO).await?;
+    pub async fn heartbeat(&self, request: &HeartbeatRequest) -> RemoteResult<HeartbeatResponse> {
+        let heard: HeartbeatResponse =
+            self.call(of_sessions(Operation::Heartbeat, request), Duration::ZERO).await?;
         self.note(heard.revision);
         Ok(heard)
     }

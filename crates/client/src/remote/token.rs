@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use regent_api::{
-    Code, DeleteFenceQuery, Done, FencesQuery, FencesResponse, Operation, TokenResponse,
+    DeleteFenceQuery, Done, FencesQuery, FencesResponse, Operation, Problem, TokenResponse,
     ValidateTokenRequest, ValidateTokenResponse,
 };
 use regent_election::store::StoreError;
-use regent_election::{Group, Refusal, Resource, SessionId, Term};
+use regent_election::{Group, Refusal, SessionId};
 
 use super::send::Call;
 use super::{Remote, RemoteError, RemoteResult};
@@ -67,36 +67,20 @@ impl Remote {
 }
 
 impl RemoteError {
-    /// The same, as a store would have said it to whoever wanted `given` admitted.
-    pub(crate) fn into_admission_error(
-        self,
-        group: &Group,
-        resource: &Resource,
-        given: Term,
-    ) -> StoreError {
-        let (code, facts) = match self.problem() {
-            Some(problem) => (problem.code, (*problem.facts).clone()),
-            None => (Code::Unrecognised, Default::default()),
-        };
-        let (group, current) = (group.clone(), facts.current_term.unwrap_or_default());
-        match code {
-            Code::StaleTerm => {
-                let resource = Some(resource.clone());
-                StoreError::Refused(Refusal::StaleTerm { group, resource, given, current })
+    /// The same, as a store would have answered an admission.
+    pub(crate) fn into_admission_error(self) -> StoreError {
+        let refusal = self.problem().and_then(Problem::refusal);
+        if let Some(refusal @ (Refusal::StaleTerm { .. } | Refusal::NeverGranted { .. })) = refusal
+        {
+            return StoreError::Refused(refusal);
+        }
+        match self {
+            // Raising the same mark again does no harm, so what may have happened may be repeated.
+            Self::Uncertain { why, .. } | Self::Protocol { why } => StoreError::Uncertain { why },
+            Self::Refused(_) | Self::Unavailable { .. } => {
+                let retry_after = self.retry_after();
+                StoreError::Unavailable { why: self.to_string(), retry_after }
             }
-            Code::NeverGranted => {
-                StoreError::Refused(Refusal::NeverGranted { group, given, current })
-            }
-            _ => match self {
-                // Raising the same mark again does no harm, so what may have happened may be repeated.
-                Self::Uncertain { why, .. } | Self::Protocol { why } => {
-                    StoreError::Uncertain { why }
-                }
-                Self::Refused(_) | Self::Unavailable { .. } => {
-                    let retry_after = self.retry_after();
-                    StoreError::Unavailable { why: self.to_string(), retry_after }
-                }
-            },
         }
     }
 }

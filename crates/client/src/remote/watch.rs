@@ -35,7 +35,6 @@ pub enum Watched {
     Event(Box<WatchEvent>),
     /// The stream ended; it is opened again by itself.
     Interrupted {
-        /// Why.
         why: String,
         /// After how long.
         retry_in: Duration,
@@ -149,7 +148,7 @@ impl Watching {
 
     fn request(&self) -> Call {
         let call = match &self.scope {
-            Scope::Group(group) => {
+            Scope::Group(group) | Scope::Turn(group) => {
                 let path = Operation::Watch.route().of_group(group);
                 Call::bare(Operation::Watch, path).query(&WatchQuery::default())
             }

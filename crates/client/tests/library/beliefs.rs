@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use regent::api::{ClaimedBody, ClaimsQuery};
-use regent::election::store::StepDown;
-use regent::election::{Cause, Digest, Group, Reason};
 use regent::remote::Remote;
+use regent_api::{ClaimedBody, ClaimsQuery};
+use regent_election::store::StepDown;
+use regent_election::{Cause, Digest, Group, Reason};
 
 use crate::bench::{Bench, leader_of, soon, until};
 

@@ -4,10 +4,10 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use regent::election::store::Store;
 use regent::{Connect, Regent};
+use regent_election::store::Store;
 use regent_server::ServerConfig;
-use regent_stores::LocalStore;
+use regent_stores::MemoryStore;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 
@@ -40,7 +40,7 @@ impl Bench {
             .enable_all()
             .build()
             .unwrap();
-        let store: Arc<dyn Store> = Arc::new(LocalStore::memory().unwrap());
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::new().unwrap());
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
@@ -92,7 +92,7 @@ pub(crate) async fn leader_of(bench: &Bench, group: &str) -> Option<String> {
     let group = group.parse().unwrap();
     let view = bench
         .store
-        .leader(&group, regent::election::store::Consistency::Linearizable)
+        .leader(&group, regent_election::store::Consistency::Linearizable)
         .await
         .unwrap();
     view.leader.map(|node| node.to_string())

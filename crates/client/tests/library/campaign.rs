@@ -3,10 +3,10 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use regent::election::Node;
-use regent::election::store::StoreError;
-use regent::metrics::{Kind, Metrics};
+use regent::metrics::{Metrics, RequestKind};
 use regent::{CampaignError, Phase, TransferError, Transition};
+use regent_election::Node;
+use regent_election::store::StoreError;
 
 use crate::bench::{Bench, leader_of, soon, until};
 
@@ -130,7 +130,7 @@ async fn a_guarded_task_is_stopped_before_the_term_is_given_up() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_campaign_that_can_never_win_says_so() {
-    use regent::election::{NodePattern, Policy, Refusal};
+    use regent_election::{NodePattern, Policy, Refusal};
     let bench = Bench::start();
     let allow = vec![NodePattern::new("web-*").unwrap()];
     let policy = Policy { allow, ..Policy::default() };
@@ -145,12 +145,12 @@ async fn a_campaign_that_can_never_win_says_so() {
 /// Counts what an application may count.
 #[derive(Debug, Default)]
 struct Counted {
-    answered: Mutex<Vec<Kind>>,
+    answered: Mutex<Vec<RequestKind>>,
     moved: Mutex<Vec<Phase>>,
 }
 
 impl Metrics for Counted {
-    fn answered(&self, kind: Kind, _: Duration, error: Option<&StoreError>) {
+    fn answered(&self, kind: RequestKind, _: Duration, error: Option<&StoreError>) {
         assert_eq!(error, None);
         self.answered.lock().unwrap().push(kind);
     }
@@ -170,7 +170,7 @@ async fn an_application_counts_requests_and_changes_of_phase() {
     soon("resigned", leadership.resign()).await.unwrap();
     assert!(soon("closed", regent.close()).await);
     let answered = counted.answered.lock().unwrap().clone();
-    for kind in [Kind::Open, Kind::Campaign, Kind::Errand] {
+    for kind in [RequestKind::Open, RequestKind::Campaign, RequestKind::Errand] {
         assert!(answered.contains(&kind), "{kind:?} in {answered:?}");
     }
     let moved = counted.moved.lock().unwrap().clone();

@@ -33,7 +33,7 @@ async fn callbacks_come_in_order_and_the_term_is_given_up_after_them() {
     let store = bench.store.clone();
     elector.on_leadership_lost(move |_| {
         let group = "billing".parse().unwrap();
-        let fresh = regent::election::store::Consistency::Linearizable;
+        let fresh = regent_election::store::Consistency::Linearizable;
         let view = tokio::task::block_in_place(|| {
             tokio::runtime::Handle::current().block_on(store.leader(&group, fresh)).unwrap()
         });

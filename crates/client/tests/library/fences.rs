@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use regent::election::store::StepDown;
-use regent::election::{FenceError, Group, Reason, Resource, Term};
+use regent::fencing::Pretender;
 use regent::fencing::file::FencedFile;
-use regent::fencing::trial::Pretender;
 use regent::{Phase, Why};
+use regent_election::store::StepDown;
+use regent_election::{FenceError, Group, Reason, Resource, Term};
 
 use crate::bench::{Bench, leader_of, soon, until};
 

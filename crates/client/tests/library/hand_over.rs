@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use regent::election::Node;
 use regent::{Connect, Offer, TransferError};
+use regent_election::Node;
 use tokio::sync::{mpsc, watch};
 
 use crate::bench::{Bench, soon, until};

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use regent::election::Reason;
-use regent::election::store::StepDown;
+use regent_election::Reason;
+use regent_election::store::StepDown;
 
 use crate::bench::{Bench, soon, until};
 
@@ -78,7 +78,7 @@ async fn work_that_does_not_listen_is_dropped_and_its_tasks_are_awaited() {
     until("the work is gone", async || alive.load(Ordering::SeqCst) == 0).await;
     let group = "billing".parse().unwrap();
     until("the office is free", async || {
-        let stale = regent::election::store::Consistency::Linearizable;
+        let stale = regent_election::store::Consistency::Linearizable;
         bench.store.leader(&group, stale).await.unwrap().leader.is_none()
     })
     .await;

@@ -6,15 +6,15 @@ use std::sync::Mutex;
 
 use async_trait::async_trait;
 use regent::Regent;
-use regent::election::Group;
-use regent::election::participant::{Reply, Request};
-use regent::election::store::{Consistency, LeaderView, Scope, StoreError, StoreResult};
-use regent::office::{DirectOffice, Office, Sights};
+use regent::backend::{Backend, DirectBackend, ObservedLeaders};
+use regent_election::Group;
+use regent_election::participant::{Reply, Request};
+use regent_election::store::{Consistency, LeaderView, Scope, StoreError, StoreResult};
 
 use crate::bench::{Bench, leader_of, soon};
 
 struct Forgetful {
-    inner: DirectOffice,
+    inner: DirectBackend,
     answered: Mutex<BTreeSet<String>>,
 }
 
@@ -25,7 +25,7 @@ impl fmt::Debug for Forgetful {
 }
 
 #[async_trait]
-impl Office for Forgetful {
+impl Backend for Forgetful {
     async fn perform(&self, request: Request) -> StoreResult<Reply> {
         // A repeat is the same request under the same ids; heartbeats carry numbers and differ.
         let name = format!("{request:?}");
@@ -40,7 +40,7 @@ impl Office for Forgetful {
         self.inner.leader(group, consistency).await
     }
 
-    async fn watch(&self, scope: Scope, sights: Sights) {
+    async fn watch(&self, scope: Scope, sights: ObservedLeaders) {
         self.inner.watch(scope, sights).await;
     }
 }
@@ -49,7 +49,7 @@ impl Office for Forgetful {
 async fn a_lost_reply_neither_deposes_its_holder_nor_burns_a_term() {
     let bench = Bench::start();
     let request_timeout = std::time::Duration::from_secs(2);
-    let inner = DirectOffice::new(bench.store.clone(), request_timeout);
+    let inner = DirectBackend::new(bench.store.clone(), request_timeout);
     let office = Forgetful { inner, answered: Mutex::default() };
     let connect = Regent::through(std::sync::Arc::new(office)).node("a");
     let regent = connect.connect().await.unwrap();

@@ -9,6 +9,7 @@ mod beliefs;
 mod bench;
 mod campaign;
 mod elector;
+mod extensions;
 mod fences;
 mod hand_over;
 mod health;

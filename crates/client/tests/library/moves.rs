@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use regent::election::store::{Consistency, OfficeState};
-use regent::election::{Door, Group, Home, Step, Term};
+use regent_election::store::{Consistency, OfficeState};
+use regent_election::{Door, Group, Home, Step, Term};
 
 use crate::bench::{Bench, soon, until};
 

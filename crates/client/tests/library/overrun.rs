@@ -8,8 +8,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use regent::LastResort;
-use regent::election::Reason;
-use regent::election::store::StepDown;
+use regent_election::Reason;
+use regent_election::store::StepDown;
 
 use crate::bench::{Bench, PATIENCE, leader_of, until};
 

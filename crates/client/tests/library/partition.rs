@@ -5,23 +5,23 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use regent::election::Group;
-use regent::election::participant::{Reply, Request};
-use regent::election::store::{Consistency, LeaderView, Scope, StoreError, StoreResult};
-use regent::office::{DirectOffice, Office, Sights};
+use regent::backend::{Backend, DirectBackend, ObservedLeaders};
 use regent::{Phase, Regent, Why};
+use regent_election::Group;
+use regent_election::participant::{Reply, Request};
+use regent_election::store::{Consistency, LeaderView, Scope, StoreError, StoreResult};
 
 use crate::bench::{Bench, soon};
 
 /// An office behind a wire that can be cut.
 #[derive(Debug)]
 struct Wire {
-    inner: DirectOffice,
+    inner: DirectBackend,
     is_cut: Arc<AtomicBool>,
 }
 
 #[async_trait]
-impl Office for Wire {
+impl Backend for Wire {
     async fn perform(&self, request: Request) -> StoreResult<Reply> {
         if self.is_cut.load(Ordering::SeqCst) {
             return Err(StoreError::Uncertain { why: "the wire is cut".to_owned() });
@@ -33,14 +33,14 @@ impl Office for Wire {
         self.inner.leader(group, consistency).await
     }
 
-    async fn watch(&self, _: Scope, _: Sights) {
+    async fn watch(&self, _: Scope, _: ObservedLeaders) {
         std::future::pending().await
     }
 }
 
 async fn behind_a_wire(bench: &Bench, ttl: Duration) -> (Regent, Arc<AtomicBool>) {
     let is_cut = Arc::new(AtomicBool::new(false));
-    let inner = DirectOffice::new(bench.store.clone(), Duration::from_millis(400));
+    let inner = DirectBackend::new(bench.store.clone(), Duration::from_millis(400));
     let wire = Wire { inner, is_cut: Arc::clone(&is_cut) };
     let connect = Regent::through(Arc::new(wire)).node("a").ttl(ttl);
     (connect.connect().await.unwrap(), is_cut)

@@ -76,7 +76,7 @@ async fn without_the_probe_a_hanging_application_keeps_its_lease() {
 }
 
 /// A clock that can leap, as the lease clock does over a suspend or a stopped process.
-fn leaping() -> (Arc<AtomicU64>, impl Fn() -> regent::election::Moment + Send + Sync + 'static) {
+fn leaping() -> (Arc<AtomicU64>, impl Fn() -> regent_election::Moment + Send + Sync + 'static) {
     let leapt_ns = Arc::new(AtomicU64::new(0));
     let read = Arc::clone(&leapt_ns);
     let now = move || {

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::time::Duration;
 
-use regent::election::store::Store;
 use regent::{Embedded, Regent, Replica};
+use regent_election::store::Store;
 use regent_replica::Timing;
 use regent_server::ServerConfig;
 use tokio::net::TcpListener;

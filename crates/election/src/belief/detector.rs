@@ -42,7 +42,7 @@ const READ_EVERY: Duration = Duration::from_secs(1);
 
 /// What is wrong with a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub enum ClaimFault {
     /// Its term is over: a later one was granted, or nobody leads.
     Over,
     /// Its term is in office, and another node holds it.
@@ -51,7 +51,7 @@ pub enum Fault {
     NeverGranted,
 }
 
-impl Fault {
+impl ClaimFault {
     /// The word for wires and people.
     #[must_use]
     pub const fn word(self) -> &'static str {
@@ -65,18 +65,18 @@ impl Fault {
 
 /// How a claim stands against the office.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum ClaimStanding {
     /// Nobody has asked yet who leads.
     Unchecked,
     /// It is the office's.
     Agrees,
     /// It is not, which a message under way explains.
-    Contradicted(Fault),
+    Contradicted(ClaimFault),
     /// It is not, for certain.
-    Accused(Fault),
+    Accused(ClaimFault),
 }
 
-impl Standing {
+impl ClaimStanding {
     /// Whether the claim is not the office's.
     #[must_use]
     pub const fn is_disputed(self) -> bool {
@@ -96,7 +96,7 @@ impl Standing {
 
     /// What is wrong with it, if anything.
     #[must_use]
-    pub const fn fault(self) -> Option<Fault> {
+    pub const fn fault(self) -> Option<ClaimFault> {
         match self {
             Self::Unchecked | Self::Agrees => None,
             Self::Contradicted(fault) | Self::Accused(fault) => Some(fault),
@@ -107,7 +107,6 @@ impl Standing {
 /// One claim, as it was last heard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Believer {
-    /// Who.
     pub node: Node,
     /// Under which term.
     pub term: Term,
@@ -120,13 +119,12 @@ pub struct Believer {
     /// When it was heard.
     pub heard_at: Moment,
     /// How it stands.
-    pub standing: Standing,
+    pub standing: ClaimStanding,
 }
 
 /// A group, its office as far as it is known, and who claims it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClaimedGroup {
-    /// Which.
     pub group: Group,
     /// The term in office or the last one granted, and who leads.
     pub office: Option<(Term, Option<Node>)>,
@@ -137,10 +135,9 @@ pub struct ClaimedGroup {
 /// Somebody acts who must not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Accusation {
-    /// Where.
     pub group: Group,
     /// What is wrong.
-    pub fault: Fault,
+    pub fault: ClaimFault,
     /// Who acts.
     pub believer: Believer,
     /// The term in office, or the last one granted.
@@ -166,7 +163,6 @@ pub struct Asked(u64);
 /// What hearing a heartbeat asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answered {
-    /// Nothing.
     Nothing,
     /// Read linearizably who leads these groups, and tell it with its number to [`Detector::confirm`].
     Ask(Vec<(Group, Asked)>),
@@ -239,7 +235,7 @@ struct Entry {
     /// Since when it has stood against the office without a break.
     against_since: Option<Moment>,
     ttl: Duration,
-    accused: Option<Fault>,
+    accused: Option<ClaimFault>,
 }
 
 impl Entry {
@@ -249,13 +245,13 @@ impl Entry {
 }
 
 /// How a claim stands against an office.
-fn fault(believer: &Believer, term: Term, leader: Option<&Node>) -> Option<Fault> {
+fn fault(believer: &Believer, term: Term, leader: Option<&Node>) -> Option<ClaimFault> {
     if believer.term > term {
-        Some(Fault::NeverGranted)
+        Some(ClaimFault::NeverGranted)
     } else if believer.term < term || leader.is_none() {
-        Some(Fault::Over)
+        Some(ClaimFault::Over)
     } else if leader != Some(&believer.node) {
-        Some(Fault::Another)
+        Some(ClaimFault::Another)
     } else {
         None
     }
@@ -264,7 +260,7 @@ fn fault(believer: &Believer, term: Term, leader: Option<&Node>) -> Option<Fault
 impl Detector {
     /// A heartbeat came. Who acts without a session that the store knows is heard too: it may be whom all this is
     /// about. But there is less room for such.
-    pub fn hear(
+    pub fn heartbeat(
         &mut self,
         now: Moment,
         session: SessionId,
@@ -291,7 +287,7 @@ impl Detector {
                     digest: claim.digest.clone(),
                     ttl_ms: beliefs.ttl_ms,
                     heard_at: now,
-                    standing: Standing::Unchecked,
+                    standing: ClaimStanding::Unchecked,
                 },
                 against_since: goes_on.as_ref().and_then(|had| had.against_since),
                 ttl,
@@ -391,7 +387,7 @@ impl Detector {
         }
     }
 
-    /// A linearizable read that began after [`Detector::hear`] asked for it.
+    /// A linearizable read that began after [`Detector::heartbeat`] asked for it.
     pub fn confirm(
         &mut self,
         now: Moment,
@@ -424,7 +420,7 @@ impl Detector {
             }
             let Some(fault) = fault(&entry.believer, term, leader) else { continue };
             entry.accused = Some(fault);
-            entry.believer.standing = Standing::Accused(fault);
+            entry.believer.standing = ClaimStanding::Accused(fault);
             accusations.push(Accusation {
                 group: group.clone(),
                 fault,
@@ -523,15 +519,15 @@ fn weigh(entry: &mut Entry, now: Moment, term: Term, leader: Option<&Node>) -> b
     let Some(fault) = fault(&entry.believer, term, leader) else {
         entry.against_since = None;
         entry.accused = None;
-        entry.believer.standing = Standing::Agrees;
+        entry.believer.standing = ClaimStanding::Agrees;
         return false;
     };
     if let Some(accused) = entry.accused {
-        entry.believer.standing = Standing::Accused(accused);
+        entry.believer.standing = ClaimStanding::Accused(accused);
         return false;
     }
-    entry.believer.standing = Standing::Contradicted(fault);
-    if fault == Fault::NeverGranted {
+    entry.believer.standing = ClaimStanding::Contradicted(fault);
+    if fault == ClaimFault::NeverGranted {
         // A term above those known is news, until a read says that it is not. No time counts against it.
         return true;
     }

@@ -10,7 +10,7 @@
 mod detector;
 
 pub use detector::{
-    Accusation, Answered, Asked, Believer, ClaimedGroup, Detector, Fault, Standing,
+    Accusation, Answered, Asked, Believer, ClaimFault, ClaimStanding, ClaimedGroup, Detector,
 };
 
 use crate::name::{Digest, Group, Node};
@@ -19,7 +19,6 @@ use crate::term::Term;
 /// What one node holds itself for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Beliefs {
-    /// Who.
     pub node: Node,
     /// The ttl it counts by.
     pub ttl_ms: u64,
@@ -35,9 +34,7 @@ pub struct Beliefs {
 /// One term that a node acts under.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claim {
-    /// Where.
     pub group: Group,
-    /// Which.
     pub term: Term,
     /// How long it holds itself entitled to; zero says that its work runs on though its time is over.
     pub left_ms: u64,

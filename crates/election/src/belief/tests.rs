@@ -52,8 +52,8 @@ struct Bench {
 
 impl Bench {
     /// Whether a heartbeat makes it ask.
-    fn hear(&mut self, ms: u64, from: u128, beliefs: &Beliefs) -> bool {
-        match self.detector.hear(at(ms), session(from), true, beliefs) {
+    fn heartbeat(&mut self, ms: u64, from: u128, beliefs: &Beliefs) -> bool {
+        match self.detector.heartbeat(at(ms), session(from), true, beliefs) {
             Answered::Nothing => false,
             Answered::Ask(asks) => {
                 self.asked = asks.last().map(|(_, asked)| *asked);
@@ -88,10 +88,10 @@ impl std::ops::DerefMut for Bench {
 fn a_leader_is_asked_about_once_and_then_left_alone() {
     let mut detector = Bench::default();
     let own = beliefs("a", &[("g", 5, 9_000)]);
-    assert!(detector.hear(0, 1, &own));
+    assert!(detector.heartbeat(0, 1, &own));
     assert_eq!(detector.confirm(1, 5, Some("a")), []);
     for round in 1..20 {
-        assert!(!detector.hear(round * 3_000, 1, &own));
+        assert!(!detector.heartbeat(round * 3_000, 1, &own));
     }
     assert_eq!(detector.count(at(60_000)), (1, 0));
 }
@@ -101,14 +101,14 @@ fn a_leader_is_asked_about_once_and_then_left_alone() {
 fn a_claim_that_was_under_way_accuses_nobody() {
     let mut detector = Bench::default();
     let old = beliefs("a", &[("g", 5, 9_000)]);
-    detector.hear(0, 1, &old);
+    detector.heartbeat(0, 1, &old);
     detector.confirm(1, 5, Some("a"));
     detector.watched(&group("g"), term(6), Some(&node("b")));
     for late in [12_000, 12_001, 15_000] {
-        assert!(!detector.hear(late, 1, &old), "{late}");
+        assert!(!detector.heartbeat(late, 1, &old), "{late}");
     }
     let believers = detector.believers(at(15_000), &group("g"));
-    assert_eq!(believers[0].standing, Standing::Contradicted(Fault::Over));
+    assert_eq!(believers[0].standing, ClaimStanding::Contradicted(ClaimFault::Over));
     assert_eq!(detector.count(at(15_000)), (1, 0));
 }
 
@@ -116,18 +116,18 @@ fn a_claim_that_was_under_way_accuses_nobody() {
 fn who_claims_for_a_whole_ttl_what_another_holds_is_accused_once() {
     let mut detector = Bench::default();
     let old = beliefs("a", &[("g", 5, 9_000)]);
-    detector.hear(0, 1, &old);
+    detector.heartbeat(0, 1, &old);
     detector.confirm(1, 6, Some("b"));
-    assert!(!detector.hear(9_000, 1, &old));
-    assert!(detector.hear(12_000, 1, &old), "a ttl and more");
-    assert!(!detector.hear(12_001, 1, &old), "one reader is enough");
+    assert!(!detector.heartbeat(9_000, 1, &old));
+    assert!(detector.heartbeat(12_000, 1, &old), "a ttl and more");
+    assert!(!detector.heartbeat(12_001, 1, &old), "one reader is enough");
     let accused = detector.confirm(12_002, 6, Some("b"));
     assert_eq!(accused.len(), 1, "{accused:?}");
-    assert_eq!((accused[0].fault, accused[0].believer.term), (Fault::Over, term(5)));
+    assert_eq!((accused[0].fault, accused[0].believer.term), (ClaimFault::Over, term(5)));
     assert_eq!((accused[0].term, accused[0].leader.clone()), (term(6), Some(node("b"))));
-    assert!(!detector.hear(15_000, 1, &old), "once");
+    assert!(!detector.heartbeat(15_000, 1, &old), "once");
     assert_eq!(detector.count(at(15_000)), (1, 1));
-    detector.hear(18_000, 1, &beliefs("a", &[]));
+    detector.heartbeat(18_000, 1, &beliefs("a", &[]));
     assert_eq!(detector.count(at(18_000)), (0, 0), "it acts no more");
 }
 
@@ -135,10 +135,10 @@ fn who_claims_for_a_whole_ttl_what_another_holds_is_accused_once() {
 #[test]
 fn who_says_itself_that_its_time_is_over_is_not_waited_for() {
     let mut detector = Bench::default();
-    detector.hear(0, 2, &beliefs("b", &[("g", 6, 9_000)]));
+    detector.heartbeat(0, 2, &beliefs("b", &[("g", 6, 9_000)]));
     detector.confirm(1, 6, Some("b"));
-    assert!(!detector.hear(2, 1, &beliefs("a", &[("g", 5, 0)])), "it was read just now");
-    assert!(detector.hear(1_002, 1, &beliefs("a", &[("g", 5, 0)])));
+    assert!(!detector.heartbeat(2, 1, &beliefs("a", &[("g", 5, 0)])), "it was read just now");
+    assert!(detector.heartbeat(1_002, 1, &beliefs("a", &[("g", 5, 0)])));
     let accused = detector.confirm(1_003, 6, Some("b"));
     assert_eq!(accused.len(), 1, "{accused:?}");
     assert_eq!(accused[0].believer.node, node("a"));
@@ -148,33 +148,36 @@ fn who_says_itself_that_its_time_is_over_is_not_waited_for() {
 fn one_term_with_two_holders_is_found() {
     let mut detector = Bench::default();
     let twin = beliefs("c", &[("g", 5, 9_000)]);
-    detector.hear(0, 1, &beliefs("a", &[("g", 5, 9_000)]));
-    detector.hear(0, 3, &twin);
+    detector.heartbeat(0, 1, &beliefs("a", &[("g", 5, 9_000)]));
+    detector.heartbeat(0, 3, &twin);
     assert_eq!(detector.confirm(1, 5, Some("a")), []);
-    assert!(!detector.hear(2, 3, &twin));
-    assert!(detector.hear(11_000, 3, &twin));
+    assert!(!detector.heartbeat(2, 3, &twin));
+    assert!(detector.heartbeat(11_000, 3, &twin));
     let accused = detector.confirm(11_001, 5, Some("a"));
     assert_eq!(accused.len(), 1);
-    assert_eq!((accused[0].fault, accused[0].believer.node.clone()), (Fault::Another, node("c")));
+    assert_eq!(
+        (accused[0].fault, accused[0].believer.node.clone()),
+        (ClaimFault::Another, node("c"))
+    );
 }
 
 #[test]
 fn a_term_that_was_never_granted_is_found_by_the_first_read() {
     let mut detector = Bench::default();
-    assert!(detector.hear(0, 1, &beliefs("a", &[("g", 9, 9_000)])));
+    assert!(detector.heartbeat(0, 1, &beliefs("a", &[("g", 9, 9_000)])));
     let accused = detector.confirm(1, 5, Some("b"));
     assert_eq!(accused.len(), 1);
-    assert_eq!(accused[0].fault, Fault::NeverGranted);
+    assert_eq!(accused[0].fault, ClaimFault::NeverGranted);
 }
 
 /// The read began before the term was granted, and the claim came before the read's answer.
 #[test]
 fn a_read_says_nothing_about_who_was_heard_after_it_began() {
     let mut detector = Bench::default();
-    assert!(detector.hear(0, 1, &beliefs("a", &[("g", 5, 9_000)])));
-    assert!(!detector.hear(1, 2, &beliefs("b", &[("g", 6, 9_000)])));
+    assert!(detector.heartbeat(0, 1, &beliefs("a", &[("g", 5, 9_000)])));
+    assert!(!detector.heartbeat(1, 2, &beliefs("b", &[("g", 6, 9_000)])));
     assert_eq!(detector.confirm(2, 5, Some("a")), []);
-    assert!(detector.hear(1_003, 2, &beliefs("b", &[("g", 6, 9_000)])));
+    assert!(detector.heartbeat(1_003, 2, &beliefs("b", &[("g", 6, 9_000)])));
     assert_eq!(detector.confirm(1_004, 6, Some("b")), []);
 }
 
@@ -182,12 +185,12 @@ fn a_read_says_nothing_about_who_was_heard_after_it_began() {
 fn what_was_vacated_is_not_filled_again_by_an_older_answer() {
     let mut detector = Bench::default();
     let own = beliefs("a", &[("g", 5, 9_000)]);
-    detector.hear(0, 1, &own);
+    detector.heartbeat(0, 1, &own);
     detector.watched(&group("g"), term(5), None);
     assert_eq!(detector.confirm(1, 5, Some("a")), []);
-    detector.hear(2, 1, &own);
+    detector.heartbeat(2, 1, &own);
     let believers = detector.believers(at(2), &group("g"));
-    assert_eq!(believers[0].standing, Standing::Contradicted(Fault::Over));
+    assert_eq!(believers[0].standing, ClaimStanding::Contradicted(ClaimFault::Over));
 }
 
 #[test]
@@ -197,9 +200,9 @@ fn states_that_differ_are_told() {
     leader.claims[0].digest = Some(Digest::new("sha256:bb").unwrap());
     let mut other = beliefs("a", &[("g", 5, 0)]);
     other.claims[0].digest = Some(Digest::new("sha256:aa").unwrap());
-    detector.hear(0, 2, &leader);
+    detector.heartbeat(0, 2, &leader);
     detector.confirm(1, 6, Some("b"));
-    detector.hear(2_000, 1, &other);
+    detector.heartbeat(2_000, 1, &other);
     let accused = detector.confirm(2_001, 6, Some("b"));
     assert!(accused[0].has_diverged(), "{accused:?}");
     assert_eq!(accused[0].leader_digest, Some(Digest::new("sha256:bb").unwrap()));
@@ -221,12 +224,12 @@ fn nobody_fills_the_memory() {
                 digest: None,
             })
             .collect();
-        detector.hear(0, number, &many);
+        detector.heartbeat(0, number, &many);
     }
     let one = beliefs("z", &[("late", 1, 1)]);
-    assert!(!detector.hear(1, number + 1, &one), "no room");
+    assert!(!detector.heartbeat(1, number + 1, &one), "no room");
     assert_eq!(detector.believers, BELIEVERS_MAX);
-    assert!(detector.hear(3 * TTL_MS + 1, number + 1, &one), "room again");
+    assert!(detector.heartbeat(3 * TTL_MS + 1, number + 1, &one), "room again");
     assert_eq!(detector.believers, 1);
     assert_eq!(detector.sessions.len(), 1);
 }
@@ -235,20 +238,23 @@ fn nobody_fills_the_memory() {
 #[test]
 fn a_group_that_is_gone_accuses_nobody() {
     let mut detector = Bench::default();
-    assert!(detector.hear(0, 1, &beliefs("a", &[("g", 5, 0)])));
+    assert!(detector.heartbeat(0, 1, &beliefs("a", &[("g", 5, 0)])));
     let asked = detector.asked.take().unwrap();
     assert_eq!(detector.detector.confirm(at(1), (&group("g"), asked), Term::NONE, None), []);
-    assert!(!detector.hear(2, 1, &beliefs("a", &[("g", 5, 0)])), "nor is it read all the time");
+    assert!(
+        !detector.heartbeat(2, 1, &beliefs("a", &[("g", 5, 0)])),
+        "nor is it read all the time"
+    );
 }
 
 /// The first reader is slow; meanwhile the group is forgotten, and claimed anew under a later term.
 #[test]
 fn an_answer_is_for_the_question_that_it_was_asked_by() {
     let mut detector = Bench::default();
-    assert!(detector.hear(0, 1, &beliefs("a", &[("g", 5, 9_000)])));
+    assert!(detector.heartbeat(0, 1, &beliefs("a", &[("g", 5, 9_000)])));
     let slow = detector.asked.take().unwrap();
-    detector.hear(1, 1, &beliefs("a", &[]));
-    assert!(detector.hear(2, 2, &beliefs("b", &[("g", 6, 9_000)])));
+    detector.heartbeat(1, 1, &beliefs("a", &[]));
+    assert!(detector.heartbeat(2, 2, &beliefs("b", &[("g", 6, 9_000)])));
     let late = detector.detector.confirm(at(3), (&group("g"), slow), term(5), Some(&node("a")));
     assert_eq!(late, []);
     assert_eq!(detector.confirm(4, 6, Some("b")), []);
@@ -258,12 +264,12 @@ fn an_answer_is_for_the_question_that_it_was_asked_by() {
 fn strangers_have_little_room_and_do_not_take_that_of_others() {
     let mut detector = Detector::default();
     for number in 1..=STRANGERS_MAX as u128 + 10 {
-        detector.hear(at(0), session(number), false, &beliefs("s", &[("g", 1, 9_000)]));
+        detector.heartbeat(at(0), session(number), false, &beliefs("s", &[("g", 1, 9_000)]));
     }
     assert_eq!((detector.believers, detector.strangers), (STRANGERS_MAX, STRANGERS_MAX));
-    detector.hear(at(1), session(1), true, &beliefs("s", &[("g", 1, 9_000)]));
+    detector.heartbeat(at(1), session(1), true, &beliefs("s", &[("g", 1, 9_000)]));
     assert_eq!(detector.strangers, STRANGERS_MAX - 1, "its session is known by now");
-    detector.hear(at(2), session(u128::MAX), true, &beliefs("a", &[("h", 1, 9_000)]));
+    detector.heartbeat(at(2), session(u128::MAX), true, &beliefs("a", &[("h", 1, 9_000)]));
     assert_eq!(detector.believers, STRANGERS_MAX + 1);
     detector.closed(session(1));
     detector.closed(session(2));
@@ -280,7 +286,7 @@ enum Step {
     /// The leader stops and gives the office up.
     Vacate,
     /// The leader sends a heartbeat.
-    Beat,
+    Heartbeat,
     /// Who led last says that it acts no more.
     Quiet,
     /// The oldest message arrives.
@@ -300,7 +306,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         2 => Just(Step::Elect),
         1 => Just(Step::Vacate),
-        6 => Just(Step::Beat),
+        6 => Just(Step::Heartbeat),
         2 => Just(Step::Quiet),
         5 => Just(Step::Deliver),
         4 => Just(Step::Watch),
@@ -334,7 +340,7 @@ proptest! {
                     leading = false;
                     news.push((current, false));
                 }
-                Step::Beat if leading => {
+                Step::Heartbeat if leading => {
                     let claim = beliefs(name(current).as_str(), &[("g", current, 9_000)]);
                     mail.push((now, u128::from(current), claim));
                 }
@@ -344,7 +350,7 @@ proptest! {
                 }
                 Step::Deliver if !mail.is_empty() => {
                     let (_, from, claim) = mail.remove(0);
-                    detector.hear(now, from, &claim);
+                    detector.heartbeat(now, from, &claim);
                 }
                 Step::Watch if !news.is_empty() => {
                     let (number, has_leader) = news.remove(0);
@@ -378,7 +384,7 @@ proptest! {
                     mail.retain(|(sent_at, ..)| now < sent_at + TTL_MS);
                 }
                 Step::Vacate
-                | Step::Beat
+                | Step::Heartbeat
                 | Step::Quiet
                 | Step::Deliver
                 | Step::Watch
@@ -387,7 +393,7 @@ proptest! {
         }
     }
 
-    /// However often it beats: who claims on for two ttls is accused, whatever the watch tells or not.
+    /// However many heartbeats it sends: who claims on for two ttls is accused, whatever the watch tells or not.
     #[test]
     fn who_goes_on_is_accused_in_the_end(
         gaps in prop::collection::vec(1_000..3_300u64, 30..60),
@@ -396,14 +402,14 @@ proptest! {
         let mut detector = Bench::default();
         let old = beliefs("a", &[("g", 5, 9_000)]);
         if told {
-            detector.hear(0, 1, &old);
+            detector.heartbeat(0, 1, &old);
             detector.confirm(0, 5, Some("a"));
             detector.watched(&group("g"), term(6), Some(&node("b")));
         }
         let (mut now, mut found) = (0, 0);
         for gap in gaps {
             now += gap;
-            if detector.hear(now, 1, &old) {
+            if detector.heartbeat(now, 1, &old) {
                 found += detector.confirm(now, 6, Some("b")).len();
             }
         }

@@ -4,17 +4,18 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::together::{First, first};
 use super::{Abilities, Fault, Harness, ensure};
 use crate::moment::Moment;
 use crate::name::{Group, Metadata, Node, Reason, RequestId, SessionId};
 use crate::outcome::{Event, Refusal};
 use crate::policy::Priority;
 use crate::store::{
-    Campaign, CampaignSession, Campaigned, Consistency, GroupView, Heard, Heartbeat, LeaderView,
-    OfficeState, Open, SessionView, StepDown, Store, StoreError, StoreResult, Watch, WatchItem,
+    Campaign, CampaignSession, Campaigned, Consistency, GroupView, Heartbeat, HeartbeatView,
+    LeaderView, OfficeState, Open, SessionView, StepDown, Store, StoreError, StoreResult, Watch,
+    WatchItem,
 };
 use crate::term::{Revision, Term};
+use crate::together::{First, first};
 
 /// The ttl of sessions that are to die in a case.
 pub(super) const SHORT_MS: u64 = 600;
@@ -23,7 +24,7 @@ pub(super) const LONG_MS: u64 = 30_000;
 /// How long a case waits for what must happen; far above what any store needs.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Between two looks.
-const LOOK_EVERY: Duration = Duration::from_millis(15);
+const CONTRACT_POLL_EVERY: Duration = Duration::from_millis(15);
 
 /// The workplace of one case.
 #[derive(Clone)]
@@ -133,7 +134,7 @@ impl Bench {
                 return Ok(seen);
             }
             ensure!(self.now() < given_up_at, "{what}: not within {PATIENCE:?}");
-            self.harness.sleep(LOOK_EVERY).await;
+            self.harness.sleep(CONTRACT_POLL_EVERY).await;
         }
     }
 
@@ -269,7 +270,7 @@ impl Player {
         bench.until(&what, || async { Ok(self.campaign(group).await?.elected) }).await
     }
 
-    pub(super) async fn heartbeat(&self) -> StoreResult<Heard> {
+    pub(super) async fn heartbeat(&self) -> StoreResult<HeartbeatView> {
         let heartbeat = Heartbeat {
             session: self.session,
             sequence: None,
@@ -279,7 +280,7 @@ impl Player {
         self.store.heartbeat(heartbeat).await
     }
 
-    pub(super) async fn renew(&self, group: &Group, term: Term) -> StoreResult<Heard> {
+    pub(super) async fn renew(&self, group: &Group, term: Term) -> StoreResult<HeartbeatView> {
         self.store.renew(group, self.session, term, None).await
     }
 

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use super::bench::{Bench, LONG_MS, node, refused};
-use super::together::{First, Running, all, both, first};
 use super::{Fault, ensure};
 use crate::name::Metadata;
 use crate::outcome::Refusal;
 use crate::store::{Campaign, Campaigned, OfficeState, StoreResult};
 use crate::term::Term;
+use crate::together::{First, Running, all, both, first};
 
 pub(super) async fn a_first_campaign_wins_and_everybody_can_read_it(
     bench: Bench,

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use super::bench::{Bench, LONG_MS, SHORT_MS, node, refused};
-use super::together::both;
 use super::{Fault, ensure};
 use crate::outcome::{Cause, Refusal};
 use crate::policy::{NodePattern, Policy};
 use crate::store::{OfficeState, SteppedDown};
+use crate::together::both;
 
 fn needs_endings(bench: &Bench) -> Result<(), Fault> {
     if bench.abilities().has_endings {

@@ -4,6 +4,7 @@ use super::bench::{Bench, LONG_MS, node, refused};
 use super::{Fault, ensure};
 use crate::name::Reason;
 use crate::outcome::{Cause, Refusal};
+use crate::policy::Policy;
 use crate::store::{OfferView, OfficeState, Scope};
 use crate::term::Term;
 
@@ -291,6 +292,62 @@ pub(super) async fn an_office_nobody_audible_stood_for_is_filled_when_one_is_hea
     ensure!(office.leader == Some(node("quiet")), "somebody else was promoted: {office:?}");
     quiet.store.accept(&group, quiet.session, office.term, None).await?;
     quiet.leads(&bench, &group, office.term).await
+}
+
+pub(super) async fn every_office_that_waited_for_a_silent_standby_is_filled_when_it_is_heard(
+    bench: Bench,
+) -> Result<(), Fault> {
+    needs_promotion(&bench)?;
+    let groups = [bench.group(), bench.group(), bench.group()];
+    let alice = bench.player("alice", LONG_MS).await?;
+    let quiet = bench.player("quiet", 8_000).await?;
+    let mut terms = Vec::new();
+    for group in &groups {
+        terms.push(alice.win(group).await?);
+        quiet.stand(group).await?;
+    }
+    for group in &groups {
+        bench.falls_silent(group, "quiet").await?;
+    }
+    for (group, term) in groups.iter().zip(terms) {
+        alice.resign(group, term).await?;
+        let office = bench.leader(group).await?;
+        ensure!(office.state == OfficeState::Vacant, "a silent standby was promoted: {office:?}");
+    }
+    quiet.heartbeat().await?;
+    for group in &groups {
+        let is_promoted = || async {
+            let office = bench.leader(group).await?;
+            Ok((office.leader == Some(node("quiet"))).then_some(()))
+        };
+        bench.until("the standby is promoted in every group", is_promoted).await?;
+        // Others wait for it, too: it must not fall silent meanwhile.
+        quiet.heartbeat().await?;
+    }
+    Ok(())
+}
+
+pub(super) async fn a_change_of_policy_promotes_no_silent_standby(
+    bench: Bench,
+) -> Result<(), Fault> {
+    needs_promotion(&bench)?;
+    let group = bench.group();
+    let alice = bench.player("alice", LONG_MS).await?;
+    let quiet = bench.player("quiet", 6_000).await?;
+    let term = alice.win(&group).await?;
+    quiet.stand(&group).await?;
+    bench.falls_silent(&group, "quiet").await?;
+    alice.resign(&group, term).await?;
+    let policy = Policy { lock_delay_ms: 1, ..Policy::default() };
+    bench.store().put_policy(&group, Some(policy), None).await?;
+    let office = bench.leader(&group).await?;
+    ensure!(office.leader.is_none(), "a silent standby was promoted: {office:?}");
+    quiet.heartbeat().await?;
+    let is_promoted = || async {
+        let office = bench.leader(&group).await?;
+        Ok((office.leader == Some(node("quiet"))).then_some(()))
+    };
+    bench.until("the standby is promoted once it is heard", is_promoted).await
 }
 
 fn needs_promotion(bench: &Bench) -> Result<(), Fault> {

@@ -1,7 +1,7 @@
 //! The contract every store keeps, as cases that run against a real one in real time.
 //!
 //! A case is a fact about elections, named so, and knows the store only through the
-//! [`Store`] port. [`cases`] lists them; a caller runs them one by one or all at
+//! [`Store`] port. [`cases()`] lists them; a caller runs them one by one or all at
 //! once and prints what held, what broke, and what was skipped and why. Each case makes its own
 //! groups and sessions, so cases never meet and any number may run together, twice, or on a store in
 //! use.
@@ -16,6 +16,7 @@
 
 mod bench;
 mod campaign;
+mod case;
 mod ending;
 mod fences;
 mod groups;
@@ -25,10 +26,8 @@ mod policy;
 mod renew;
 mod requests;
 mod sessions;
-mod together;
 mod watch;
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -36,8 +35,9 @@ use async_trait::async_trait;
 
 use crate::moment::Moment;
 use crate::store::{Store, StoreError};
+use crate::{cases, ensure};
 use bench::Bench;
-use together::Running;
+pub use case::{Case, CaseResult, Fault};
 
 /// What a case needs of the outside.
 #[async_trait]
@@ -95,49 +95,6 @@ impl Default for Abilities {
     }
 }
 
-/// One fact about elections.
-#[derive(Clone, Copy)]
-pub struct Case {
-    /// The fact.
-    pub name: &'static str,
-    body: fn(Bench) -> Running<'static, Result<(), Fault>>,
-}
-
-impl Case {
-    /// Finds out whether the fact holds.
-    pub async fn run(&self, harness: Arc<dyn Harness>) -> Verdict {
-        match (self.body)(Bench::new(harness)).await {
-            Ok(()) => Verdict::Held,
-            Err(Fault::Skipped(why)) => Verdict::Skipped(why),
-            Err(Fault::Broken(why)) => Verdict::Broken(why),
-        }
-    }
-}
-
-impl fmt::Debug for Case {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Case").field("name", &self.name).finish_non_exhaustive()
-    }
-}
-
-/// What became of a case.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// It holds.
-    Held,
-    /// This store cannot do what it is about.
-    Skipped(String),
-    /// It does not hold.
-    Broken(String),
-}
-
-/// Why a case ended early.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Fault {
-    Skipped(String),
-    Broken(String),
-}
-
 impl From<StoreError> for Fault {
     fn from(error: StoreError) -> Self {
         match error {
@@ -150,29 +107,10 @@ impl From<StoreError> for Fault {
     }
 }
 
-/// Breaks the case, with what was found, unless the fact holds.
-macro_rules! ensure {
-    ($holds:expr, $($found:tt)+) => {
-        if !$holds {
-            return Err($crate::contract::Fault::Broken(format!($($found)+)));
-        }
-    };
-}
-use ensure;
-
-macro_rules! list {
-    ($($file:ident: $($case:ident),+;)+) => {
-        vec![$($(Case {
-            name: stringify!($case),
-            body: |bench| Box::pin($file::$case(bench)),
-        }),+),+]
-    };
-}
-
 /// All cases, in the order of a reader's interest.
 #[must_use]
-pub fn cases() -> Vec<Case> {
-    list! {
+pub fn cases() -> Vec<Case<dyn Harness>> {
+    cases! {
         campaign:
             a_first_campaign_wins_and_everybody_can_read_it,
             every_tenure_has_a_term_one_higher,
@@ -188,6 +126,7 @@ pub fn cases() -> Vec<Case> {
             racing_campaigns_have_one_winner;
         renew:
             only_the_holder_of_the_current_term_renews,
+            a_refused_renewal_extends_nothing,
             a_silent_leader_is_succeeded_after_a_whole_ttl_and_not_a_moment_sooner,
             heartbeats_keep_a_leader_in_office,
             one_heartbeat_keeps_all_tenures_of_a_session,
@@ -205,7 +144,9 @@ pub fn cases() -> Vec<Case> {
             withdrawing_leaves_the_line_or_the_office,
             renewing_an_office_accepts_it,
             a_promoted_standby_that_does_not_accept_is_passed_over,
-            an_office_nobody_audible_stood_for_is_filled_when_one_is_heard;
+            an_office_nobody_audible_stood_for_is_filled_when_one_is_heard,
+            every_office_that_waited_for_a_silent_standby_is_filled_when_it_is_heard,
+            a_change_of_policy_promotes_no_silent_standby;
         ending:
             a_step_down_grants_nobody_until_the_holder_confirms,
             an_ending_that_nobody_confirms_lasts_a_whole_ttl,
@@ -234,6 +175,7 @@ pub fn cases() -> Vec<Case> {
             a_session_lists_what_it_holds_and_its_epoch_tells_of_unasked_changes,
             opening_again_answers_the_same_session,
             closing_a_session_ends_everything_it_had,
+            a_passing_session_that_leads_another_group_outlives_its_resignation_here,
             an_ended_session_cannot_come_back,
             a_session_that_is_not_heard_expires_with_all_its_tenures;
         groups:
@@ -246,7 +188,8 @@ pub fn cases() -> Vec<Case> {
         moves:
             a_group_that_departs_lets_its_leader_stop_and_tells_where_it_went,
             an_expected_group_grants_nobody_until_it_arrives_above_the_old_terms,
-            a_closed_door_outlives_deletion_and_opens_by_two_steps_only;
+            a_closed_door_outlives_deletion_and_opens_by_two_steps_only,
+            a_group_stopped_for_recovery_elects_nobody_until_it_is_resumed;
         fences:
             a_resource_admits_no_lower_term_after_a_higher_one,
             a_forgotten_fence_keeps_its_mark_for_all_resources_of_its_group,

@@ -5,6 +5,7 @@ use super::{Fault, ensure};
 use crate::door::{Door, Step};
 use crate::name::{Group, Home, Node};
 use crate::outcome::{Cause, Refusal};
+use crate::policy::Policy;
 use crate::store::OfficeState;
 use crate::term::{Revision, Term};
 
@@ -90,6 +91,53 @@ pub(super) async fn an_expected_group_grants_nobody_until_it_arrives_above_the_o
     let again = bench.store().move_group(&group, step, None).await;
     refused("a second arrival", again, |no| matches!(no, Refusal::NotExpected { .. }))?;
     alice.leads(&bench, &group, term).await
+}
+
+pub(super) async fn a_group_stopped_for_recovery_elects_nobody_until_it_is_resumed(
+    bench: Bench,
+) -> Result<(), Fault> {
+    let group = bench.group();
+    let alice = bench.player("alice", LONG_MS).await?;
+    let bob = bench.player("bob", LONG_MS).await?;
+    let term = alice.win(&group).await?;
+    bob.stand(&group).await?;
+    let stopped = bench.store().move_group(&group, Step::Stop, None).await?;
+    let Door::Stopped { since } = stopped.door else {
+        return Err(Fault::Broken(format!("it is not stopped: {stopped:?}")));
+    };
+    // Its leader ends gently, its line stays, and the same again changes nothing.
+    let again = bench.store().move_group(&group, Step::Stop, None).await?;
+    for view in [stopped, again] {
+        ensure!(view.door == Door::Stopped { since }, "{view:?}");
+        ensure!(view.office.state == OfficeState::Ending && view.standbys_count == 1, "{view:?}");
+    }
+    refused("renewing in a stopped group", alice.renew(&group, term).await, |no| {
+        matches!(no, Refusal::TenureEnding { cause: Cause::SteppedDown, .. })
+    })?;
+    alice.resign(&group, term).await?;
+    // Neither a candidate, nor another policy, nor another verb opens the door.
+    alice.stand(&group).await?;
+    bench.store().put_policy(&group, Some(Policy::default()), None).await?;
+    bench.store().put_policy(&group, None, None).await?;
+    let is_stopped =
+        |no: &Refusal| matches!(no, Refusal::Stopped { since: at, .. } if *at == since);
+    refused("deleting it", bench.store().delete(&group, None).await, is_stopped)?;
+    let from = home("memory:elsewhere");
+    let other = Step::Resume { since: Revision(since.0 + 1_000_000) };
+    for step in [Step::Expect { from: from.clone() }, Step::Depart { to: from }, other] {
+        let answer = bench.store().move_group(&group, step, None).await;
+        refused("a step that is not its resumption", answer, is_stopped)?;
+    }
+    let view = bench.view(&group).await?;
+    ensure!(view.office.leader.is_none() && view.office.term == term, "{view:?}");
+    ensure!(view.door == Door::Stopped { since } && view.standbys_count == 2, "{view:?}");
+    for _ in 0..2 {
+        let view = bench.store().move_group(&group, Step::Resume { since }, None).await?;
+        ensure!(view.door == Door::Open, "{view:?}");
+    }
+    let next = bob.take_over(&bench, &group).await?;
+    ensure!(next.get() == term.get() + 1, "it stopped at {term} and went on at {next}");
+    Ok(())
 }
 
 pub(super) async fn a_closed_door_outlives_deletion_and_opens_by_two_steps_only(

@@ -1,11 +1,11 @@
 //! Policies: who may campaign, in which order, and when.
 
 use super::bench::{Bench, LONG_MS, SHORT_MS, node, refused};
-use super::together::both;
 use super::{Fault, ensure};
 use crate::outcome::Refusal;
 use crate::policy::{NodePattern, Policy};
 use crate::store::OfficeState;
+use crate::together::both;
 
 fn pattern(text: &str) -> NodePattern {
     NodePattern::new(text).expect("the cases write patterns well")

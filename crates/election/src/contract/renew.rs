@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use super::bench::{Bench, LONG_MS, Player, SHORT_MS, node, refused};
-use super::together::both;
 use super::{Fault, ensure};
 use crate::outcome::Refusal;
+use crate::policy::Policy;
 use crate::store::{Campaign, Heartbeat};
 use crate::term::Term;
+use crate::together::both;
 
 pub(super) async fn only_the_holder_of_the_current_term_renews(bench: Bench) -> Result<(), Fault> {
     let group = bench.group();
@@ -28,6 +29,37 @@ pub(super) async fn only_the_holder_of_the_current_term_renews(bench: Bench) -> 
         matches!(refusal, Refusal::SessionUnknown)
     })?;
     alice.leads(&bench, &group, term).await
+}
+
+pub(super) async fn a_refused_renewal_extends_nothing(bench: Bench) -> Result<(), Fault> {
+    let (kept, lost) = (bench.group(), bench.group());
+    // Long enough for what comes before the silence, on a slow store too.
+    let alice = bench.player("alice", 5_000).await?;
+    let bob = bench.player("bob", LONG_MS).await?;
+    let bounds = Policy { ttl_ms_min: 1_000, ttl_ms_max: 40_000, ..Policy::default() };
+    bench.store().put_policy(&kept, Some(bounds), None).await?;
+    let term = alice.win(&kept).await?;
+    let over = alice.win(&lost).await?;
+    alice.resign(&lost, over).await?;
+    bob.stand(&kept).await?;
+    let is_gone =
+        |refusal: &Refusal| matches!(refusal, Refusal::NotLeader { .. } | Refusal::SessionUnknown);
+    // Many times a ttl: if one of them counted, the session would live on, and with it the other office.
+    bench
+        .until("succeeding a leader whose renewals are refused", || async {
+            refused("renewal of a term that is over", alice.renew(&lost, over).await, is_gone)?;
+            let by = |ttl_ms| alice.store.renew(&lost, alice.session, over, Some(ttl_ms));
+            refused("the same, by another length", by(6_000).await, is_gone)?;
+            // Outside what the group allows, and outside what any store does.
+            for ttl_ms in [50_000, 1] {
+                let asked = alice.store.renew(&kept, alice.session, term, Some(ttl_ms)).await;
+                refused("renewal by a length that is not allowed", asked, |refusal| {
+                    matches!(refusal, Refusal::TtlOutOfBounds { .. }) || is_gone(refusal)
+                })?;
+            }
+            Ok((bench.leader(&kept).await?.term > term).then_some(()))
+        })
+        .await
 }
 
 pub(super) async fn a_silent_leader_is_succeeded_after_a_whole_ttl_and_not_a_moment_sooner(
@@ -116,7 +148,7 @@ pub(super) async fn a_campaign_is_a_sign_of_life(bench: Bench) -> Result<(), Fau
 
 pub(super) async fn a_heartbeat_that_is_not_newer_is_refused(bench: Bench) -> Result<(), Fault> {
     let alice = bench.player("alice", LONG_MS).await?;
-    let beat = async |sequence: u64| {
+    let heartbeat = async |sequence: u64| {
         let heartbeat = Heartbeat {
             session: alice.session,
             sequence: Some(sequence),
@@ -125,14 +157,14 @@ pub(super) async fn a_heartbeat_that_is_not_newer_is_refused(bench: Bench) -> Re
         };
         alice.store.heartbeat(heartbeat).await
     };
-    beat(7).await?;
-    beat(9).await?;
+    heartbeat(7).await?;
+    heartbeat(9).await?;
     for late in [9, 8, 0] {
-        refused("a late heartbeat", beat(late).await, |refusal| {
+        refused("a late heartbeat", heartbeat(late).await, |refusal| {
             *refusal == Refusal::HeartbeatNotNewer { given: late, last: 9 }
         })?;
     }
-    beat(10).await?;
+    heartbeat(10).await?;
     Ok(())
 }
 

@@ -75,6 +75,25 @@ pub(super) async fn closing_a_session_ends_everything_it_had(bench: Bench) -> Re
     Ok(())
 }
 
+pub(super) async fn a_passing_session_that_leads_another_group_outlives_its_resignation_here(
+    bench: Bench,
+) -> Result<(), Fault> {
+    let (kept, left) = (bench.group(), bench.group());
+    let alice = bench.newcomer("alice", LONG_MS);
+    let bob = bench.player("bob", LONG_MS).await?;
+    let answer = alice.store.campaign(alice.passing_bid(&kept)).await?;
+    let Some(term) = answer.elected else {
+        return Err(Fault::Broken(format!("alice did not win: {answer:?}")));
+    };
+    bob.stand(&kept).await?;
+    let there = alice.win(&left).await?;
+    alice.resign(&left, there).await?;
+    alice.heartbeat().await?;
+    alice.leads(&bench, &kept, term).await?;
+    alice.resign(&kept, term).await?;
+    refused("a heartbeat of a passing session that left all", alice.heartbeat().await, is_unknown)
+}
+
 pub(super) async fn an_ended_session_cannot_come_back(bench: Bench) -> Result<(), Fault> {
     let group = bench.group();
     let alice = bench.player("alice", LONG_MS).await?;

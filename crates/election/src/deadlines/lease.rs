@@ -98,7 +98,7 @@ impl Lease {
     }
 
     /// Takes an arrival into account, or says the last number if this one is not above it.
-    pub(super) fn hear(
+    pub(super) fn heartbeat(
         &mut self,
         sequence: Option<u64>,
         now: Moment,

@@ -48,9 +48,9 @@ use crate::term::Revision;
 
 /// What became of a heartbeat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Hearing {
+pub enum HeartbeatOutcome {
     /// The session has a full ttl from this arrival.
-    Heard,
+    Extended,
     /// Its expiry is being proposed: the answer waits for the outcome. If that is a refusal, this
     /// arrival counts ([`Deadlines::spare`]).
     Expiring,
@@ -83,7 +83,6 @@ pub struct Deadlines {
     /// How many sessions have each ttl: the smallest one bounds the loop's gap.
     ttls: BTreeMap<u64, usize>,
     silent: BTreeSet<SessionNo>,
-    audible: BTreeSet<SessionNo>,
     waits: Waits,
     promotion: Option<Promotion>,
     turned_at: Option<Moment>,
@@ -107,7 +106,7 @@ impl Deadlines {
             }
             Entry::Occupied(_) => {
                 self.change_ttl(session, ttl_ms, now);
-                self.heard(session, None, now);
+                self.heartbeat(session, None, now);
             }
         }
     }
@@ -133,20 +132,24 @@ impl Deadlines {
         if lease.is_silent {
             self.silent.remove(&session);
         }
-        self.audible.remove(&session);
         self.checks.sweep(&self.leases);
     }
 
     /// A heartbeat arrived. Its arrival alone extends the deadline; the answer is the driver's.
     ///
     /// One look-up; no queue is touched unless the session had been silent or had another ttl.
-    pub fn heard(&mut self, session: SessionNo, sequence: Option<u64>, now: Moment) -> Hearing {
-        let Some(lease) = self.leases.get_mut(&session) else { return Hearing::Unknown };
-        if let Err(last) = lease.hear(sequence, now, self.promotion) {
-            return Hearing::NotNewer { last };
+    pub fn heartbeat(
+        &mut self,
+        session: SessionNo,
+        sequence: Option<u64>,
+        now: Moment,
+    ) -> HeartbeatOutcome {
+        let Some(lease) = self.leases.get_mut(&session) else { return HeartbeatOutcome::Unknown };
+        if let Err(last) = lease.heartbeat(sequence, now, self.promotion) {
+            return HeartbeatOutcome::NotNewer { last };
         }
         if lease.is_expiring {
-            return Hearing::Expiring;
+            return HeartbeatOutcome::Expiring;
         }
         let was_silent = std::mem::take(&mut lease.is_silent);
         if was_silent || lease.has_changed() {
@@ -154,19 +157,8 @@ impl Deadlines {
         }
         if was_silent {
             self.silent.remove(&session);
-            self.audible.insert(session);
         }
-        Hearing::Heard
-    }
-
-    /// Counts a session as silent until it is heard, for a driver that begins to count: whoever stands
-    /// for an office that stayed vacant had been silent. Its deadline is not touched.
-    pub fn fall_silent(&mut self, session: SessionNo) {
-        let Some(lease) = self.leases.get_mut(&session) else { return };
-        lease.is_silent = true;
-        lease.heard_since_silent = false;
-        self.silent.insert(session);
-        self.audible.remove(&session);
+        HeartbeatOutcome::Extended
     }
 
     /// Gives every session a full ttl from `now`, and those not heard after it a spread on top.
@@ -221,7 +213,6 @@ impl Deadlines {
         if lease.is_silent && lease.heard_since_silent {
             lease.is_silent = false;
             self.silent.remove(&session);
-            self.audible.insert(session);
         }
         self.checks.schedule(session, lease, self.promotion);
     }
@@ -232,10 +223,10 @@ impl Deadlines {
         &self.silent
     }
 
-    /// Sessions that were silent and have been heard since the last time this was asked. Offices
-    /// that nobody audible stood for may be filled by them.
-    pub fn audible(&mut self) -> Vec<SessionNo> {
-        std::mem::take(&mut self.audible).into_iter().collect()
+    /// When a session is due if it is not heard again; in the past while it is expiring.
+    #[must_use]
+    pub fn deadline(&self, session: SessionNo) -> Option<Moment> {
+        self.leases.get(&session).map(|lease| lease.deadline(session, self.promotion))
     }
 
     /// How long a session lives if it is not heard again; zero while it is expiring.
@@ -311,7 +302,6 @@ impl Deadlines {
             lease.is_silent = true;
             lease.heard_since_silent = false;
             self.silent.insert(session);
-            self.audible.remove(&session);
         }
         if lease.deadline(session, self.promotion) <= now {
             lease.is_expiring = true;

@@ -26,19 +26,19 @@ use crate::participant::{Action, Event, Phase, Request, Transition, Trouble};
 use crate::store::StoreError;
 use crate::{Budget, Group, Metadata, Moment, Node, Participant, Priority, Refusal, Term};
 
-pub use probe::Probe;
-pub use words::{ClaimId, HandOverFault, Hopeless, Input, Output};
+pub use probe::RuntimeProbe;
+pub use words::{ClaimId, HandOverFault, Input, Output, PermanentFailure};
 
 /// One session of one process, and everything that works under it.
 #[derive(Clone, Debug)]
 pub struct Driver {
     machine: Participant,
-    probe: Option<Probe>,
+    probe: Option<RuntimeProbe>,
     posts: BTreeMap<Group, Post>,
     /// In which group a claim waits.
     claims: BTreeMap<ClaimId, Group>,
     /// Groups that are being settled, each with the term that ends; none if there was no term.
-    farewells: BTreeMap<Group, Term>,
+    unsettled_terms: BTreeMap<Group, Term>,
     has_left: bool,
     events: VecDeque<Event>,
     outputs: Vec<Output>,
@@ -65,13 +65,13 @@ impl Driver {
     /// A driver that stands nowhere. `seed` is for jitter only; with a `probe` it renews only while
     /// the application answers.
     #[must_use]
-    pub fn new(node: Node, budget: Budget, seed: u64, probe: Option<Probe>) -> Self {
+    pub fn new(node: Node, budget: Budget, seed: u64, probe: Option<RuntimeProbe>) -> Self {
         Self {
             machine: Participant::new(node, budget, seed),
             probe,
             posts: BTreeMap::new(),
             claims: BTreeMap::new(),
-            farewells: BTreeMap::new(),
+            unsettled_terms: BTreeMap::new(),
             has_left: false,
             events: VecDeque::new(),
             outputs: Vec::new(),
@@ -94,7 +94,7 @@ impl Driver {
                 self.act(now, action);
             }
         }
-        self.say_farewells();
+        self.finish_settled_terms();
         let is_idle = self.machine.is_done();
         if let Some(probe) = &mut self.probe
             && probe.is_due(now, is_idle)
@@ -169,7 +169,7 @@ impl Driver {
 
     fn claim(&mut self, now: Moment, group: Group, claim: Claim) {
         if self.has_left {
-            self.outputs.push(Output::Failed { claim: claim.id, why: Hopeless::Left });
+            self.outputs.push(Output::Failed { claim: claim.id, why: PermanentFailure::Left });
             return;
         }
         if let Some(probe) = self.probe.as_mut().filter(|_| self.machine.is_done()) {
@@ -208,7 +208,7 @@ impl Driver {
     /// Leaves a group once the store knows of the end of `term`.
     fn withdraw(&mut self, group: Group, term: Term) {
         self.events.push_back(Event::Withdraw { group: group.clone() });
-        let owed = self.farewells.entry(group).or_insert(Term::NONE);
+        let owed = self.unsettled_terms.entry(group).or_insert(Term::NONE);
         *owed = (*owed).max(term);
     }
 
@@ -258,7 +258,7 @@ impl Driver {
             self.withdraw(group, term);
         } else {
             self.stand(&group);
-            self.farewells.insert(group, term);
+            self.unsettled_terms.insert(group, term);
         }
     }
 
@@ -266,13 +266,13 @@ impl Driver {
         self.has_left = true;
         let groups: Vec<Group> = self.posts.keys().cloned().collect();
         for group in groups {
-            self.fail_line(&group, &Hopeless::Left);
-            self.farewells.entry(group).or_insert(Term::NONE);
+            self.fail_line(&group, &PermanentFailure::Left);
+            self.unsettled_terms.entry(group).or_insert(Term::NONE);
         }
         self.events.push_back(Event::Leave);
     }
 
-    fn fail_line(&mut self, group: &Group, why: &Hopeless) {
+    fn fail_line(&mut self, group: &Group, why: &PermanentFailure) {
         let Some(post) = self.posts.get_mut(group) else { return };
         for claim in std::mem::take(&mut post.line) {
             self.claims.remove(&claim.id);
@@ -346,19 +346,22 @@ impl Driver {
                 // An operator who stops a group for a while must not end everybody that stands there.
                 let is_passing = matches!(refusal, Refusal::NotAllowed { .. })
                     && self.machine.was_allowed(group);
-                if !self.hand_over_failed(group, why) && is_hopeless(refusal) && !is_passing {
-                    self.despair(&group.clone(), &Hopeless::Refused(refusal.clone()));
+                if !self.hand_over_failed(group, why) && is_permanent(refusal) && !is_passing {
+                    self.fail_all_claims(
+                        &group.clone(),
+                        &PermanentFailure::Refused(refusal.clone()),
+                    );
                 }
             }
             (Some(group), Trouble::NotWarm { .. }) => {
                 self.hand_over_failed(group, HandOverFault::NotWarm);
             }
             (Some(group), Trouble::TooManyGroups) => {
-                self.despair(&group.clone(), &Hopeless::TooManyGroups);
+                self.fail_all_claims(&group.clone(), &PermanentFailure::TooManyGroups);
             }
-            (None, Trouble::Store(StoreError::Refused(refusal))) if is_hopeless(refusal) => {
+            (None, Trouble::Store(StoreError::Refused(refusal))) if is_permanent(refusal) => {
                 for group in self.posts.keys().cloned().collect::<Vec<_>>() {
-                    self.despair(&group, &Hopeless::Refused(refusal.clone()));
+                    self.fail_all_claims(&group, &PermanentFailure::Refused(refusal.clone()));
                 }
             }
             (
@@ -387,11 +390,11 @@ impl Driver {
     /// The term that ends or is held in a group.
     fn term_of(&self, group: &Group) -> Term {
         let held = self.posts.get(group).and_then(|post| post.tenure);
-        held.or_else(|| self.farewells.get(group).copied()).unwrap_or(Term::NONE)
+        held.or_else(|| self.unsettled_terms.get(group).copied()).unwrap_or(Term::NONE)
     }
 
     /// Every claim of a group that holds nothing fails.
-    fn despair(&mut self, group: &Group, why: &Hopeless) {
+    fn fail_all_claims(&mut self, group: &Group, why: &PermanentFailure) {
         if self.posts.get(group).is_none_or(|post| post.tenure.is_some()) {
             return;
         }
@@ -400,8 +403,8 @@ impl Driver {
     }
 
     /// Says which terms are settled, and forgets groups in which nothing is left.
-    fn say_farewells(&mut self) {
-        let groups: Vec<Group> = self.farewells.keys().cloned().collect();
+    fn finish_settled_terms(&mut self) {
+        let groups: Vec<Group> = self.unsettled_terms.keys().cloned().collect();
         for group in groups {
             let phase = self.machine.phase(&group);
             match phase {
@@ -409,7 +412,7 @@ impl Driver {
                 Some(Phase::Stopped | Phase::Lost) => continue,
                 Some(Phase::Standby) | None => {}
             }
-            let Some(owed) = self.farewells.get_mut(&group) else { continue };
+            let Some(owed) = self.unsettled_terms.get_mut(&group) else { continue };
             let term = std::mem::replace(owed, Term::NONE);
             if term != Term::NONE {
                 self.outputs.push(Output::Over { group: group.clone(), term });
@@ -422,9 +425,9 @@ impl Driver {
                 .get(&group)
                 .is_none_or(|post| post.line.is_empty() && post.tenure.is_none());
             if !is_empty {
-                self.farewells.remove(&group);
+                self.unsettled_terms.remove(&group);
             } else if phase.is_none() {
-                self.farewells.remove(&group);
+                self.unsettled_terms.remove(&group);
                 self.posts.remove(&group);
                 self.outputs.push(Output::Unwatch(group));
             }
@@ -441,7 +444,7 @@ fn earns_validity(request: &Request) -> bool {
 }
 
 /// Whether asking again can never help. The participant itself would try for ever.
-fn is_hopeless(refusal: &Refusal) -> bool {
+fn is_permanent(refusal: &Refusal) -> bool {
     match refusal {
         Refusal::NotAllowed { .. }
         | Refusal::GroupUnknown { .. }
@@ -457,6 +460,7 @@ fn is_hopeless(refusal: &Refusal) -> bool {
         | Refusal::GroupEnding { .. }
         | Refusal::OnItsWay { .. }
         | Refusal::NotExpected { .. }
+        | Refusal::Stopped { .. }
         | Refusal::StillLed { .. }
         | Refusal::NobodyLeads { .. }
         | Refusal::Full { .. }

@@ -12,7 +12,7 @@ use crate::{Budget, Moment};
 /// Asks, and judges the silence. Only one question is ever open: a hung runtime must not be buried
 /// under them.
 #[derive(Clone, Debug)]
-pub struct Probe {
+pub struct RuntimeProbe {
     silence_max: Duration,
     every: Duration,
     /// When the application last gave a sign of life.
@@ -21,7 +21,7 @@ pub struct Probe {
     ask_at: Moment,
 }
 
-impl Probe {
+impl RuntimeProbe {
     /// A probe for a session with this budget: asks eight times per ttl, waits for half of it.
     #[must_use]
     pub fn new(budget: &Budget) -> Self {

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::participant::{Attempt, Reply, Verb};
 use crate::store::{
-    Campaigned, Heard, LeaderView, OfficeState, SessionView, StoreResult, TenureView,
+    Campaigned, HeartbeatView, LeaderView, OfficeState, SessionView, StoreResult, TenureView,
 };
 use crate::{Cursor, Incarnation, Revision, SessionId};
 use proptest::prelude::*;
@@ -128,7 +128,7 @@ impl Model {
                 if heartbeat.disowned.iter().any(|(_, term)| term.get() == self.term) {
                     self.free(now_ms);
                 }
-                Ok(Reply::Heard(Heard { ttl_ms: TTL_MS, epoch: 0, revision }))
+                Ok(Reply::Heartbeat(HeartbeatView { ttl_ms: TTL_MS, epoch: 0, revision }))
             }
             Request::List(session) => {
                 self.knows(*session)?;
@@ -213,7 +213,7 @@ struct World {
 impl World {
     fn new() -> Self {
         let budget = Budget::default();
-        let probe = Some(Probe::new(&budget));
+        let probe = Some(RuntimeProbe::new(&budget));
         Self {
             driver: Driver::new(Node::new("a").unwrap(), budget, 11, probe),
             model: Model::default(),

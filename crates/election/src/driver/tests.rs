@@ -2,7 +2,7 @@
 
 use crate::participant::{Attempt, Reply, Verb};
 use crate::store::{
-    Campaigned, Heard, LeaderView, OfficeState, SessionView, StoreResult, TenureView,
+    Campaigned, HeartbeatView, LeaderView, OfficeState, SessionView, StoreResult, TenureView,
 };
 use crate::{Cursor, Incarnation, Revision, SessionId};
 
@@ -34,7 +34,7 @@ struct Stage {
 impl Stage {
     fn new(probes: bool) -> Self {
         let budget = Budget::default();
-        let probe = probes.then(|| Probe::new(&budget));
+        let probe = probes.then(|| RuntimeProbe::new(&budget));
         let driver = Driver::new(Node::new("a").unwrap(), budget, 7, probe);
         Self { driver, said: Vec::new() }
     }
@@ -77,9 +77,11 @@ impl Stage {
                     offers: Vec::new(),
                     revision: Revision(1),
                 }),
-                Request::Heartbeat(_) => {
-                    Reply::Heard(Heard { ttl_ms: 10_000, epoch: 0, revision: Revision(1) })
-                }
+                Request::Heartbeat(_) => Reply::Heartbeat(HeartbeatView {
+                    ttl_ms: 10_000,
+                    epoch: 0,
+                    revision: Revision(1),
+                }),
                 Request::List(_) => panic!("there is no news"),
                 Request::Close(_) => Reply::Done,
                 Request::Campaign(campaign) => {
@@ -211,9 +213,9 @@ impl Stage {
 
     /// The next heartbeat brings news: b is warm.
     fn is_warm(&mut self, ms: u64) {
-        let (beat, _) = self.asked()[0].clone();
-        let heard = Heard { ttl_ms: 10_000, epoch: 1, revision: Revision(5) };
-        self.answer(ms, beat, Ok(Reply::Heard(heard)));
+        let (heartbeat, _) = self.asked()[0].clone();
+        let heard = HeartbeatView { ttl_ms: 10_000, epoch: 1, revision: Revision(5) };
+        self.answer(ms, heartbeat, Ok(Reply::Heartbeat(heard)));
         let (list, request) = self.asked()[0].clone();
         assert!(matches!(request, Request::List(_)), "{request:?}");
         let tenure = TenureView {
@@ -327,20 +329,20 @@ fn who_was_let_in_once_waits_until_it_is_let_in_again() {
 fn a_hung_application_is_not_renewed_and_loses_its_term_by_the_clock() {
     let mut stage = Stage::leading(true);
     let mut next_term = 1;
-    let mut last_beat_ms = 0;
+    let mut last_heartbeat_ms = 0;
     for ms in (10..20_000).step_by(10) {
         stage.on(ms, Input::Tick);
-        let is_beat =
+        let is_heartbeat =
             |output: &Output| matches!(output, Output::Send { request: Request::Heartbeat(_), .. });
-        if stage.said.iter().any(is_beat) {
-            last_beat_ms = ms;
+        if stage.said.iter().any(is_heartbeat) {
+            last_heartbeat_ms = ms;
         }
         // The store answers everything; only the application does not.
         stage.serve(ms, &mut next_term);
         if stage.driver.phase(&group()) == Some(Phase::Lost) {
-            assert!(last_beat_ms <= 5_000, "renewed at {last_beat_ms} ms");
-            assert!(last_beat_ms > 3_000, "a silence of less than half a ttl is no reason");
-            assert_eq!(ms, last_beat_ms + 9_810, "the lease ran out, no sooner");
+            assert!(last_heartbeat_ms <= 5_000, "renewed at {last_heartbeat_ms} ms");
+            assert!(last_heartbeat_ms > 3_000, "a silence of less than half a ttl is no reason");
+            assert_eq!(ms, last_heartbeat_ms + 9_810, "the lease ran out, no sooner");
             return;
         }
     }
@@ -372,7 +374,7 @@ fn whoever_leaves_fails_its_claims_stops_its_work_and_closes_the_session() {
     let failed = stage
         .said
         .iter()
-        .any(|it| matches!(it, Output::Failed { claim: ClaimId(2), why: Hopeless::Left }));
+        .any(|it| matches!(it, Output::Failed { claim: ClaimId(2), why: PermanentFailure::Left }));
     assert!(failed);
     assert!(stage.said.iter().any(|it| matches!(it, Output::Stop { .. })));
     stage.on(30, Input::Idle { group: group(), term: term(1) });
@@ -385,7 +387,7 @@ fn whoever_leaves_fails_its_claims_stops_its_work_and_closes_the_session() {
     let failed = stage
         .said
         .iter()
-        .any(|it| matches!(it, Output::Failed { claim: ClaimId(3), why: Hopeless::Left }));
+        .any(|it| matches!(it, Output::Failed { claim: ClaimId(3), why: PermanentFailure::Left }));
     assert!(failed, "nobody stands after leaving");
 }
 

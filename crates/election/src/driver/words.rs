@@ -16,9 +16,7 @@ pub enum Input {
     /// Somebody in this process wants to lead a group. The claims of one group are served in the
     /// order in which they came, one term each.
     Claim {
-        /// Its number.
         claim: ClaimId,
-        /// Where.
         group: Group,
         /// Its claim in the store's line.
         priority: Priority,
@@ -26,60 +24,31 @@ pub enum Input {
         metadata: Metadata,
     },
     /// A claim is not wanted any more. If it has won meanwhile, [`Input::Idle`] says the rest.
-    Unclaim {
-        /// Which.
-        claim: ClaimId,
-    },
+    Unclaim { claim: ClaimId },
     /// Nobody wants this term any more, though something of its work may still run: it is not
     /// renewed, and given up when [`Input::Idle`] says that nothing runs.
-    GiveUp {
-        /// Where.
-        group: Group,
-        /// Which term.
-        term: Term,
-    },
+    GiveUp { group: Group, term: Term },
     /// Hand this term to a named standby: offer, wait until it is warm, drain, transfer
     /// (semantics 15).
     HandOver {
-        /// Where.
         group: Group,
-        /// Which term.
         term: Term,
-        /// To whom.
         to: Node,
         /// How long it may take to get warm.
         within: Duration,
     },
     /// The application is warm for an office of [`Output::Offered`].
     Warm {
-        /// Where.
         group: Group,
         /// The term of the leader that offers.
         term: Term,
     },
     /// Nothing of the work of this term is alive: no handle, no permit, no guarded task.
-    Idle {
-        /// Where.
-        group: Group,
-        /// Which term.
-        term: Term,
-    },
+    Idle { group: Group, term: Term },
     /// A resource refused this term because it has admitted a higher one.
-    FenceRefused {
-        /// Where.
-        group: Group,
-        /// Which term.
-        term: Term,
-    },
+    FenceRefused { group: Group, term: Term },
     /// The application says what its state looks like under this term.
-    Digest {
-        /// Where.
-        group: Group,
-        /// Which term.
-        term: Term,
-        /// The digest.
-        digest: Digest,
-    },
+    Digest { group: Group, term: Term, digest: Digest },
     /// Somebody wants its lease as long as it can be: a heartbeat is due at once.
     Renew,
     /// This process can do its job, or cannot.
@@ -94,7 +63,6 @@ pub enum Input {
     },
     /// A watch saw this; it is a hint.
     Sighted {
-        /// Where.
         group: Group,
         /// The group's term.
         term: Term,
@@ -105,7 +73,6 @@ pub enum Input {
     Session(SessionId),
     /// The answer to an attempt.
     Answered {
-        /// Which.
         attempt: Attempt,
         /// What the store said.
         answer: StoreResult<Reply>,
@@ -128,72 +95,43 @@ pub enum Output {
     },
     /// This claim leads. Whoever takes it must say [`Input::Idle`] when nothing of it is alive.
     Elected {
-        /// Which.
         claim: ClaimId,
-        /// Where.
         group: Group,
         /// The fencing token.
         term: Term,
     },
     /// This claim will never win.
-    Failed {
-        /// Which.
-        claim: ClaimId,
-        /// Why.
-        why: Hopeless,
-    },
+    Failed { claim: ClaimId, why: PermanentFailure },
     /// A group changed its phase. Never to be dropped or reordered.
     Moved(Transition),
     /// Tell the work to stop; whatever runs of it at `by` runs without a lease.
     Stop {
-        /// Where.
         group: Group,
-        /// Which term.
         term: Term,
         /// When it must have ended.
         by: Moment,
     },
     /// The work did not stop in time.
-    LastResort {
-        /// Where.
-        group: Group,
-        /// Which term.
-        term: Term,
-    },
+    LastResort { group: Group, term: Term },
     /// The leader of a group offers its office to a claim of this process. Whoever is ready for it says
     /// [`Input::Warm`].
     Offered {
-        /// Where.
         group: Group,
         /// The term of the leader that offers.
         term: Term,
-        /// That leader.
         by: Node,
     },
     /// That offer is no more: withdrawn, lapsed, or carried out.
     OfferOver {
-        /// Where.
         group: Group,
         /// The term of the leader that offered.
         term: Term,
     },
     /// A hand-over did not come about. Before the work was told to stop, the term goes on; after, it is
     /// resigned to whoever is next.
-    HandOverRefused {
-        /// Where.
-        group: Group,
-        /// Which term.
-        term: Term,
-        /// Why.
-        why: HandOverFault,
-    },
+    HandOverRefused { group: Group, term: Term, why: HandOverFault },
     /// This term is over and the store knows.
-    Over {
-        /// Where.
-        group: Group,
-        /// Which term.
-        term: Term,
-    },
+    Over { group: Group, term: Term },
     /// Watch this group and tell what is seen.
     Watch(Group),
     /// Watch it no more.
@@ -206,7 +144,6 @@ pub enum Output {
     Trouble {
         /// Where, if it is about one group.
         group: Option<Group>,
-        /// What.
         trouble: Trouble,
     },
     /// Everything is settled after [`Input::Leave`].
@@ -226,7 +163,7 @@ pub enum HandOverFault {
 
 /// Why a claim will never win.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Hopeless {
+pub enum PermanentFailure {
     /// The store will say the same every time.
     Refused(Refusal),
     /// This process stands in as many groups as one session may.

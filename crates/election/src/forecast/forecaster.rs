@@ -55,9 +55,7 @@ const FORGET_EVERY: Duration = Duration::from_secs(1);
 /// A leader whose renewals say that it is about to fail.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Suspicion {
-    /// Its session.
     pub session: SessionId,
-    /// Its node.
     pub node: Node,
     /// Where it leads, and under which term: some of it, if it is much.
     pub offices: Vec<(Group, Term)>,
@@ -65,10 +63,8 @@ pub struct Suspicion {
 
 /// What a quorum says about one office of a suspect.
 #[derive(Clone, Copy, Debug)]
-pub struct Sight<'a> {
-    /// Whose.
+pub struct SuspectOffice<'a> {
     pub session: SessionId,
-    /// Where.
     pub group: &'a Group,
     /// Under which term.
     pub term: Term,
@@ -82,7 +78,7 @@ pub struct Sight<'a> {
 
 /// What is to be done about a leader that is about to fail.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum ForecastAction {
     /// A hand-over helps.
     HandOver {
         /// Who does clearly better.
@@ -98,7 +94,7 @@ pub enum Outcome {
     Overtaken,
 }
 
-impl Outcome {
+impl ForecastAction {
     /// The word for wires and people.
     #[must_use]
     pub const fn word(&self) -> &'static str {
@@ -114,9 +110,9 @@ impl Outcome {
 
 /// A decision with its numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Verdict {
+pub struct ForecastDecision {
     /// What is to be done.
-    pub outcome: Outcome,
+    pub outcome: ForecastAction,
     /// Why, in a sentence for the history; empty if it was overtaken.
     pub reason: String,
     /// Whether the last verdict about this term was another one, or there was none.
@@ -126,7 +122,7 @@ pub struct Verdict {
 /// Everybody's margins, and what was decided.
 #[derive(Debug, Default)]
 pub struct Forecaster {
-    sessions: BTreeMap<SessionId, Heard>,
+    sessions: BTreeMap<SessionId, SessionMargins>,
     /// Who claims which office, and since when it is heard to.
     tenures: BTreeMap<Group, Tenure>,
     /// What was decided about a group.
@@ -138,7 +134,7 @@ pub struct Forecaster {
 
 /// One session.
 #[derive(Debug)]
-struct Heard {
+struct SessionMargins {
     node: Node,
     ttl_ms: u64,
     heard_at: Moment,
@@ -147,7 +143,7 @@ struct Heard {
     outlook: Outlook,
 }
 
-impl Heard {
+impl SessionMargins {
     fn ttl(&self) -> Duration {
         Duration::from_millis(self.ttl_ms)
     }
@@ -206,7 +202,7 @@ impl Judged {
 
 impl Forecaster {
     /// A heartbeat came that the store has acknowledged.
-    pub fn hear(
+    pub fn heartbeat(
         &mut self,
         now: Moment,
         session: SessionId,
@@ -216,7 +212,7 @@ impl Forecaster {
             return None;
         }
         let ttl_ms = beliefs.ttl_ms.clamp(TTL_MS_FLOOR, TTL_MS_CEILING);
-        let heard = self.sessions.entry(session).or_insert_with(|| Heard {
+        let heard = self.sessions.entry(session).or_insert_with(|| SessionMargins {
             node: beliefs.node.clone(),
             ttl_ms,
             heard_at: now,
@@ -261,23 +257,29 @@ impl Forecaster {
     }
 
     /// Decides about one office of a suspect.
-    pub fn judge(&mut self, now: Moment, sight: Sight<'_>) -> Verdict {
+    pub fn judge(&mut self, now: Moment, sight: SuspectOffice<'_>) -> ForecastDecision {
         self.forget(now);
         let suspect = self.sessions.get(&sight.session);
         let weighed = suspect.map(|suspect| (suspect, self.weigh(now, sight, suspect)));
         // Whoever claims what it does not hold changes nothing about the group.
-        let Some((suspect, outcome)) = weighed.filter(|(_, it)| *it != Outcome::Overtaken) else {
-            return Verdict { outcome: Outcome::Overtaken, reason: String::new(), is_news: false };
+        let Some((suspect, outcome)) = weighed.filter(|(_, it)| *it != ForecastAction::Overtaken)
+        else {
+            return ForecastDecision {
+                outcome: ForecastAction::Overtaken,
+                reason: String::new(),
+                is_news: false,
+            };
         };
         let reason = self.told(suspect, &outcome);
         let (node, again_at) = (suspect.node.clone(), now + suspect.ttl() / LOOKS_PER_TTL);
-        let (word, is_decided) = (outcome.word(), matches!(outcome, Outcome::HandOver { .. }));
+        let (word, is_decided) =
+            (outcome.word(), matches!(outcome, ForecastAction::HandOver { .. }));
         let look_at = if is_decided { now + COOL_DOWN } else { again_at };
         if is_decided && !self.relieved.iter().any(|(_, of)| *of == sight.session) {
             self.relieved.push_back((now, sight.session));
         }
         if !self.has_place(sight.group) {
-            return Verdict { outcome, reason, is_news: false };
+            return ForecastDecision { outcome, reason, is_news: false };
         }
         let judged = self.judged.entry(sight.group.clone()).or_insert_with(|| Judged {
             term: Term::NONE,
@@ -294,20 +296,25 @@ impl Forecaster {
             judged.replaced.retain(|(other, at)| *other != node && now < *at + REST);
             judged.replaced.push((node, now));
         }
-        Verdict { outcome, reason, is_news }
+        ForecastDecision { outcome, reason, is_news }
     }
 
-    fn weigh(&self, now: Moment, sight: Sight<'_>, suspect: &Heard) -> Outcome {
-        let Sight { session, group, term, leads_on, standbys, minimum_tenure } = sight;
+    fn weigh(
+        &self,
+        now: Moment,
+        sight: SuspectOffice<'_>,
+        suspect: &SessionMargins,
+    ) -> ForecastAction {
+        let SuspectOffice { session, group, term, leads_on, standbys, minimum_tenure } = sight;
         if !leads_on || suspect.is_gone(now) || !suspect.is_failing() {
-            return Outcome::Overtaken;
+            return ForecastAction::Overtaken;
         }
         let (leading, failing) = self.count(now);
         let is_many = failing >= MANY && failing * FAILING_ONE_IN > leading;
         let others: BTreeSet<SessionId> =
             self.relieved.iter().map(|(_, of)| *of).filter(|of| *of != session).collect();
         if is_many || others.len() >= RELIEVED_PER_MINUTE_MAX {
-            return Outcome::EverybodySlow;
+            return ForecastAction::EverybodySlow;
         }
         let tenure = self.tenures.get(group);
         let tenure = tenure.filter(|tenure| (tenure.session, tenure.term) == (session, term));
@@ -317,21 +324,26 @@ impl Forecaster {
             || !self.has_place(group)
             || judged.is_some_and(|judged| judged.is_cooling(now))
         {
-            return Outcome::TooSoon;
+            return ForecastAction::TooSoon;
         }
         let better = self.better(now, standbys, suspect);
         let may_follow = |node: &&Node| {
             better.contains(*node) && !judged.is_some_and(|judged| judged.rests(now, node))
         };
         match standbys.iter().find(may_follow) {
-            Some(to) => Outcome::HandOver { to: to.clone() },
-            None => Outcome::NobodyBetter,
+            Some(to) => ForecastAction::HandOver { to: to.clone() },
+            None => ForecastAction::NobodyBetter,
         }
     }
 
     /// Those standbys of whose name there is one, and every session of that name that is heard does clearly better;
     /// none is heard, none does. Everybody is looked at once, however many stand.
-    fn better<'a>(&self, now: Moment, standbys: &'a [Node], suspect: &Heard) -> BTreeSet<&'a Node> {
+    fn better<'a>(
+        &self,
+        now: Moment,
+        standbys: &'a [Node],
+        suspect: &SessionMargins,
+    ) -> BTreeSet<&'a Node> {
         let Some(last) = suspect.margins.worst(1) else { return BTreeSet::new() };
         let mut named: BTreeMap<&Node, Named> = BTreeMap::new();
         for node in standbys {
@@ -379,8 +391,8 @@ impl Forecaster {
     }
 
     /// The verdict in a sentence, with its numbers.
-    fn told(&self, suspect: &Heard, outcome: &Outcome) -> String {
-        let Heard { node, ttl_ms, margins, outlook, .. } = suspect;
+    fn told(&self, suspect: &SessionMargins, outcome: &ForecastAction) -> String {
+        let SessionMargins { node, ttl_ms, margins, outlook, .. } = suspect;
         let came: Vec<String> = margins.last_ms(TOLD).map(seconds).collect();
         let (came, ttl) = (came.join(", "), seconds(*ttl_ms));
         let mut told = format!("predicted: {node}'s renewals came with {came} of {ttl} left");
@@ -392,15 +404,19 @@ impl Forecaster {
             Outlook::Close { count } => write!(told, ", {count} times close to too late"),
         };
         let _ = match outcome {
-            Outcome::HandOver { to } => {
+            ForecastAction::HandOver { to } => {
                 let other = self.sessions.values().filter(|heard| heard.node == *to);
                 let has = other.flat_map(|heard| heard.margins.last_ms(1)).min();
                 write!(told, "; {to} has {}", seconds(has.unwrap_or_default()))
             }
-            Outcome::NobodyBetter => write!(told, "; no standby is known to do clearly better"),
-            Outcome::EverybodySlow => write!(told, "; so do others': it is not this leader alone"),
-            Outcome::TooSoon => write!(told, "; it is too soon to replace it"),
-            Outcome::Overtaken => {
+            ForecastAction::NobodyBetter => {
+                write!(told, "; no standby is known to do clearly better")
+            }
+            ForecastAction::EverybodySlow => {
+                write!(told, "; so do others': it is not this leader alone")
+            }
+            ForecastAction::TooSoon => write!(told, "; it is too soon to replace it"),
+            ForecastAction::Overtaken => {
                 told.clear();
                 Ok(())
             }

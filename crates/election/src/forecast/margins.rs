@@ -57,10 +57,7 @@ pub enum Outlook {
     /// Nothing bad.
     Steady,
     /// They fall, and will be too late in this many renewals.
-    Falling {
-        /// How many.
-        too_late_in: u32,
-    },
+    Falling { too_late_in: u32 },
     /// They are close to too late, again and again.
     Close {
         /// How many of the last ones.

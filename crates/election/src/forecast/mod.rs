@@ -19,5 +19,5 @@
 mod forecaster;
 mod margins;
 
-pub use forecaster::{Forecaster, Outcome, Sight, Suspicion, Verdict};
+pub use forecaster::{ForecastAction, ForecastDecision, Forecaster, SuspectOffice, Suspicion};
 pub use margins::{Margins, Outlook};

@@ -52,16 +52,21 @@ impl Bench {
         Moment::from_millis(self.now_ms)
     }
 
-    fn hear(&mut self, from: u128, beliefs: &Beliefs) -> Option<Suspicion> {
-        self.forecaster.hear(self.now(), session(from), beliefs)
+    fn heartbeat(&mut self, from: u128, beliefs: &Beliefs) -> Option<Suspicion> {
+        self.forecaster.heartbeat(self.now(), session(from), beliefs)
     }
 
-    fn judge(&mut self, from: u128, (place, number): (&str, u64), standbys: &[&str]) -> Verdict {
+    fn judge(
+        &mut self,
+        from: u128,
+        (place, number): (&str, u64),
+        standbys: &[&str],
+    ) -> ForecastDecision {
         let standbys: Vec<Node> = standbys.iter().map(|name| node(name)).collect();
         let now = self.now();
         self.forecaster.judge(
             now,
-            Sight {
+            SuspectOffice {
                 session: session(from),
                 group: &group(place),
                 term: term(number),
@@ -73,11 +78,15 @@ impl Bench {
     }
 
     /// One renewal of a leader and of its standby; what is decided, if anything is.
-    fn renew(&mut self, number: u64, leader_ms: u64, standby_ms: u64) -> Option<Verdict> {
+    fn renew(&mut self, number: u64, leader_ms: u64, standby_ms: u64) -> Option<ForecastDecision> {
         self.now_ms += RENEW_MS;
-        assert_eq!(self.hear(STANDBY, &beliefs("b", standby_ms, &[])), None, "it does not lead");
+        assert_eq!(
+            self.heartbeat(STANDBY, &beliefs("b", standby_ms, &[])),
+            None,
+            "it does not lead"
+        );
         let told = beliefs("a", leader_ms, &[("g", number)]);
-        self.hear(LEADER, &told).map(|_| self.judge(LEADER, ("g", number), &["b"]))
+        self.heartbeat(LEADER, &told).map(|_| self.judge(LEADER, ("g", number), &["b"]))
     }
 
     /// The leader was healthy for long, and its standby is.
@@ -90,7 +99,7 @@ impl Bench {
     }
 
     /// The leader's renewals fall by this until something is decided, or it is too late.
-    fn fall(&mut self, step_ms: u64, standby_ms: impl Fn(u64) -> u64) -> Vec<Verdict> {
+    fn fall(&mut self, step_ms: u64, standby_ms: impl Fn(u64) -> u64) -> Vec<ForecastDecision> {
         let mut verdicts = Vec::new();
         let mut margin_ms = HEALTHY_MS;
         while margin_ms > step_ms {
@@ -101,8 +110,8 @@ impl Bench {
     }
 }
 
-fn hands_over(verdict: &Verdict) -> bool {
-    matches!(verdict.outcome, Outcome::HandOver { .. })
+fn hands_over(verdict: &ForecastDecision) -> bool {
+    matches!(verdict.outcome, ForecastAction::HandOver { .. })
 }
 
 #[test]
@@ -111,7 +120,7 @@ fn a_failing_leader_is_replaced_once_by_a_standby_that_does_better() {
     let verdicts = bench.fall(300, |_| HEALTHY_MS);
     let decided: Vec<_> = verdicts.iter().filter(|verdict| hands_over(verdict)).collect();
     assert_eq!(decided.len(), 1, "{verdicts:?}");
-    assert_eq!(decided[0].outcome, Outcome::HandOver { to: node("b") });
+    assert_eq!(decided[0].outcome, ForecastAction::HandOver { to: node("b") });
     let told = &decided[0].reason;
     assert!(told.starts_with("predicted: a's renewals came with "), "{told}");
     assert!(told.contains(" of 10.0s left and would come too late within "), "{told}");
@@ -124,7 +133,7 @@ fn what_is_slow_for_both_is_nobodys_fault() {
     let mut bench = Bench::healthy();
     let verdicts = bench.fall(300, |margin_ms| margin_ms);
     assert!(!verdicts.is_empty(), "it is told");
-    let is_told = |verdict: &&Verdict| verdict.outcome == Outcome::NobodyBetter;
+    let is_told = |verdict: &&ForecastDecision| verdict.outcome == ForecastAction::NobodyBetter;
     assert_eq!(verdicts.iter().filter(is_told).count(), verdicts.len(), "{verdicts:?}");
     assert_eq!(verdicts.iter().filter(|verdict| verdict.is_news).count(), 1, "once");
     assert!(verdicts[0].reason.ends_with("no standby is known to do clearly better"));
@@ -136,15 +145,15 @@ fn a_standby_that_nobody_knows_does_not_do_better() {
     bench.forecaster.closed(session(STANDBY));
     for margin_ms in [5000, 4500, 4000, 3500, 3000, 2500] {
         bench.now_ms += RENEW_MS;
-        if bench.hear(LEADER, &beliefs("a", margin_ms, &[("g", 1)])).is_some() {
+        if bench.heartbeat(LEADER, &beliefs("a", margin_ms, &[("g", 1)])).is_some() {
             let verdict = bench.judge(LEADER, ("g", 1), &["b"]);
-            assert_eq!(verdict.outcome, Outcome::NobodyBetter, "{verdict:?}");
+            assert_eq!(verdict.outcome, ForecastAction::NobodyBetter, "{verdict:?}");
             // It comes, but must show itself first.
-            bench.hear(STANDBY, &beliefs("b", HEALTHY_MS, &[]));
+            bench.heartbeat(STANDBY, &beliefs("b", HEALTHY_MS, &[]));
         }
     }
     let verdict = bench.judge(LEADER, ("g", 1), &[]);
-    assert_eq!(verdict.outcome, Outcome::NobodyBetter, "{verdict:?}");
+    assert_eq!(verdict.outcome, ForecastAction::NobodyBetter, "{verdict:?}");
 }
 
 /// Two processes that share a name: nobody knows which of them would follow.
@@ -155,11 +164,11 @@ fn a_name_that_two_bear_follows_nobody() {
     let mut verdicts = Vec::new();
     while margin_ms > 1000 {
         margin_ms -= 400;
-        bench.hear(7, &beliefs("c", HEALTHY_MS, &[]));
-        bench.hear(8, &beliefs("c", margin_ms, &[]));
+        bench.heartbeat(7, &beliefs("c", HEALTHY_MS, &[]));
+        bench.heartbeat(8, &beliefs("c", margin_ms, &[]));
         bench.now_ms += RENEW_MS;
-        if bench.hear(LEADER, &beliefs("a", margin_ms, &[("g", 1)])).is_some() {
-            bench.hear(STANDBY, &beliefs("b", HEALTHY_MS, &[]));
+        if bench.heartbeat(LEADER, &beliefs("a", margin_ms, &[("g", 1)])).is_some() {
+            bench.heartbeat(STANDBY, &beliefs("b", HEALTHY_MS, &[]));
             verdicts.push(bench.judge(LEADER, ("g", 1), &["b", "b", "c", "a"]));
         }
     }
@@ -172,15 +181,15 @@ fn the_first_in_line_of_those_that_do_better_follows() {
     let mut to = None;
     for margin_ms in [5000, 4500, 4000, 3500, 3000, 2500] {
         bench.now_ms += RENEW_MS;
-        bench.hear(3, &beliefs("slow", margin_ms, &[]));
-        bench.hear(4, &beliefs("first", 5000, &[]));
-        bench.hear(5, &beliefs("best", HEALTHY_MS, &[]));
-        if bench.hear(LEADER, &beliefs("a", margin_ms, &[("g", 1)])).is_some() {
+        bench.heartbeat(3, &beliefs("slow", margin_ms, &[]));
+        bench.heartbeat(4, &beliefs("first", 5000, &[]));
+        bench.heartbeat(5, &beliefs("best", HEALTHY_MS, &[]));
+        if bench.heartbeat(LEADER, &beliefs("a", margin_ms, &[("g", 1)])).is_some() {
             let verdict = bench.judge(LEADER, ("g", 1), &["slow", "first", "best"]);
             to = to.or(hands_over(&verdict).then_some(verdict.outcome));
         }
     }
-    assert_eq!(to, Some(Outcome::HandOver { to: node("first") }));
+    assert_eq!(to, Some(ForecastAction::HandOver { to: node("first") }));
 }
 
 #[test]
@@ -190,9 +199,9 @@ fn who_was_replaced_does_not_follow_however_well_it_looks() {
     // b leads; a has nothing to do and looks well. Then b becomes slow under the same work.
     let renew = |bench: &mut Bench, margin_ms: u64| {
         bench.now_ms += RENEW_MS;
-        bench.hear(LEADER, &beliefs("a", HEALTHY_MS, &[]));
+        bench.heartbeat(LEADER, &beliefs("a", HEALTHY_MS, &[]));
         let told = beliefs("b", margin_ms, &[("g", 2)]);
-        bench.hear(STANDBY, &told).map(|_| bench.judge(STANDBY, ("g", 2), &["a"]))
+        bench.heartbeat(STANDBY, &told).map(|_| bench.judge(STANDBY, ("g", 2), &["a"]))
     };
     let fall = |bench: &mut Bench| {
         let falling = (0..10).map(|step| HEALTHY_MS - 500 * step);
@@ -218,12 +227,13 @@ fn a_leader_serves_its_minimum_tenure_as_far_as_is_known() {
     let mut bench = Bench::default();
     for _ in 0..20 {
         bench.now_ms += RENEW_MS;
-        bench.hear(STANDBY, &beliefs("b", HEALTHY_MS, &[]));
-        bench.hear(LEADER, &beliefs("a", HEALTHY_MS, &[]));
+        bench.heartbeat(STANDBY, &beliefs("b", HEALTHY_MS, &[]));
+        bench.heartbeat(LEADER, &beliefs("a", HEALTHY_MS, &[]));
     }
     // It has just won, and is slow from the first day on.
     let verdicts = bench.fall(300, |_| HEALTHY_MS);
-    let soon = verdicts.iter().take_while(|verdict| verdict.outcome == Outcome::TooSoon).count();
+    let soon =
+        verdicts.iter().take_while(|verdict| verdict.outcome == ForecastAction::TooSoon).count();
     assert!(soon > 0 && verdicts[soon..].iter().any(hands_over), "{verdicts:?}");
 }
 
@@ -234,12 +244,12 @@ fn many_that_fail_at_once_are_not_the_leaders_fault() {
     let names: Vec<String> = (0..6).map(|number| format!("g{number}")).collect();
     for step in 0..40u64 {
         bench.now_ms += RENEW_MS;
-        bench.hear(STANDBY, &beliefs("b", HEALTHY_MS, &[]));
+        bench.heartbeat(STANDBY, &beliefs("b", HEALTHY_MS, &[]));
         let margin_ms = HEALTHY_MS - 300 * step.saturating_sub(25);
         let mut suspects = Vec::new();
         for (number, name) in names.iter().enumerate() {
             let told = beliefs(&format!("n{number}"), margin_ms, &[(name, 1)]);
-            if bench.hear(100 + number as u128, &told).is_some() {
+            if bench.heartbeat(100 + number as u128, &told).is_some() {
                 suspects.push((100 + number as u128, name));
             }
         }
@@ -247,7 +257,7 @@ fn many_that_fail_at_once_are_not_the_leaders_fault() {
             verdicts.push(bench.judge(session, (name, 1), &["b"]));
         }
     }
-    let is_seen = |verdict: &Verdict| verdict.outcome == Outcome::EverybodySlow;
+    let is_seen = |verdict: &ForecastDecision| verdict.outcome == ForecastAction::EverybodySlow;
     assert!(!verdicts.is_empty() && verdicts.iter().all(is_seen), "{verdicts:?}");
 }
 
@@ -257,13 +267,13 @@ fn a_leader_that_recovered_or_hands_over_already_is_left_alone() {
     let mut suspected = 0;
     for margin_ms in [5000, 4500, 4000, 3500, 3000] {
         bench.now_ms += RENEW_MS;
-        bench.hear(STANDBY, &beliefs("b", HEALTHY_MS, &[]));
+        bench.heartbeat(STANDBY, &beliefs("b", HEALTHY_MS, &[]));
         suspected +=
-            usize::from(bench.hear(LEADER, &beliefs("a", margin_ms, &[("g", 1)])).is_some());
+            usize::from(bench.heartbeat(LEADER, &beliefs("a", margin_ms, &[("g", 1)])).is_some());
     }
     assert!(suspected > 0);
     let (place, standbys) = (group("g"), [node("b")]);
-    let sight = Sight {
+    let sight = SuspectOffice {
         session: session(LEADER),
         group: &place,
         term: term(1),
@@ -272,15 +282,15 @@ fn a_leader_that_recovered_or_hands_over_already_is_left_alone() {
         minimum_tenure: Duration::ZERO,
     };
     let now = bench.now();
-    assert_eq!(bench.forecaster.judge(now, sight).outcome, Outcome::Overtaken);
+    assert_eq!(bench.forecaster.judge(now, sight).outcome, ForecastAction::Overtaken);
     // Between the suspicion and the read it told a good margin.
-    bench.hear(LEADER, &beliefs("a", HEALTHY_MS, &[("g", 1)]));
-    assert_eq!(bench.judge(LEADER, ("g", 1), &["b"]).outcome, Outcome::Overtaken);
+    bench.heartbeat(LEADER, &beliefs("a", HEALTHY_MS, &[("g", 1)]));
+    assert_eq!(bench.judge(LEADER, ("g", 1), &["b"]).outcome, ForecastAction::Overtaken);
     // Or it was not heard any more, or closed its session.
     bench.now_ms += TTL_MS;
-    assert_eq!(bench.judge(LEADER, ("g", 1), &["b"]).outcome, Outcome::Overtaken);
+    assert_eq!(bench.judge(LEADER, ("g", 1), &["b"]).outcome, ForecastAction::Overtaken);
     bench.forecaster.closed(session(LEADER));
-    assert_eq!(bench.judge(LEADER, ("g", 1), &["b"]).outcome, Outcome::Overtaken);
+    assert_eq!(bench.judge(LEADER, ("g", 1), &["b"]).outcome, ForecastAction::Overtaken);
 }
 
 #[test]
@@ -299,19 +309,19 @@ fn a_leader_that_still_fails_after_a_while_is_asked_again() {
 #[test]
 fn a_name_that_two_bear_follows_nobody_nor_does_one_of_whom_a_session_does_badly() {
     let mut bench = Bench::healthy();
-    bench.hear(3, &beliefs("c", HEALTHY_MS, &[]));
+    bench.heartbeat(3, &beliefs("c", HEALTHY_MS, &[]));
     for step in 0..12 {
         bench.now_ms += RENEW_MS;
         for (who, name) in [(STANDBY, "b"), (3, "c"), (4, "c")] {
-            bench.hear(who, &beliefs(name, if who == 4 { 600 } else { HEALTHY_MS }, &[]));
+            bench.heartbeat(who, &beliefs(name, if who == 4 { 600 } else { HEALTHY_MS }, &[]));
         }
-        bench.hear(LEADER, &beliefs("a", HEALTHY_MS - 400 * step, &[("g", 1)]));
+        bench.heartbeat(LEADER, &beliefs("a", HEALTHY_MS - 400 * step, &[("g", 1)]));
     }
     let to = |bench: &mut Bench, line: &[&str]| bench.judge(LEADER, ("g", 1), line).outcome;
-    assert_eq!(to(&mut bench, &["b", "b"]), Outcome::NobodyBetter);
-    assert_eq!(to(&mut bench, &["c"]), Outcome::NobodyBetter);
-    assert_eq!(to(&mut bench, &["unheard"]), Outcome::NobodyBetter);
-    assert_eq!(to(&mut bench, &["unheard", "c", "b"]), Outcome::HandOver { to: node("b") });
+    assert_eq!(to(&mut bench, &["b", "b"]), ForecastAction::NobodyBetter);
+    assert_eq!(to(&mut bench, &["c"]), ForecastAction::NobodyBetter);
+    assert_eq!(to(&mut bench, &["unheard"]), ForecastAction::NobodyBetter);
+    assert_eq!(to(&mut bench, &["unheard", "c", "b"]), ForecastAction::HandOver { to: node("b") });
 }
 
 #[test]
@@ -338,9 +348,9 @@ fn a_leader_of_very_many_is_relieved_of_a_few_at_a_time() {
     let mut relieved = BTreeSet::new();
     for step in 0..36u64 {
         bench.now_ms += RENEW_MS;
-        bench.hear(STANDBY, &beliefs("b", HEALTHY_MS, &[]));
+        bench.heartbeat(STANDBY, &beliefs("b", HEALTHY_MS, &[]));
         let margin_ms = HEALTHY_MS - 250 * step.saturating_sub(20);
-        let suspicion = bench.hear(LEADER, &beliefs("a", margin_ms, &offices));
+        let suspicion = bench.heartbeat(LEADER, &beliefs("a", margin_ms, &offices));
         let Some(suspicion) = suspicion else { continue };
         assert!(suspicion.offices.len() <= SUSPECTS_PER_HEARTBEAT_MAX);
         for (place, number) in suspicion.offices {
@@ -355,11 +365,11 @@ fn a_leader_of_very_many_is_relieved_of_a_few_at_a_time() {
 fn memory_is_bounded_and_who_is_gone_is_forgotten() {
     let mut bench = Bench::default();
     for number in 0..FORECASTS_MAX as u128 + 10 {
-        bench.hear(1 + number, &beliefs("x", HEALTHY_MS, &[("g", 1)]));
+        bench.heartbeat(1 + number, &beliefs("x", HEALTHY_MS, &[("g", 1)]));
     }
     assert_eq!(bench.forecaster.sessions.len(), FORECASTS_MAX);
     bench.now_ms += 2 * TTL_MS;
-    bench.hear(u128::MAX >> 1, &beliefs("y", HEALTHY_MS, &[("g", 2)]));
+    bench.heartbeat(u128::MAX >> 1, &beliefs("y", HEALTHY_MS, &[("g", 2)]));
     assert_eq!(bench.forecaster.sessions.len(), 1);
     assert_eq!(bench.forecaster.count(bench.now()), (1, 0));
 }

@@ -4,14 +4,14 @@
 use std::time::Duration;
 
 use super::Participant;
-use super::candidacy::{Errand, Line, Seat, Then, What};
+use super::candidacy::{Errand, Seat, StandbyState, Then, What};
 use super::request::{Reply, Verb};
 use super::session::{pause_told, retry_after};
 use super::words::{Attempt, Why};
 use crate::limits::GROUPS_PER_SESSION_MAX;
 use crate::name::Group;
 use crate::outcome::Refusal;
-use crate::store::{Campaigned, Heard, OfficeState, StoreError, StoreResult};
+use crate::store::{Campaigned, HeartbeatView, OfficeState, StoreError, StoreResult};
 use crate::term::{Revision, Term};
 
 impl Participant {
@@ -63,7 +63,7 @@ impl Participant {
             (What::Campaign { .. }, Reply::Campaigned(campaigned)) => {
                 self.campaigned(group, &campaigned);
             }
-            (What::Verb(Verb::Accept(term)), Reply::Heard(heard)) => {
+            (What::Verb(Verb::Accept(term)), Reply::Heartbeat(heard)) => {
                 self.accepted(group, term, &heard);
             }
             (What::Verb(Verb::Resign(term) | Verb::Transfer(term, _)), _) => {
@@ -75,7 +75,7 @@ impl Participant {
             // An answer to another question: act on nothing, ask again.
             (
                 What::Campaign { .. } | What::Verb(Verb::Accept(_)),
-                Reply::Session(_) | Reply::Heard(_) | Reply::Campaigned(_) | Reply::Done,
+                Reply::Session(_) | Reply::Heartbeat(_) | Reply::Campaigned(_) | Reply::Done,
             ) => self.out_of_line(group),
         }
         self.plan(group);
@@ -103,7 +103,7 @@ impl Participant {
             }
         } else if campaigned.standing {
             candidacy.tries = 0;
-            candidacy.set_line(Line::Standing);
+            candidacy.set_line(StandbyState::Standing);
             if let Some(listed) = candidacy.overruled_by(revision, Term::NONE) {
                 self.compare(group, listed);
             }
@@ -112,7 +112,7 @@ impl Participant {
         }
     }
 
-    fn accepted(&mut self, group: &Group, term: Term, heard: &Heard) {
+    fn accepted(&mut self, group: &Group, term: Term, heard: &HeartbeatView) {
         self.known(group, heard.revision);
         // It proves the tenure, not the time: being elected adds no validity (semantics 3).
         if self.session.open().is_some_and(|open| open.listing.is_news(heard.epoch)) {
@@ -123,9 +123,9 @@ impl Participant {
 
     /// The store said at `answered` that this session leads; a list may know better.
     fn claim(&mut self, group: &Group, term: Term, answered: Revision) {
-        let won = Seat::Standby(Line::Won { term });
+        let won = Seat::Standby(StandbyState::Won { term });
         let Some(candidacy) = self.groups.get_mut(group) else { return };
-        candidacy.set_line(Line::Won { term });
+        candidacy.set_line(StandbyState::Won { term });
         if let Some(listed) = candidacy.overruled_by(answered, term) {
             self.compare(group, listed);
         }
@@ -137,7 +137,7 @@ impl Participant {
     fn withdrawn(&mut self, group: &Group) {
         let now = self.now;
         if let Some(candidacy) = self.groups.get_mut(group) {
-            candidacy.set_line(Line::Out { campaign_at: now });
+            candidacy.set_line(StandbyState::Out { campaign_at: now });
         }
     }
 
@@ -152,7 +152,7 @@ impl Participant {
         let Some(candidacy) = self.groups.get_mut(group) else { return };
         candidacy.tries = candidacy.tries.saturating_add(1);
         let pause = told.unwrap_or_else(|| self.dice.back_off(candidacy.tries, self.budget.ttl()));
-        candidacy.set_line(Line::Out { campaign_at: self.now + pause });
+        candidacy.set_line(StandbyState::Out { campaign_at: self.now + pause });
     }
 
     /// A definite no.

@@ -45,7 +45,7 @@ pub(super) struct Candidacy {
 /// The phase of a group with what belongs to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Seat {
-    Standby(Line),
+    Standby(StandbyState),
     Leading {
         term: Term,
     },
@@ -69,7 +69,7 @@ pub(super) enum Seat {
 
 /// What the store knows of a standby.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Line {
+pub(super) enum StandbyState {
     /// Nothing, as far as known. The next campaign is not before this moment.
     Out { campaign_at: Moment },
     /// It stands in line.
@@ -179,8 +179,8 @@ impl Seat {
             | Self::Stopping { term, .. }
             | Self::Stopped { term, .. }
             | Self::Lost { term }
-            | Self::Standby(Line::Won { term }) => *term,
-            Self::Standby(Line::Out { .. } | Line::Standing) => Term::NONE,
+            | Self::Standby(StandbyState::Won { term }) => *term,
+            Self::Standby(StandbyState::Out { .. } | StandbyState::Standing) => Term::NONE,
         }
     }
 }
@@ -191,7 +191,7 @@ impl Candidacy {
             priority,
             metadata,
             wants: true,
-            seat: Seat::Standby(Line::Out { campaign_at: now }),
+            seat: Seat::Standby(StandbyState::Out { campaign_at: now }),
             over: Term::NONE,
             known_at: Revision::default(),
             listed: None,
@@ -207,7 +207,7 @@ impl Candidacy {
 
     /// What the store knows of a standby has changed. Leaving any other phase is a transition that
     /// the application must be told of, so it cannot be done here.
-    pub(super) fn set_line(&mut self, line: Line) {
+    pub(super) fn set_line(&mut self, line: StandbyState) {
         match &mut self.seat {
             Seat::Standby(known) => *known = line,
             Seat::Leading { .. }
@@ -246,7 +246,9 @@ impl Candidacy {
         let errand_at = match (self.errand.as_ref().map(|errand| errand.status), &self.seat) {
             (Some(Status::InFlight { until } | Status::Waiting { until }), _) => Some(until),
             (Some(Status::Ready), _) => None,
-            (None, Seat::Standby(Line::Out { campaign_at })) if may_campaign && self.wants => {
+            (None, Seat::Standby(StandbyState::Out { campaign_at }))
+                if may_campaign && self.wants =>
+            {
                 Some(*campaign_at)
             }
             (None, _) => None,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::candidacy::{Errand, Line, Seat, Status, Then, What};
+use super::candidacy::{Errand, Seat, StandbyState, Status, Then, What};
 use super::hand_over::{HandOver, Offered};
 use super::request::{GroupRequest, Request, Verb};
 use super::words::{Attempt, Why};
@@ -24,22 +24,22 @@ impl Participant {
         }
         let is_open = self.session.open().is_some();
         match candidacy.seat.clone() {
-            Seat::Standby(Line::Out { .. }) if !candidacy.wants => self.forget(group),
-            Seat::Standby(Line::Out { campaign_at }) => {
+            Seat::Standby(StandbyState::Out { .. }) if !candidacy.wants => self.forget(group),
+            Seat::Standby(StandbyState::Out { campaign_at }) => {
                 if stands && is_open && campaign_at <= self.now {
                     let (priority, metadata) = (candidacy.priority, candidacy.metadata.clone());
                     self.begin_errand(group, What::Campaign { priority, metadata });
                 }
             }
-            Seat::Standby(Line::Standing) if !stands => {
+            Seat::Standby(StandbyState::Standing) if !stands => {
                 self.begin_errand(group, What::Verb(Verb::Withdraw));
             }
-            Seat::Standby(Line::Standing) => {
+            Seat::Standby(StandbyState::Standing) => {
                 if let Some(term) = candidacy.offered.as_ref().and_then(Offered::to_tell) {
                     self.begin_errand(group, What::Verb(Verb::Warm(term)));
                 }
             }
-            Seat::Standby(Line::Won { term }) if !self.is_welcome(group, term) => {
+            Seat::Standby(StandbyState::Won { term }) if !self.is_welcome(group, term) => {
                 self.decline(group, term);
             }
             Seat::Leading { term } | Seat::Jeopardy { term } => {
@@ -57,7 +57,7 @@ impl Participant {
             }
             Seat::Stopped { .. } => self.stand_by_again(group),
             Seat::Lost { term } => self.plan_after_loss(group, term),
-            Seat::Standby(Line::Won { .. }) | Seat::Stopping { .. } => {}
+            Seat::Standby(StandbyState::Won { .. }) | Seat::Stopping { .. } => {}
         }
         self.reschedule(group);
     }

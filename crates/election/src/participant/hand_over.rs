@@ -135,8 +135,8 @@ impl Participant {
             self.trouble(Some(group), Trouble::NotWarm { to });
         } else if hand_over.offered.is_some() && hand_over.look_at <= now {
             hand_over.look_at = now + look_every;
-            self.hurry_beat();
-            self.beat_due();
+            self.hurry_heartbeat();
+            self.heartbeat_due();
         }
     }
 

@@ -10,13 +10,13 @@ use crate::moment::Moment;
 use crate::mutant::{self, Mutant};
 use crate::name::Group;
 use crate::outcome::Refusal;
-use crate::store::{Heard, Heartbeat, StoreError, StoreResult};
+use crate::store::{Heartbeat, HeartbeatView, StoreError, StoreResult};
 use crate::term::Term;
 use crate::timing::Budget;
 
 /// A heartbeat that is under way.
 #[derive(Clone, Debug)]
-pub(super) struct Beat {
+pub(super) struct SentHeartbeat {
     sent_at: Moment,
     sequence: u64,
     /// What it disowns: once acknowledged, the store knows.
@@ -123,41 +123,42 @@ impl Participant {
     }
 
     /// Sends a heartbeat when one is due.
-    pub(super) fn beat_due(&mut self) {
+    pub(super) fn heartbeat_due(&mut self) {
         let now = self.now;
         let is_over = self.stage() == Stage::Over;
         let Some(open) = self.session.open_mut() else { return };
-        if open.beat_at > now {
+        if open.heartbeat_at > now {
             return;
         }
-        if open.newest_beat.take().is_some() {
+        if open.newest_heartbeat.take().is_some() {
             // The newest had its time-out. With a lease to save the next one goes out at once.
-            open.beats_failed += 1;
+            open.heartbeats_failed += 1;
             if is_over {
-                open.beat_at = now + self.dice.back_off(open.beats_failed, self.budget.ttl());
+                open.heartbeat_at =
+                    now + self.dice.back_off(open.heartbeats_failed, self.budget.ttl());
                 return;
             }
         }
-        self.send_beat();
+        self.send_heartbeat();
     }
 
     /// Makes the next heartbeat due, unless one is under way.
-    pub(super) fn hurry_beat(&mut self) {
+    pub(super) fn hurry_heartbeat(&mut self) {
         let now = self.now;
-        if let Some(open) = self.session.open_mut().filter(|open| open.newest_beat.is_none()) {
-            open.beat_at = open.beat_at.min(now);
+        if let Some(open) = self.session.open_mut().filter(|open| open.newest_heartbeat.is_none()) {
+            open.heartbeat_at = open.heartbeat_at.min(now);
         }
     }
 
-    fn send_beat(&mut self) {
+    fn send_heartbeat(&mut self) {
         let now = self.now;
         // Whatever these could earn is over.
         let valid_for = self.budget.valid_for();
         self.pending.retain(|_, pending| match pending {
-            Pending::Beat(beat) => now < beat.sent_at + valid_for,
+            Pending::Heartbeat(sent) => now < sent.sent_at + valid_for,
             Pending::Open | Pending::List | Pending::Close(_) | Pending::Errand(_) => true,
         });
-        self.trim(HEARTBEATS_IN_FLIGHT_MAX, |pending| matches!(pending, Pending::Beat(_)));
+        self.trim(HEARTBEATS_IN_FLIGHT_MAX, |pending| matches!(pending, Pending::Heartbeat(_)));
         let beliefs = self.beliefs();
         let Some(open) = self.session.open_mut() else { return };
         open.sequence += 1;
@@ -165,32 +166,32 @@ impl Participant {
         let disowned: Vec<(Group, Term)> =
             open.disowned.iter().take(DISOWNED_PER_HEARTBEAT_MAX).cloned().collect();
         let refused = beliefs.as_ref().map(|it| it.refused.clone()).unwrap_or_default();
-        let beat = Beat { sent_at: now, sequence, disowned: disowned.clone(), refused };
+        let sent = SentHeartbeat { sent_at: now, sequence, disowned: disowned.clone(), refused };
         let heartbeat = Heartbeat { session, sequence: Some(sequence), disowned, beliefs };
-        let attempt = self.send(Pending::Beat(beat), Request::Heartbeat(heartbeat));
+        let attempt = self.send(Pending::Heartbeat(sent), Request::Heartbeat(heartbeat));
         let timeout = self.budget.request_timeout();
         if let Some(open) = self.session.open_mut() {
-            open.newest_beat = Some(attempt);
-            open.beat_at = now + timeout;
+            open.newest_heartbeat = Some(attempt);
+            open.heartbeat_at = now + timeout;
         }
     }
 
-    pub(super) fn beat_answered(
+    pub(super) fn heartbeat_answered(
         &mut self,
         attempt: Attempt,
-        beat: Beat,
+        sent: SentHeartbeat,
         answer: StoreResult<Reply>,
     ) {
         let Some(open) = self.session.open_mut() else { return };
-        let is_newest = open.newest_beat == Some(attempt);
+        let is_newest = open.newest_heartbeat == Some(attempt);
         match answer {
-            Ok(Reply::Heard(heard)) => {
+            Ok(Reply::Heartbeat(heard)) => {
                 if is_newest {
-                    open.newest_beat = None;
-                    open.beats_failed = 0;
-                    open.beat_at = (beat.sent_at + self.budget.renew_every()).max(self.now);
+                    open.newest_heartbeat = None;
+                    open.heartbeats_failed = 0;
+                    open.heartbeat_at = (sent.sent_at + self.budget.renew_every()).max(self.now);
                 }
-                self.heard(beat, &heard);
+                self.heartbeat_acknowledged(sent, &heard);
             }
             Ok(Reply::Session(_) | Reply::Campaigned(_) | Reply::Done) => {}
             // Only the newest attempt's refusal counts (semantics 10).
@@ -199,10 +200,10 @@ impl Participant {
                 self.session_gone(Why::SessionGone);
             }
             Err(StoreError::Refused(Refusal::HeartbeatNotNewer { last, .. }))
-                if last > beat.sequence =>
+                if last > sent.sequence =>
             {
                 // Nobody but us numbers our heartbeats, and this was our highest.
-                self.trouble(None, Trouble::SessionShared { given: beat.sequence, last });
+                self.trouble(None, Trouble::SessionShared { given: sent.sequence, last });
                 self.session_gone(Why::SessionShared);
             }
             Err(error) => {
@@ -211,36 +212,36 @@ impl Participant {
                     // this leap without having made it meets a higher number, and knows.
                     open.sequence = open.sequence.saturating_add(HEARTBEAT_LEAP);
                 }
-                self.beat_failed(error);
+                self.heartbeat_failed(error);
             }
         }
     }
 
-    fn beat_failed(&mut self, error: StoreError) {
+    fn heartbeat_failed(&mut self, error: StoreError) {
         let is_over = self.stage() == Stage::Over;
         let told = pause_told(retry_after(&error));
         let Some(open) = self.session.open_mut() else { return };
-        open.newest_beat = None;
-        open.beats_failed += 1;
+        open.newest_heartbeat = None;
+        open.heartbeats_failed += 1;
         let pause = if is_over {
-            told.unwrap_or_else(|| self.dice.back_off(open.beats_failed, self.budget.ttl()))
+            told.unwrap_or_else(|| self.dice.back_off(open.heartbeats_failed, self.budget.ttl()))
         } else {
             // With a lease to save, even a store that asks for patience is asked again in time.
             let pause = self.budget.retry_pause();
             told.unwrap_or(pause).clamp(pause, self.budget.renew_every())
         };
-        open.beat_at = self.now + pause;
+        open.heartbeat_at = self.now + pause;
         self.trouble(None, error.into());
     }
 
     /// A heartbeat was acknowledged.
-    fn heard(&mut self, beat: Beat, heard: &Heard) {
+    fn heartbeat_acknowledged(&mut self, sent: SentHeartbeat, heard: &HeartbeatView) {
         self.saw(heard.revision);
-        self.refusals_told(&beat.refused);
-        for (group, term) in &beat.disowned {
+        self.refusals_told(&sent.refused);
+        for (group, term) in &sent.disowned {
             self.settled(group, *term);
         }
-        let Some(lease) = Lease::granted(beat.sent_at, heard.ttl_ms, &self.budget, self.now) else {
+        let Some(lease) = Lease::granted(sent.sent_at, heard.ttl_ms, &self.budget, self.now) else {
             return;
         };
         let Some(open) = self.session.open_mut() else { return };

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::candidacy::{Line, Listed, Seat, Then, What};
+use super::candidacy::{Listed, Seat, StandbyState, Then, What};
 use super::heartbeat::Lease;
 use super::request::{Reply, Request, Verb};
 use super::words::{Attempt, Phase, Why};
@@ -103,7 +103,7 @@ impl Participant {
                     open.listing.read_at = Some(again_at);
                 }
             }
-            Ok(Reply::Heard(_) | Reply::Campaigned(_) | Reply::Done) => {}
+            Ok(Reply::Heartbeat(_) | Reply::Campaigned(_) | Reply::Done) => {}
             Err(_) if !is_newest => {}
             Err(StoreError::Refused(Refusal::SessionUnknown)) => {
                 self.session_gone(Why::SessionGone);
@@ -192,13 +192,13 @@ impl Participant {
                 }
             }
             // It waits for a lease only; what it won is still there, or was not accepted yet.
-            (Seat::Standby(Line::Won { .. }), Some(tenure))
+            (Seat::Standby(StandbyState::Won { .. }), Some(tenure))
                 if tenure.term == own
                     && (tenure.state == OfficeState::Leading
                         || (tenure.state == OfficeState::Elected && !is_proof)) => {}
             (Seat::Standby(_), Some(tenure)) => self.found_promoted(group, tenure),
-            (Seat::Standby(Line::Won { .. }), None) if is_proof => self.out_of_line(group),
-            (Seat::Standby(Line::Standing), None) if is_proof && !stands => {
+            (Seat::Standby(StandbyState::Won { .. }), None) if is_proof => self.out_of_line(group),
+            (Seat::Standby(StandbyState::Standing), None) if is_proof && !stands => {
                 self.out_of_line(group);
             }
             (Seat::Standby(_), None) => {}

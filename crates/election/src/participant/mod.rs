@@ -61,13 +61,13 @@ mod words;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use beliefs::Telling;
-use candidacy::{Candidacy, Line, Seat};
+use candidacy::{Candidacy, Seat, StandbyState};
 use dice::Dice;
-use heartbeat::Beat;
+use heartbeat::SentHeartbeat;
 use session::{Closing, Session};
 
 pub use request::{GroupRequest, Reply, Request, Verb};
-pub use words::{Action, Attempt, Event, Held, Phase, Transition, Trouble, Why};
+pub use words::{Action, Attempt, Event, LeadershipProof, Phase, Transition, Trouble, Why};
 
 use crate::limits::GROUPS_PER_SESSION_MAX;
 use crate::moment::Moment;
@@ -119,7 +119,7 @@ pub struct Participant {
 #[derive(Clone, Debug)]
 enum Pending {
     Open,
-    Beat(Beat),
+    Heartbeat(SentHeartbeat),
     List,
     Close(SessionId),
     Errand(Group),
@@ -175,10 +175,10 @@ impl Participant {
     /// it is right after any pause; what happens between this answer and a write is the fence's
     /// business (S3).
     #[must_use]
-    pub fn check(&self, now: Moment, group: &Group) -> Option<Held> {
+    pub fn check(&self, now: Moment, group: &Group) -> Option<LeadershipProof> {
         let now = now.max(self.now);
         let (term, valid_until) = self.valid_until(group)?;
-        (now < valid_until).then(|| Held { term, remaining: now.until(valid_until) })
+        (now < valid_until).then(|| LeadershipProof { term, remaining: now.until(valid_until) })
     }
 
     /// The term held in a group and the moment its validity ends unless it is renewed, for drivers
@@ -254,7 +254,7 @@ impl Participant {
                 }
             }
             Event::Digest { group, term, digest } => self.set_digest(&group, term, digest),
-            Event::Renew => self.hurry_beat(),
+            Event::Renew => self.hurry_heartbeat(),
             Event::Healthy => self.set_health(true),
             Event::Unhealthy => self.set_health(false),
             Event::Watched { group, term, leader } => self.watched(&group, term, leader.as_ref()),
@@ -268,7 +268,7 @@ impl Participant {
         // An attempt that is not known was answered before, or belongs to an abandoned session.
         match self.pending.remove(&attempt) {
             Some(Pending::Open) => self.open_answered(attempt, answer),
-            Some(Pending::Beat(beat)) => self.beat_answered(attempt, beat, answer),
+            Some(Pending::Heartbeat(sent)) => self.heartbeat_answered(attempt, sent, answer),
             Some(Pending::List) => self.list_answered(attempt, answer),
             Some(Pending::Close(id)) => self.close_answered(id, &answer),
             Some(Pending::Errand(group)) => self.errand_answered(&group, attempt, answer),
@@ -300,9 +300,9 @@ impl Participant {
             candidacy.wants = true;
             candidacy.priority = priority;
             candidacy.metadata = metadata;
-            if is_changed && candidacy.seat == Seat::Standby(Line::Standing) {
+            if is_changed && candidacy.seat == Seat::Standby(StandbyState::Standing) {
                 // Campaigning again keeps its place in line and tells what has changed.
-                candidacy.set_line(Line::Out { campaign_at: now });
+                candidacy.set_line(StandbyState::Out { campaign_at: now });
             }
         } else if self.groups.len() < GROUPS_PER_SESSION_MAX {
             // What is being given back is over, though the store may still say that it is held: the

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::Participant;
-use super::candidacy::{Candidacy, Line, Seat, Then, What, Work};
+use super::candidacy::{Candidacy, Seat, StandbyState, Then, What, Work};
 use super::heartbeat::{Lease, Stage};
 use super::request::Verb;
 use super::words::{Action, Phase, Transition, Trouble, Why};
@@ -23,7 +23,7 @@ impl Participant {
     /// The store has acknowledged that this session leads; acting begins with a lease to act on.
     pub(super) fn won(&mut self, group: &Group, term: Term) {
         let Some(candidacy) = self.groups.get_mut(group) else { return };
-        candidacy.set_line(Line::Won { term });
+        candidacy.set_line(StandbyState::Won { term });
         candidacy.tries = 0;
         if mutant::is(Mutant::ElectionExtends) {
             self.extend(Lease { sent_at: self.now, until: self.now + self.budget.valid_for() });
@@ -36,7 +36,7 @@ impl Participant {
     pub(super) fn take_office(&mut self, group: &Group) {
         let stage = self.stage();
         let Some(candidacy) = self.groups.get(group) else { return };
-        let Seat::Standby(Line::Won { term }) = candidacy.seat else {
+        let Seat::Standby(StandbyState::Won { term }) = candidacy.seat else {
             self.won.remove(group);
             return;
         };
@@ -66,7 +66,7 @@ impl Participant {
         let Some(candidacy) = self.groups.get_mut(group) else { return };
         let was_lost = term <= candidacy.over;
         candidacy.over = candidacy.over.max(term);
-        candidacy.set_line(Line::Won { term });
+        candidacy.set_line(StandbyState::Won { term });
         if was_lost && mutant::is(Mutant::LostNotDisowned) {
             return;
         }
@@ -181,7 +181,7 @@ impl Participant {
                 self.drop_errand(group);
                 self.plan(group);
             }
-            Seat::Standby(Line::Won { term: own }) if own == term => {
+            Seat::Standby(StandbyState::Won { term: own }) if own == term => {
                 self.drop_errand(group);
                 self.out_of_line(group);
             }
@@ -200,7 +200,7 @@ impl Participant {
         let Some(candidacy) = self.groups.get_mut(group) else { return };
         candidacy.tries = candidacy.tries.saturating_add(1);
         let pause = self.dice.back_off(candidacy.tries, self.budget.ttl());
-        candidacy.set_line(Line::Out { campaign_at: self.now + pause });
+        candidacy.set_line(StandbyState::Out { campaign_at: self.now + pause });
         self.plan(group);
     }
 
@@ -221,7 +221,7 @@ impl Participant {
             self.forget(group);
             return;
         }
-        self.move_to(group, Seat::Standby(Line::Out { campaign_at }), Why::Settled);
+        self.move_to(group, Seat::Standby(StandbyState::Out { campaign_at }), Why::Settled);
         self.plan(group);
     }
 
@@ -253,13 +253,15 @@ impl Participant {
         match (&candidacy.seat, candidacy.seat.held()) {
             (_, Some(own)) if term > own => self.lose(group, Why::Superseded),
             (_, Some(own)) if term == own && !is_me => self.lose(group, Why::TenureGone),
-            (Seat::Standby(Line::Out { .. } | Line::Standing), _) if is_me && !is_busy => {
+            (Seat::Standby(StandbyState::Out { .. } | StandbyState::Standing), _)
+                if is_me && !is_busy =>
+            {
                 if self.is_welcome(group, term) && self.session.open().is_some() {
                     self.drop_errand(group);
                     self.begin_errand(group, What::Verb(Verb::Accept(term)));
                 }
             }
-            (Seat::Standby(Line::Out { .. }), _) if leader.is_none() && !is_busy => {
+            (Seat::Standby(StandbyState::Out { .. }), _) if leader.is_none() && !is_busy => {
                 self.hurry(group);
             }
             (
@@ -279,7 +281,7 @@ impl Participant {
         let low = Duration::from_millis(RETRY_MS_MIN_DEFAULT);
         let soon_at = self.now + self.dice.between(Duration::ZERO, low);
         let Some(candidacy) = self.groups.get_mut(group) else { return };
-        if let Seat::Standby(Line::Out { campaign_at }) = &mut candidacy.seat {
+        if let Seat::Standby(StandbyState::Out { campaign_at }) = &mut candidacy.seat {
             *campaign_at = soon_at.min(*campaign_at);
         }
         self.reschedule(group);

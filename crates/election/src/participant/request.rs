@@ -1,7 +1,10 @@
 //! What a participant asks of a store, and the one place that turns it into calls of the port.
 
+use crate::command::Command;
 use crate::name::{Group, Node, RequestId, SessionId};
-use crate::store::{Campaign, Campaigned, Heard, Heartbeat, Open, SessionView, Store, StoreResult};
+use crate::store::{
+    Campaign, Campaigned, Heartbeat, HeartbeatView, Open, SessionView, Store, StoreResult,
+};
 use crate::term::Term;
 
 /// One request.
@@ -15,7 +18,6 @@ pub enum Request {
     List(SessionId),
     /// Ends it.
     Close(SessionId),
-    /// Campaigns.
     Campaign(Campaign),
     /// Does something else about one group.
     Group(GroupRequest),
@@ -24,13 +26,10 @@ pub enum Request {
 /// One request about one group, by its session.
 #[derive(Clone, Debug)]
 pub struct GroupRequest {
-    /// Where.
     pub group: Group,
-    /// Who.
     pub session: SessionId,
     /// Makes a repeat take effect once.
     pub request: RequestId,
-    /// What.
     pub verb: Verb,
 }
 
@@ -57,7 +56,7 @@ pub enum Reply {
     /// To an opening, or to a look at the list.
     Session(SessionView),
     /// To a heartbeat or an acceptance.
-    Heard(Heard),
+    Heartbeat(HeartbeatView),
     /// To a campaign.
     Campaigned(Campaigned),
     /// To everything else.
@@ -69,7 +68,7 @@ impl Request {
     pub async fn perform(self, store: &dyn Store) -> StoreResult<Reply> {
         match self {
             Self::Open(open) => store.open(open).await.map(Reply::Session),
-            Self::Heartbeat(heartbeat) => store.heartbeat(heartbeat).await.map(Reply::Heard),
+            Self::Heartbeat(heartbeat) => store.heartbeat(heartbeat).await.map(Reply::Heartbeat),
             Self::List(session) => store.session(session).await.map(Reply::Session),
             Self::Close(session) => store.close(session).await.map(|()| Reply::Done),
             Self::Campaign(campaign) => store.campaign(campaign).await.map(Reply::Campaigned),
@@ -79,19 +78,34 @@ impl Request {
 }
 
 impl GroupRequest {
+    /// The command to submit, with its request id.
+    #[must_use]
+    pub fn command(self) -> (Command, RequestId) {
+        let Self { group, session, request, verb } = self;
+        let command = match verb {
+            Verb::Withdraw => Command::Withdraw { group, session },
+            Verb::Accept(term) => Command::Accept { group, session, term },
+            Verb::Resign(term) => Command::Resign { group, session, term },
+            Verb::Offer(term, to) => Command::Offer { group, session, term, to },
+            Verb::Warm(term) => Command::Warm { group, session, term },
+            Verb::Transfer(term, to) => Command::Transfer { group, session, term, to },
+        };
+        (command, request)
+    }
+
+    /// Whether the answer is [`Reply::Heartbeat`], as for a heartbeat.
+    #[must_use]
+    pub const fn is_heard(&self) -> bool {
+        matches!(self.verb, Verb::Accept(_))
+    }
+
     async fn perform(self, store: &dyn Store) -> StoreResult<Reply> {
         let Self { group, session, request, verb } = self;
-        let request = Some(request);
-        match verb {
-            Verb::Accept(term) => {
-                return store.accept(&group, session, term, request).await.map(Reply::Heard);
-            }
-            Verb::Withdraw => store.withdraw(&group, session, request).await?,
-            Verb::Resign(term) => store.resign(&group, session, term, request).await?,
-            Verb::Offer(term, to) => store.offer(&group, session, term, &to, request).await?,
-            Verb::Warm(term) => store.warm(&group, session, term, request).await?,
-            Verb::Transfer(term, to) => store.transfer(&group, session, term, &to, request).await?,
+        if let Verb::Accept(term) = verb {
+            return store.accept(&group, session, term, Some(request)).await.map(Reply::Heartbeat);
         }
+        let (command, request) = Self { group, session, request, verb }.command();
+        store.submit(command, Some(request), None).await?;
         Ok(Reply::Done)
     }
 }

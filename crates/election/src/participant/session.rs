@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::candidacy::{Line, Seat};
+use super::candidacy::{Seat, StandbyState};
 use super::heartbeat::{Lease, Stage};
 use super::list::Listing;
 use super::request::{Reply, Request};
@@ -51,11 +51,11 @@ pub(super) struct OpenSession {
     pub(super) judged: Stage,
     /// The last heartbeat's number.
     pub(super) sequence: u64,
-    pub(super) newest_beat: Option<Attempt>,
+    pub(super) newest_heartbeat: Option<Attempt>,
     /// Heartbeats that failed in a row.
-    pub(super) beats_failed: u32,
+    pub(super) heartbeats_failed: u32,
     /// When to send the next heartbeat: on time, after a pause, or when the newest timed out.
-    pub(super) beat_at: Moment,
+    pub(super) heartbeat_at: Moment,
     pub(super) listing: Listing,
     /// Terms that are over and that the store has not been heard to know it (semantics 4).
     pub(super) disowned: BTreeSet<(Group, Term)>,
@@ -122,7 +122,7 @@ impl Participant {
         match &self.session {
             Session::Opening(opening) if opening.send_at <= self.now => self.send_open(),
             Session::Open(_) => {
-                self.beat_due();
+                self.heartbeat_due();
                 self.list_due();
             }
             Session::Opening(_) | Session::Closed | Session::Asked => {}
@@ -134,10 +134,12 @@ impl Participant {
         let own_at = match &self.session {
             Session::Closed | Session::Asked => None,
             Session::Opening(opening) => Some(opening.send_at),
-            Session::Open(open) => [Some(open.beat_at), open.listing.next_at(), self.stage_at()]
-                .into_iter()
-                .flatten()
-                .min(),
+            Session::Open(open) => {
+                [Some(open.heartbeat_at), open.listing.next_at(), self.stage_at()]
+                    .into_iter()
+                    .flatten()
+                    .min()
+            }
         };
         let closing_at = self.closing.iter().map(|closing| closing.send_at).min();
         [own_at, closing_at].into_iter().flatten().min()
@@ -180,7 +182,7 @@ impl Participant {
                 });
                 self.opened(opening.id, lease, view);
             }
-            Ok(Reply::Heard(_) | Reply::Campaigned(_) | Reply::Done) => {}
+            Ok(Reply::Heartbeat(_) | Reply::Campaigned(_) | Reply::Done) => {}
             // Only the newest attempt's failure counts: an older one has been acted on.
             Err(_) if !is_newest => {}
             Err(StoreError::Refused(Refusal::SessionUnknown | Refusal::SessionMismatch { .. })) => {
@@ -200,15 +202,16 @@ impl Participant {
         self.session_tries = 0;
         // Revisions are compared within one session only: a restored store may count from below.
         self.revision = view.revision;
-        let beat_at = lease.map_or(self.now, |lease| lease.sent_at + self.budget.renew_every());
+        let heartbeat_at =
+            lease.map_or(self.now, |lease| lease.sent_at + self.budget.renew_every());
         self.session = Session::Open(Box::new(OpenSession {
             id,
             lease,
             judged: Stage::Over,
             sequence: 0,
-            newest_beat: None,
-            beats_failed: 0,
-            beat_at,
+            newest_heartbeat: None,
+            heartbeats_failed: 0,
+            heartbeat_at,
             listing: Listing::default(),
             disowned: BTreeSet::new(),
         }));
@@ -257,10 +260,10 @@ impl Participant {
         candidacy.listed = None;
         if let Seat::Standby(line) = &mut candidacy.seat {
             let campaign_at = match line {
-                Line::Out { campaign_at } => *campaign_at,
-                Line::Standing | Line::Won { .. } => now,
+                StandbyState::Out { campaign_at } => *campaign_at,
+                StandbyState::Standing | StandbyState::Won { .. } => now,
             };
-            *line = Line::Out { campaign_at };
+            *line = StandbyState::Out { campaign_at };
         }
         self.plan(group);
     }

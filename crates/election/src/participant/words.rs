@@ -127,7 +127,6 @@ impl Why {
 /// One change of phase in one group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transition {
-    /// Where.
     pub group: Group,
     /// The phase before.
     pub from: Phase,
@@ -135,7 +134,6 @@ pub struct Transition {
     pub to: Phase,
     /// The term it is about; zero between standby and stopped.
     pub term: Term,
-    /// Why.
     pub why: Why,
     /// How long the lease still runs; zero if there is none to speak of.
     pub remaining: Duration,
@@ -143,7 +141,7 @@ pub struct Transition {
 
 /// A proof of leadership at one moment, good for as long as it says and no longer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Held {
+pub struct LeadershipProof {
     /// The fencing token.
     pub term: Term,
     /// How long the lease still runs, if nothing is renewed.
@@ -156,7 +154,6 @@ pub enum Event {
     /// The application wants to lead this group. Told again, it changes priority and metadata for
     /// the next campaign.
     Stand {
-        /// Where.
         group: Group,
         /// Its claim in the line.
         priority: Priority,
@@ -164,23 +161,15 @@ pub enum Event {
         metadata: Metadata,
     },
     /// The application wants out of this group: its work stops, then the office is given up.
-    Withdraw {
-        /// Where.
-        group: Group,
-    },
+    Withdraw { group: Group },
     /// The application wants out of every group, and its session closed.
     Leave,
     /// The application gives this term up and stays a candidate: the work stops first.
-    Resign {
-        /// Where.
-        group: Group,
-    },
+    Resign { group: Group },
     /// The application hands the office to a named standby: offer, wait until it is warm, drain,
     /// transfer.
     Transfer {
-        /// Where.
         group: Group,
-        /// To whom.
         to: Node,
         /// How long the standby may take to say that it is warm. Meanwhile, and after it, the work
         /// goes on.
@@ -189,30 +178,23 @@ pub enum Event {
     /// The application is warm for an office that was offered to it, as told by
     /// [`Action::Offered`].
     Warm {
-        /// Where.
         group: Group,
         /// The term of the leader that offered.
         term: Term,
     },
     /// The work of this group has ended, asked or not. Nothing of it runs any more.
-    Stopped {
-        /// Where.
-        group: Group,
-    },
+    Stopped { group: Group },
     /// A resource refused this term because it has admitted a higher one.
     FenceRefused {
-        /// Where.
         group: Group,
         /// The term that was refused.
         term: Term,
     },
     /// The application says what its state looks like, for whoever compares two that act.
     Digest {
-        /// Where.
         group: Group,
         /// The term it works under.
         term: Term,
-        /// The digest.
         digest: Digest,
     },
     /// The application wants its lease as long as it can be: the next heartbeat is due at once.
@@ -223,7 +205,6 @@ pub enum Event {
     Unhealthy,
     /// A watch saw this. It is a hint: it may make the participant stop or ask, never lead.
     Watched {
-        /// Where.
         group: Group,
         /// The group's term.
         term: Term,
@@ -234,7 +215,6 @@ pub enum Event {
     Session(SessionId),
     /// The answer to an attempt. A driver that gave up waiting says [`StoreError::Uncertain`].
     Answered {
-        /// Which.
         attempt: Attempt,
         /// What the store said.
         answer: StoreResult<Reply>,
@@ -258,7 +238,6 @@ pub enum Action {
     /// Tell the work to stop; whatever runs of it at `by` runs without a lease. Told again if the
     /// moment has moved closer.
     StopWork {
-        /// Where.
         group: Group,
         /// The term it worked under.
         term: Term,
@@ -267,23 +246,19 @@ pub enum Action {
     },
     /// The work did not stop in time: end it by force, the process with it if need be.
     LastResort {
-        /// Where.
         group: Group,
         /// The term it worked under.
         term: Term,
     },
     /// The leader of a group offers its office to this standby: get ready, and say [`Event::Warm`].
     Offered {
-        /// Where.
         group: Group,
         /// The term of the leader that offers.
         term: Term,
-        /// That leader.
         by: Node,
     },
     /// That offer is no more: withdrawn, lapsed, or carried out.
     OfferOver {
-        /// Where.
         group: Group,
         /// The term of the leader that offered.
         term: Term,
@@ -294,7 +269,6 @@ pub enum Action {
     Trouble {
         /// Where, if it is about one group.
         group: Option<Group>,
-        /// What.
         trouble: Trouble,
     },
     /// Call again at this moment, or earlier; always the last action.

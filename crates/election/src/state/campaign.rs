@@ -7,7 +7,7 @@ use std::cmp::Reverse;
 
 use super::group::{GroupState, Office, Standby};
 use super::sessions::mismatch;
-use super::{Rest, State, Turn, Verdict};
+use super::{Rest, State, Turn, VerbResult};
 use crate::command::{IfLost, Opening};
 use crate::limits::{GROUPS_PER_SESSION_MAX, TTL_MS_DEFAULT};
 use crate::name::{Group, Metadata, Node, SessionId, SessionNo};
@@ -35,7 +35,7 @@ impl State {
         if_lost: IfLost,
         claimed: Priority,
         metadata: Metadata,
-    ) -> Verdict {
+    ) -> VerbResult {
         let candidate = self.candidate(id, opening)?;
         if let Some(session) = candidate.open
             && let Some(answer) = self.campaign_of_holder(turn, &group, session, candidate.ttl_ms)

@@ -1,19 +1,23 @@
-//! The steps of a group's move to another store, and from one.
+//! The steps of a group's move to another store, and from one, and of its recovery.
 //!
 //! Promise kept here: an office is granted in at most one store at a time. `fill` and `campaign` grant
-//! nothing behind a closed door, and no single entry opens the door of a group that has moved.
+//! nothing behind a closed door, and no single entry opens the door of a group that has moved. A group that
+//! is stopped for recovery is granted to no one until it is resumed, whatever becomes of its policy.
 
 use super::group::{GroupState, Office};
-use super::{Rest, State, Turn, Verdict, done};
+use super::{Rest, State, Turn, VerbResult, done};
 use crate::door::{Door, Step};
-use crate::name::{Group, Home, Node, SessionNo};
+use crate::name::{Group, Home, Node, Reason, SessionNo};
 use crate::outcome::{Answer, Cause, Refusal};
 use crate::term::{Revision, Term};
+
+/// What the history of a stopped group says.
+const STOPPED: &str = "stopped for recovery";
 
 impl State {
     /// Carries out one step of a move. The group is created if it is not known: its door can be closed
     /// before anybody came.
-    pub(super) fn move_group(&mut self, turn: &mut Turn, group: &Group, step: Step) -> Verdict {
+    pub(super) fn move_group(&mut self, turn: &mut Turn, group: &Group, step: Step) -> VerbResult {
         match self.groups.get(group) {
             Some(state) if state.doomed => {
                 return Err(Refusal::GroupEnding { group: group.clone() });
@@ -27,10 +31,12 @@ impl State {
             Step::Arrive { since, above, heir } => {
                 self.arrive(turn, group, since, above, heir.as_ref())
             }
+            Step::Stop => self.stop(turn, group),
+            Step::Resume { since } => self.resume(turn, group, since),
         }
     }
 
-    fn expect_group(&mut self, turn: &Turn, group: &Group, from: Home) -> Verdict {
+    fn expect_group(&mut self, turn: &Turn, group: &Group, from: Home) -> VerbResult {
         let is_led = self.groups.get(group).is_some_and(|state| state.office != Office::Vacant);
         match self.door(group) {
             // The same again keeps its revision, so that a repeat does not shut out its first try.
@@ -43,6 +49,7 @@ impl State {
             Door::Moved { to } if *to != from => {
                 return Err(Refusal::Moved { group: group.clone(), to: to.clone() });
             }
+            Door::Stopped { since } => return Err(stopped(group, *since)),
             Door::Open if is_led => return Err(self.still_led(group)),
             Door::Open | Door::Moved { .. } => {}
         }
@@ -51,7 +58,7 @@ impl State {
         done()
     }
 
-    fn depart(&mut self, turn: &mut Turn, group: &Group, to: Home) -> Verdict {
+    fn depart(&mut self, turn: &mut Turn, group: &Group, to: Home) -> VerbResult {
         match self.door(group) {
             Door::Moved { to: known } if *known == to => {
                 return Ok((self.ending_answer(group), Rest::Nothing));
@@ -63,6 +70,7 @@ impl State {
             Door::Expected { from, .. } if *from != to => {
                 return Err(Refusal::OnItsWay { group: group.clone(), from: from.clone() });
             }
+            Door::Stopped { since } => return Err(stopped(group, *since)),
             Door::Open | Door::Expected { .. } => {}
         }
         self.set_door(group, Door::Moved { to });
@@ -87,12 +95,13 @@ impl State {
         since: Revision,
         above: Term,
         heir: Option<&Node>,
-    ) -> Verdict {
+    ) -> VerbResult {
         match self.door(group) {
             Door::Expected { since: known, .. } if *known == since => {}
             Door::Moved { to } => {
                 return Err(Refusal::Moved { group: group.clone(), to: to.clone() });
             }
+            Door::Stopped { since } => return Err(stopped(group, *since)),
             Door::Open | Door::Expected { .. } => {
                 return Err(Refusal::NotExpected { group: group.clone(), since });
             }
@@ -112,6 +121,53 @@ impl State {
             state.heir = heir;
         }
         self.fill(turn, group, Cause::Moved, None);
+        done()
+    }
+
+    /// Closes the door for recovery. A leader has its ttl to stop; the line stays, for what comes after.
+    fn stop(&mut self, turn: &mut Turn, group: &Group) -> VerbResult {
+        match self.door(group) {
+            // The same again keeps its revision, so that a repeat does not shut out its first try.
+            Door::Stopped { .. } => return Ok((self.ending_answer(group), Rest::Nothing)),
+            Door::Moved { to } => {
+                return Err(Refusal::Moved { group: group.clone(), to: to.clone() });
+            }
+            Door::Expected { from, .. } => {
+                return Err(Refusal::OnItsWay { group: group.clone(), from: from.clone() });
+            }
+            Door::Open => {}
+        }
+        self.set_door(group, Door::Stopped { since: turn.revision });
+        self.reindex(group);
+        let reason = Reason::new(STOPPED).ok().map(Box::new);
+        let Some(state) = self.groups.get(group) else { return done() };
+        let answer = match state.office {
+            Office::Held { .. } => self.begin_ending(turn, group, Cause::SteppedDown, reason),
+            Office::Ending { .. } => self.ending_answer(group),
+            // Nobody led before, and nobody leads: no change to announce.
+            Office::Vacant | Office::Delayed { .. } => Answer::Done,
+        };
+        Ok((answer, Rest::Nothing))
+    }
+
+    /// Opens the door that this very stop closed, and fills the office if it is vacant. A tenure that is still
+    /// ending goes on ending: it is the only one.
+    fn resume(&mut self, turn: &mut Turn, group: &Group, since: Revision) -> VerbResult {
+        match self.door(group) {
+            Door::Stopped { since: known } if *known == since => {}
+            Door::Stopped { since } => return Err(stopped(group, *since)),
+            Door::Moved { to } => {
+                return Err(Refusal::Moved { group: group.clone(), to: to.clone() });
+            }
+            Door::Expected { from, .. } => {
+                return Err(Refusal::OnItsWay { group: group.clone(), from: from.clone() });
+            }
+            // It was resumed before.
+            Door::Open => return done(),
+        }
+        self.set_door(group, Door::Open);
+        self.reindex(group);
+        self.fill(turn, group, Cause::Elected, None);
         done()
     }
 
@@ -142,4 +198,9 @@ impl State {
         let term = self.groups.get(group).map(|state| state.term).unwrap_or_default();
         Refusal::StillLed { group: group.clone(), term }
     }
+}
+
+/// Recovery comes first.
+pub(super) fn stopped(group: &Group, since: Revision) -> Refusal {
+    Refusal::Stopped { group: group.clone(), since }
 }

@@ -3,9 +3,9 @@
 //! Every wait is named by its kind and the revision that began it; if the office has moved on, the
 //! name no longer fits and nothing happens. So a late or repeated `Elapsed` is harmless.
 
-use super::group::{Office, Season};
+use super::group::{Office, PreemptionWindow};
 use super::office::End;
-use super::{Rest, State, Turn, Verdict, done};
+use super::{Rest, State, Turn, VerbResult, done};
 use crate::command::WaitKind;
 use crate::name::Group;
 use crate::outcome::{Answer, Cause};
@@ -18,7 +18,7 @@ impl State {
         group: &Group,
         kind: WaitKind,
         since: Revision,
-    ) -> Verdict {
+    ) -> VerbResult {
         let overtaken = Ok((Answer::Overtaken, Rest::Nothing));
         let Some(state) = self.groups.get_mut(group) else { return overtaken };
         match (kind, &mut state.office) {
@@ -38,9 +38,9 @@ impl State {
                 self.vacate(turn, group, End::by_others(Cause::PassedOver, true));
             }
             (WaitKind::MinimumTenure, Office::Held { tenure })
-                if tenure.season == (Season::Waiting { since }) =>
+                if tenure.preemption_window == (PreemptionWindow::Waiting { since }) =>
             {
-                tenure.season = Season::Open;
+                tenure.preemption_window = PreemptionWindow::Open;
                 self.reindex(group);
                 self.prefer(turn, group);
             }

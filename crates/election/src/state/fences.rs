@@ -14,7 +14,7 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use super::{State, Verdict, done};
+use super::{State, VerbResult, done};
 use crate::door::Door;
 use crate::fence::{Fence, FenceError};
 use crate::limits::FENCES_PER_GROUP_MAX;
@@ -48,7 +48,7 @@ impl Fences {
 
 impl State {
     /// Admits a term at a resource, unless a higher one was admitted there or it was never granted.
-    pub(super) fn admit(&mut self, group: &Group, resource: Resource, given: Term) -> Verdict {
+    pub(super) fn admit(&mut self, group: &Group, resource: Resource, given: Term) -> VerbResult {
         self.check_home(group)?;
         let current = self.last_term(group);
         let never = || Refusal::NeverGranted { group: group.clone(), given, current };
@@ -79,7 +79,7 @@ impl State {
     }
 
     /// Forgets a resource; what it admitted is remembered for all of its group's.
-    pub(super) fn forget_fence(&mut self, group: &Group, resource: &Resource) -> Verdict {
+    pub(super) fn forget_fence(&mut self, group: &Group, resource: &Resource) -> VerbResult {
         self.check_home(group)?;
         let fences = self.groups.get_mut(group).and_then(|state| state.fences.as_deref_mut());
         let forgotten = fences.and_then(|fences| {
@@ -99,7 +99,7 @@ impl State {
     /// A group that lives elsewhere has its fences there.
     pub(super) fn check_home(&self, group: &Group) -> Result<(), Refusal> {
         match self.door(group) {
-            Door::Open => Ok(()),
+            Door::Open | Door::Stopped { .. } => Ok(()),
             Door::Moved { to } => Err(Refusal::Moved { group: group.clone(), to: to.clone() }),
             Door::Expected { from, .. } => {
                 Err(Refusal::OnItsWay { group: group.clone(), from: from.clone() })
@@ -139,7 +139,7 @@ impl State {
             next,
             term: self.last_term(group),
             moved_to: self.door(group).moved_to().cloned(),
-            is_home: self.door(group).is_open(),
+            is_home: self.door(group).is_home(),
             revision: self.revision,
         }
     }

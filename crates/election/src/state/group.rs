@@ -47,11 +47,19 @@ pub(super) enum Office {
     /// Nobody; the next candidate wins it.
     Vacant,
     /// Nobody until the lock delay that began at `since` is over.
-    Delayed { since: Revision },
-    /// A leader.
-    Held { tenure: Tenure },
+    Delayed {
+        since: Revision,
+    },
+    Held {
+        tenure: Tenure,
+    },
     /// A leader that was told to stop at `since`. The term stays taken, nobody is granted.
-    Ending { tenure: Tenure, since: Revision, cause: Cause, reason: Option<Box<Reason>> },
+    Ending {
+        tenure: Tenure,
+        since: Revision,
+        cause: Cause,
+        reason: Option<Box<Reason>>,
+    },
 }
 
 impl Office {
@@ -86,13 +94,13 @@ pub(super) struct Tenure {
     pub(super) since: Revision,
     /// Whether the holder knows, and so may act.
     pub(super) accepted: bool,
-    pub(super) season: Season,
+    pub(super) preemption_window: PreemptionWindow,
     pub(super) offer: Option<Offer>,
 }
 
 /// Whether a better candidate may be offered this tenure's office.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Season {
+pub(super) enum PreemptionWindow {
     /// Never: the policy prefers nobody.
     Never,
     /// Not before the minimum tenure, counted from `since`, is served.
@@ -221,10 +229,10 @@ wire_struct!(Tenure {
     metadata,
     since,
     accepted,
-    season,
+    preemption_window,
     offer,
 });
-wire_enum!(Season "a season" { 1 = Never, 2 = Waiting { since }, 3 = Open });
+wire_enum!(PreemptionWindow "a season" { 1 = Never, 2 = Waiting { since }, 3 = Open });
 wire_enum!(Office "an office" {
     1 = Vacant,
     2 = Delayed { since },

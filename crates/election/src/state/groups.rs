@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 
+use super::door::stopped;
 use super::group::{GroupState, Marks, Office};
-use super::{Rest, State, Turn, Verdict, done};
+use super::{Rest, State, Turn, VerbResult, done};
 use crate::door::Door;
 use crate::mutant::{self, Mutant};
 use crate::name::{Group, SessionNo};
@@ -18,7 +19,7 @@ impl State {
         turn: &mut Turn,
         group: Group,
         policy: Option<Box<Policy>>,
-    ) -> Verdict {
+    ) -> VerbResult {
         let policy = match policy {
             None => None,
             Some(policy) => Some(Box::new(policy.check(self.settings.ttl_ms_ceiling)?)),
@@ -83,7 +84,7 @@ impl State {
     }
 
     /// Ends a group. Its line is dissolved at once; a leader is told to stop first.
-    pub(super) fn delete(&mut self, turn: &mut Turn, group: &Group) -> Verdict {
+    pub(super) fn delete(&mut self, turn: &mut Turn, group: &Group) -> VerbResult {
         let state = self
             .groups
             .get_mut(group)
@@ -96,6 +97,7 @@ impl State {
             Some(Door::Expected { from, .. }) => {
                 return Err(Refusal::OnItsWay { group: group.clone(), from: from.clone() });
             }
+            Some(Door::Stopped { since }) => return Err(stopped(group, *since)),
             Some(Door::Open) | None => {}
         }
         state.doomed = true;
@@ -125,7 +127,7 @@ impl State {
 
     /// Changes what holds for the whole store. Policies that exist are not touched: the ceiling may
     /// only fall to where they all still fit.
-    pub(super) fn put_settings(&mut self, settings: Settings) -> Verdict {
+    pub(super) fn put_settings(&mut self, settings: Settings) -> VerbResult {
         let settings = settings.check()?;
         for (_, state) in self.groups.iter() {
             if let Some(policy) = &state.policy {

@@ -26,9 +26,9 @@ mod door;
 mod elapsed;
 mod fences;
 mod group;
+mod group_table;
 mod groups;
 mod invariants;
-mod little;
 mod office;
 mod query;
 mod reborn;
@@ -36,22 +36,22 @@ mod relieve;
 mod repeat;
 mod report;
 mod resign;
-mod roll;
 mod session;
 mod sessions;
+mod single_group;
 mod snapshot;
 mod step_down;
 mod transfer;
 mod view;
 
 use group::GroupState;
+use group_table::GroupTable;
 use repeat::Requests;
-use roll::Roll;
 use session::{EndedSessions, Session};
 
-pub use little::Person;
-pub use query::{Candidacy, Lens, Query, View};
+pub use query::{Candidacy, Lens, Query, Question, Typed, View};
 pub use reborn::RebirthError;
+pub use single_group::SessionSummary;
 pub use snapshot::STATE_VERSION;
 pub use view::{Holder, Wait};
 
@@ -64,7 +64,7 @@ pub struct State {
     term_floor: Term,
     sessions: BTreeMap<SessionNo, Session>,
     by_secret: BTreeMap<SessionId, SessionNo>,
-    groups: Roll,
+    groups: GroupTable,
     requests: Requests,
     ended: EndedSessions,
     index: Index,
@@ -135,9 +135,9 @@ enum Rest {
 }
 
 /// What a verb's file returns: an answer, and what is left to do in slices.
-type Verdict = Result<(Answer, Rest), Refusal>;
+type VerbResult = Result<(Answer, Rest), Refusal>;
 
-const fn done() -> Verdict {
+const fn done() -> VerbResult {
     Ok((Answer::Done, Rest::Nothing))
 }
 
@@ -151,7 +151,7 @@ impl State {
             term_floor: Term::NONE,
             sessions: BTreeMap::new(),
             by_secret: BTreeMap::new(),
-            groups: Roll::default(),
+            groups: GroupTable::default(),
             requests: Requests::without_session(),
             ended: EndedSessions::default(),
             index: Index::default(),
@@ -240,7 +240,7 @@ impl State {
         None
     }
 
-    fn run(&mut self, turn: &mut Turn, command: Command) -> Verdict {
+    fn run(&mut self, turn: &mut Turn, command: Command) -> VerbResult {
         match command {
             Command::Open { session, node, ttl_ms } => self.open(turn, session, node, ttl_ms),
             Command::ChangeTtl { session, ttl_ms } => self.change_ttl(turn, session, ttl_ms),

@@ -3,7 +3,7 @@
 //! Promise kept here (S2): a term is granted once, and the next one is higher, because `begin_tenure`
 //! is the only function that writes the `GroupState::term` of an open group, and it only ever adds one.
 
-use super::group::{Marks, Office, Season, Standby, Tenure};
+use super::group::{Marks, Office, PreemptionWindow, Standby, Tenure};
 use super::{State, Turn};
 use crate::command::WaitKind;
 use crate::mutant::{self, Mutant};
@@ -162,7 +162,7 @@ impl State {
                 metadata: standby.metadata,
                 since: turn.revision,
                 accepted,
-                season: Season::Never,
+                preemption_window: PreemptionWindow::Never,
                 offer: None,
             },
         };
@@ -200,9 +200,9 @@ impl State {
     pub(super) fn begin_season(&mut self, turn: &mut Turn, group: &Group) {
         let Some(state) = self.groups.get(group) else { return };
         let policy = self.policy_of(state);
-        let season = match (policy.prefer_priority, policy.minimum_tenure_ms) {
-            (false, _) => Season::Never,
-            (true, 0) => Season::Open,
+        let preemption_window = match (policy.prefer_priority, policy.minimum_tenure_ms) {
+            (false, _) => PreemptionWindow::Never,
+            (true, 0) => PreemptionWindow::Open,
             (true, for_ms) => {
                 turn.effects.push(Effect::Wait {
                     group: group.clone(),
@@ -210,11 +210,11 @@ impl State {
                     since: turn.revision,
                     for_ms,
                 });
-                Season::Waiting { since: turn.revision }
+                PreemptionWindow::Waiting { since: turn.revision }
             }
         };
         if let Some(Office::Held { tenure }) = self.groups.get_mut(group).map(|g| &mut g.office) {
-            tenure.season = season;
+            tenure.preemption_window = preemption_window;
         }
     }
 
@@ -362,7 +362,8 @@ impl State {
                 Office::Vacant => false,
                 Office::Delayed { .. } | Office::Ending { .. } => true,
                 Office::Held { tenure } => {
-                    !tenure.accepted || matches!(tenure.season, Season::Waiting { .. })
+                    !tenure.accepted
+                        || matches!(tenure.preemption_window, PreemptionWindow::Waiting { .. })
                 }
             },
             // Behind a closed door nobody waits for a voice.

@@ -1,7 +1,8 @@
 //! Reads as values: what can be asked of a state, and what it says.
 //!
 //! A store that answers from another thread or another machine sends the question to the state
-//! instead of the state to the questioner.
+//! instead of the state to the questioner. Across such a boundary a question is a [`Query`] and its
+//! answer a [`View`]; who asks has a [`Question`], which knows the type of its answer.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,7 +10,10 @@ use std::time::Duration;
 use super::State;
 use crate::name::{Group, Metadata, Resource, SessionId, SessionNo};
 use crate::outcome::{Change, Event, Refusal};
-use crate::store::{Census, FencesPage, GroupView, GroupsPage, Heard, LeaderView, SessionView};
+use crate::store::{
+    Census, FencesPage, GroupView, GroupsPage, HeartbeatView, LeaderView, SessionView, StoreError,
+    StoreResult,
+};
 use crate::term::{Cursor, Incarnation};
 use crate::watch::Replay;
 
@@ -21,13 +25,11 @@ pub enum Query {
     /// What does this session hold?
     Session(SessionId),
     /// What is an acknowledged heartbeat of this session told?
-    Heard(SessionId),
+    Heartbeat(SessionId),
     /// How does this session stand in one group? A session may hold 100,000 others, and a campaign
     /// asks about one.
     Candidacy {
-        /// Where.
         group: Group,
-        /// Who.
         session: SessionId,
         /// The ttl that counts if no session of this secret is open.
         ttl_ms: u64,
@@ -43,11 +45,10 @@ pub enum Query {
         /// At most this many.
         count: usize,
     },
-    /// What happened to a group lately?
+    /// What happened to a group lately? A group that is not known is refused.
     History(Group),
     /// What have the resources of a group admitted?
     Fences {
-        /// Whose.
         group: Group,
         /// Names that open with this.
         prefix: String,
@@ -62,6 +63,22 @@ pub enum Query {
     Census,
 }
 
+impl Query {
+    /// The one group that a question is about, if it is about one.
+    #[must_use]
+    pub const fn group(&self) -> Option<&Group> {
+        match self {
+            Self::Leader(group)
+            | Self::Candidacy { group, .. }
+            | Self::Group(group)
+            | Self::History(group)
+            | Self::Fences { group, .. }
+            | Self::Replay(group, _) => Some(group),
+            Self::Session(_) | Self::Heartbeat(_) | Self::Groups { .. } | Self::Census => None,
+        }
+    }
+}
+
 /// An answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum View {
@@ -69,8 +86,8 @@ pub enum View {
     Leader(LeaderView),
     /// To [`Query::Session`].
     Session(SessionView),
-    /// To [`Query::Heard`].
-    Heard(Heard),
+    /// To [`Query::Heartbeat`].
+    Heartbeat(HeartbeatView),
     /// To [`Query::Candidacy`].
     Candidacy(Candidacy),
     /// To [`Query::Group`].
@@ -85,6 +102,117 @@ pub enum View {
     Replay(Option<Replay>),
     /// To [`Query::Census`].
     Census(Census),
+}
+
+/// A question that knows the type of its answer.
+#[derive(Debug)]
+pub struct Question<V> {
+    query: Query,
+    typed: Typed<V>,
+}
+
+/// Takes the answer of one type out of a view.
+pub type Typed<V> = fn(View) -> StoreResult<V>;
+
+/// A question, and the only kind of view that answers it.
+macro_rules! question {
+    ($query:expr, $kind:ident) => {
+        Question {
+            query: $query,
+            typed: |view| match view {
+                View::$kind(view) => Ok(view),
+                other => Err(StoreError::Corrupt(format!("a question was answered {other:?}"))),
+            },
+        }
+    };
+}
+
+impl<V> Question<V> {
+    /// The question as it travels, and what makes its answer of a view.
+    #[must_use]
+    pub fn parts(self) -> (Query, Typed<V>) {
+        (self.query, self.typed)
+    }
+}
+
+impl Question<LeaderView> {
+    /// [`Query::Leader`].
+    #[must_use]
+    pub fn leader(group: Group) -> Self {
+        question!(Query::Leader(group), Leader)
+    }
+}
+
+impl Question<SessionView> {
+    /// [`Query::Session`].
+    #[must_use]
+    pub fn session(session: SessionId) -> Self {
+        question!(Query::Session(session), Session)
+    }
+}
+
+impl Question<HeartbeatView> {
+    /// [`Query::Heartbeat`].
+    #[must_use]
+    pub fn heartbeat(session: SessionId) -> Self {
+        question!(Query::Heartbeat(session), Heartbeat)
+    }
+}
+
+impl Question<Candidacy> {
+    /// [`Query::Candidacy`].
+    #[must_use]
+    pub fn candidacy(group: Group, session: SessionId, ttl_ms: u64) -> Self {
+        question!(Query::Candidacy { group, session, ttl_ms }, Candidacy)
+    }
+}
+
+impl Question<GroupView> {
+    /// [`Query::Group`].
+    #[must_use]
+    pub fn group(group: Group) -> Self {
+        question!(Query::Group(group), Group)
+    }
+}
+
+impl Question<GroupsPage> {
+    /// [`Query::Groups`].
+    #[must_use]
+    pub fn groups(prefix: String, after: Option<Group>, count: usize) -> Self {
+        question!(Query::Groups { prefix, after, count }, Groups)
+    }
+}
+
+impl Question<Vec<Change>> {
+    /// [`Query::History`].
+    #[must_use]
+    pub fn history(group: Group) -> Self {
+        question!(Query::History(group), History)
+    }
+}
+
+impl Question<FencesPage> {
+    /// [`Query::Fences`].
+    #[must_use]
+    pub fn fences(group: Group, prefix: String, after: Option<Resource>, count: usize) -> Self {
+        question!(Query::Fences { group, prefix, after, count }, Fences)
+    }
+}
+
+impl Question<Option<Replay>> {
+    /// [`Query::Replay`].
+    #[must_use]
+    pub fn replay(group: Group, cursor: Cursor) -> Self {
+        question!(Query::Replay(group, cursor), Replay)
+    }
+}
+
+impl Question<Census> {
+    /// [`Query::Census`].
+    #[must_use]
+    pub fn census() -> Self {
+        question!(Query::Census, Census)
+    }
 }
 
 /// How a session stands in one group.
@@ -130,9 +258,9 @@ impl State {
         Ok(match query {
             Query::Leader(group) => View::Leader(timed(self.leader_view(group, lens.incarnation))),
             Query::Session(session) => View::Session(self.session_view(*session)?),
-            Query::Heard(session) => {
+            Query::Heartbeat(session) => {
                 let session = self.session_of(*session)?;
-                View::Heard(Heard {
+                View::Heartbeat(HeartbeatView {
                     ttl_ms: self.ttl_ms(session).unwrap_or_default(),
                     epoch: self.epoch(session).unwrap_or_default(),
                     revision: self.revision(),
@@ -151,7 +279,12 @@ impl State {
                 page.groups = page.groups.into_iter().map(timed).collect();
                 View::Groups(page)
             }
-            Query::History(group) => View::History(self.history(group).to_vec()),
+            Query::History(group) => {
+                if !self.knows(group) {
+                    return Err(Refusal::GroupUnknown { group: group.clone() });
+                }
+                View::History(self.history(group).to_vec())
+            }
             Query::Fences { group, prefix, after, count } => {
                 View::Fences(self.fences_page(group, prefix, after.as_ref(), *count))
             }
@@ -225,3 +358,40 @@ impl State {
 
 /// The ordinal of events that come from a group's own history.
 const REPLAYED: u32 = Cursor::WHOLE - 1;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::{Command, Entry};
+    use crate::policy::Settings;
+    use crate::term::Revision;
+
+    /// Asks, and takes the typed answer out of the view.
+    fn answers<V>(state: &State, question: Question<V>) -> bool {
+        let (query, typed) = question.parts();
+        let lens =
+            Lens { incarnation: Incarnation(1), remaining: &|_| None, is_silent: &|_| false };
+        typed(state.query(&query, lens).unwrap()).is_ok()
+    }
+
+    #[test]
+    fn every_question_is_answered_by_its_own_kind_of_view() {
+        let (group, session) = (Group::new("g").unwrap(), SessionId::new(1).unwrap());
+        let mut state = State::new(Settings::default());
+        let node = crate::name::Node::new("a").unwrap();
+        state.apply(Entry::bare(Command::Open { session, node, ttl_ms: 10_000 }));
+        state.apply(Entry::bare(Command::PutPolicy { group: group.clone(), policy: None }));
+        let cursor = Cursor::after(Incarnation(1), Revision(0));
+        let name = || group.clone();
+        assert!(answers(&state, Question::leader(name())));
+        assert!(answers(&state, Question::session(session)));
+        assert!(answers(&state, Question::heartbeat(session)));
+        assert!(answers(&state, Question::candidacy(name(), session, 10_000)));
+        assert!(answers(&state, Question::group(name())));
+        assert!(answers(&state, Question::groups(String::new(), None, 1)));
+        assert!(answers(&state, Question::history(name())));
+        assert!(answers(&state, Question::fences(name(), String::new(), None, 1)));
+        assert!(answers(&state, Question::replay(name(), cursor)));
+        assert!(answers(&state, Question::census()));
+    }
+}

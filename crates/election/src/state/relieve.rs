@@ -11,7 +11,7 @@
 //! there to take it; a forecast may be wrong, and must cost nothing then but a change of leader.
 
 use super::group::Office;
-use super::{State, Turn, Verdict, done};
+use super::{State, Turn, VerbResult, done};
 use crate::name::{Group, Node, Reason};
 use crate::outcome::{Cause, Refusal};
 use crate::term::Term;
@@ -25,7 +25,7 @@ impl State {
         term: Term,
         to: &Node,
         reason: Reason,
-    ) -> Verdict {
+    ) -> VerbResult {
         self.check_home(group)?;
         let Some(state) = self.groups.get(group) else {
             return Err(Refusal::GroupUnknown { group: group.clone() });

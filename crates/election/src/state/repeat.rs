@@ -10,9 +10,9 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use super::group::Office;
-use super::{Rest, State, Turn, Verdict};
+use super::{Rest, State, Turn, VerbResult};
 use crate::codec::{CodecError, Wire, malformed, wire_struct};
-use crate::command::Command;
+use crate::command::{Command, Repeats};
 use crate::limits::{REQUESTS_PER_SESSION, REQUESTS_WITHOUT_SESSION};
 use crate::mutant::{self, Mutant};
 use crate::name::{RequestId, SessionNo};
@@ -144,7 +144,7 @@ impl State {
         turn: &mut Turn,
         id: &RequestId,
         command: Command,
-    ) -> Verdict {
+    ) -> VerbResult {
         if id.seen >= turn.revision {
             return Err(Refusal::RequestAhead { seen: id.seen, revision: turn.revision });
         }
@@ -157,7 +157,7 @@ impl State {
         if let Some(requests) = requests
             && let Some(found) = requests.find(id, command_print)?
         {
-            return self.evaluate_again(turn, &command, found);
+            return self.evaluate_again(turn, command, found);
         }
         let secret = command.session();
         let (answer, rest) = self.run(turn, command)?;
@@ -192,43 +192,29 @@ impl State {
     }
 
     /// The answer that a repeated request deserves by the state as it is.
-    fn evaluate_again(&mut self, turn: &mut Turn, command: &Command, found: Remembered) -> Verdict {
-        let secret = command.session();
-        let session = secret.and_then(|secret| self.by_secret.get(&secret).copied());
-        match command {
-            Command::Campaign { group, .. } => {
-                let Some(session) = session else { return Err(Refusal::SessionUnknown) };
-                let answer = self.campaign_again(turn, group, session, found);
+    fn evaluate_again(
+        &mut self,
+        turn: &mut Turn,
+        command: Command,
+        found: Remembered,
+    ) -> VerbResult {
+        match command.repeats() {
+            Repeats::Done => super::done(),
+            Repeats::RunAgain => self.run(turn, command),
+            Repeats::Candidacy => {
+                let secret = command.session();
+                let session = secret.and_then(|secret| self.by_secret.get(&secret).copied());
+                let (Some(session), Some(group)) = (session, command.group()) else {
+                    return Err(Refusal::SessionUnknown);
+                };
+                Ok((self.campaign_again(turn, group, session, found), Rest::Nothing))
+            }
+            Repeats::Ending => {
+                let answer =
+                    command.group().map_or(Answer::Done, |group| self.ending_answer(group));
                 Ok((answer, Rest::Nothing))
             }
-            Command::Open { node, ttl_ms, .. } => {
-                let Some(secret) = secret else { return Err(Refusal::SessionUnknown) };
-                self.open(turn, secret, node.clone(), *ttl_ms)
-            }
-            Command::Accept { group, term, .. } => {
-                let Some(secret) = secret else { return Err(Refusal::SessionUnknown) };
-                self.accept(turn, group, secret, *term)
-            }
-            Command::Admit { group, resource, term } => self.admit(group, resource.clone(), *term),
-            Command::StepDown { group, .. } | Command::Delete { group } => {
-                Ok((self.ending_answer(group), Rest::Nothing))
-            }
-            Command::ChangeTtl { .. }
-            | Command::Close { .. }
-            | Command::Withdraw { .. }
-            | Command::Resign { .. }
-            | Command::Offer { .. }
-            | Command::Warm { .. }
-            | Command::Transfer { .. }
-            | Command::PutPolicy { .. }
-            | Command::Move { .. }
-            | Command::ForgetFence { .. }
-            | Command::Report { .. }
-            | Command::Relieve { .. }
-            | Command::PutSettings { .. } => super::done(),
-            Command::Expire { .. } | Command::Elapsed { .. } | Command::Refill { .. } => {
-                Ok((Answer::Overtaken, Rest::Nothing))
-            }
+            Repeats::Overtaken => Ok((Answer::Overtaken, Rest::Nothing)),
         }
     }
 

@@ -7,7 +7,7 @@
 //! the history ([`lines_of`]). When they are taken, more are not noted until elections have pushed them out: what is
 //! in the history is never taken out of its midst, because watchers are told from it what they missed.
 
-use super::{State, Turn, Verdict, done};
+use super::{State, Turn, VerbResult, done};
 use crate::command::Finding;
 use crate::limits::SPLIT_BRAINS_PER_GROUP_MAX;
 use crate::name::{Group, Reason};
@@ -21,7 +21,7 @@ impl State {
         group: &Group,
         finding: Finding,
         reason: Reason,
-    ) -> Verdict {
+    ) -> VerbResult {
         self.check_home(group)?;
         let Some(state) = self.groups.get_mut(group) else {
             return Err(Refusal::GroupUnknown { group: group.clone() });

@@ -2,7 +2,7 @@
 
 use super::group::Office;
 use super::office::End;
-use super::{Rest, State, Turn, Verdict, done};
+use super::{Rest, State, Turn, VerbResult, done};
 use crate::name::{Group, SessionId, SessionNo};
 use crate::outcome::{Answer, Cause, Refusal};
 use crate::term::Term;
@@ -15,7 +15,7 @@ impl State {
         group: &Group,
         id: SessionId,
         term: Term,
-    ) -> Verdict {
+    ) -> VerbResult {
         let session = self.session_of(id)?;
         self.check_holder(group, session, term)?;
         let (cause, reason) = self.cause_of_ending(group).unwrap_or((Cause::Resigned, None));
@@ -26,7 +26,7 @@ impl State {
     /// Leaves the line. A leader that withdraws is told to stop and confirms by resigning: a
     /// withdrawal names no term, so a late duplicate of one must not end a later office under its
     /// holder's feet.
-    pub(super) fn withdraw(&mut self, turn: &mut Turn, group: &Group, id: SessionId) -> Verdict {
+    pub(super) fn withdraw(&mut self, turn: &mut Turn, group: &Group, id: SessionId) -> VerbResult {
         let session = self.session_of(id)?;
         self.leave_line(turn, group, session);
         let tenure = self.groups.get(group).and_then(|state| state.office.tenure());

@@ -3,7 +3,7 @@
 use super::office::End;
 use super::repeat::Requests;
 use super::session::Session;
-use super::{Rest, State, Turn, Verdict, done};
+use super::{Rest, State, Turn, VerbResult, done};
 use crate::limits::{SESSIONS_MAX, TTL_MS_FLOOR};
 use crate::name::{Group, Node, SessionId, SessionNo};
 use crate::outcome::{Answer, Cause, Effect, Refusal};
@@ -15,7 +15,7 @@ impl State {
         id: SessionId,
         node: Node,
         ttl_ms: u64,
-    ) -> Verdict {
+    ) -> VerbResult {
         let session = match self.known_session(id)? {
             Some((no, session)) if session.node == node && session.ttl_ms == ttl_ms => no,
             Some((_, session)) => return Err(mismatch(session)),
@@ -84,16 +84,9 @@ impl State {
         Ok(no)
     }
 
-    pub(super) fn change_ttl(&mut self, turn: &mut Turn, id: SessionId, ttl_ms: u64) -> Verdict {
+    pub(super) fn change_ttl(&mut self, turn: &mut Turn, id: SessionId, ttl_ms: u64) -> VerbResult {
         let no = self.session_of(id)?;
-        let max = self.settings.ttl_ms_ceiling;
-        if !(TTL_MS_FLOOR..=max).contains(&ttl_ms) {
-            return Err(Refusal::TtlOutOfBounds { group: None, ttl_ms, min: TTL_MS_FLOOR, max });
-        }
-        let Some(session) = self.sessions.get(&no) else { return Err(Refusal::SessionUnknown) };
-        for group in session.leads.iter().chain(&session.stands) {
-            self.check_ttl(group, ttl_ms)?;
-        }
+        self.may_change_ttl(no, ttl_ms)?;
         if let Some(session) = self.sessions.get_mut(&no)
             && session.ttl_ms != ttl_ms
         {
@@ -102,6 +95,17 @@ impl State {
             turn.effects.push(Effect::TtlChanged { session: no, ttl_ms });
         }
         done()
+    }
+
+    /// Whether the store and every group that concerns a session allow it this ttl.
+    pub(crate) fn may_change_ttl(&self, session: SessionNo, ttl_ms: u64) -> Result<(), Refusal> {
+        let max = self.settings.ttl_ms_ceiling;
+        if !(TTL_MS_FLOOR..=max).contains(&ttl_ms) {
+            return Err(Refusal::TtlOutOfBounds { group: None, ttl_ms, min: TTL_MS_FLOOR, max });
+        }
+        let session = self.sessions.get(&session).ok_or(Refusal::SessionUnknown)?;
+        let mut groups = session.leads.iter().chain(&session.stands);
+        groups.try_for_each(|group| self.check_ttl(group, ttl_ms))
     }
 
     /// Whether the policy of a group allows this ttl.

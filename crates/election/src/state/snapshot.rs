@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! version        u8: 1; or 2 if some group has a door, and then every group has `door?`; or 3 if some
-//!                group has fences, and then every group has `door?` and `fences?`
+//!                group has fences, and then every group has `door?` and `fences?`; or 4, like 3, if some group
+//!                is stopped for recovery
 //! settings       ttl ceiling, auto-create, most groups, default policy
 //! revision       number
 //! term floor     number
@@ -24,15 +25,18 @@ use super::repeat::Requests;
 use super::session::Session;
 use super::{Index, State};
 use crate::codec::{CodecError, Input, Wire, malformed};
+use crate::door::Door;
 use crate::limits::TTL_MS_CEILING;
 use crate::name::{Group, Resource, SessionNo};
 use crate::policy::{Policy, Settings};
 use crate::term::{Revision, Term};
 
 /// The version that opens every encoded state.
-pub const STATE_VERSION: u8 = 3;
-/// The version without fences, and the one without doors either. Each is written as long as no group needs a
-/// later one, so that programs which know only that read what later ones write.
+pub const STATE_VERSION: u8 = 4;
+/// The version without stopped groups, the one without fences, and the one without doors either. Each is
+/// written as long as no group needs a later one, so that programs which know only that read what later ones
+/// write.
+const STATE_VERSION_STOPLESS: u8 = 3;
 const STATE_VERSION_FENCELESS: u8 = 2;
 const STATE_VERSION_DOORLESS: u8 = 1;
 
@@ -64,7 +68,8 @@ impl State {
     /// The earliest version that can tell all of this state.
     fn version(&self) -> u8 {
         let needed = |(_, group): (&Group, &GroupState)| match (&group.fences, &group.door) {
-            (Some(_), _) => STATE_VERSION,
+            (_, Some(door)) if matches!(**door, Door::Stopped { .. }) => STATE_VERSION,
+            (Some(_), _) => STATE_VERSION_STOPLESS,
             (None, Some(_)) => STATE_VERSION_FENCELESS,
             (None, None) => STATE_VERSION_DOORLESS,
         };
@@ -184,7 +189,7 @@ fn put_group(group: &GroupState, version: u8, out: &mut Vec<u8>) {
     if version != STATE_VERSION_DOORLESS {
         group.door.put(out);
     }
-    if version == STATE_VERSION {
+    if version >= STATE_VERSION_STOPLESS {
         group.fences.put(out);
     }
     group.history.put(out);
@@ -199,7 +204,7 @@ fn take_group(input: &mut Input<'_>, version: u8) -> Result<GroupState, CodecErr
         heir: Wire::take(input)?,
         doomed: Wire::take(input)?,
         door: if version == STATE_VERSION_DOORLESS { None } else { Wire::take(input)? },
-        fences: if version == STATE_VERSION { Wire::take(input)? } else { None },
+        fences: if version >= STATE_VERSION_STOPLESS { Wire::take(input)? } else { None },
         history: Wire::take(input)?,
         marks: Marks::default(),
     })

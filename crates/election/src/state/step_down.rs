@@ -1,7 +1,7 @@
 //! Step-down: an administrator ends a tenure, gently or by force.
 
 use super::office::End;
-use super::{Rest, State, Turn, Verdict, done};
+use super::{Rest, State, Turn, VerbResult, done};
 use crate::name::{Group, Node, Reason};
 use crate::outcome::{Answer, Cause, Refusal};
 
@@ -16,7 +16,7 @@ impl State {
         reason: Reason,
         to: Option<&Node>,
         immediate: bool,
-    ) -> Verdict {
+    ) -> VerbResult {
         let state =
             self.groups.get(group).ok_or_else(|| Refusal::GroupUnknown { group: group.clone() })?;
         let tenure =

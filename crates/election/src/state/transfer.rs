@@ -3,9 +3,9 @@
 //! Two steps (semantics 15): the leader offers while it goes on leading and the standby gets warm;
 //! then, its work drained, it transfers. The second step alone is a plain transfer.
 
-use super::group::{Offer, Office, Season};
+use super::group::{Offer, Office, PreemptionWindow};
 use super::office::End;
-use super::{State, Turn, Verdict, done};
+use super::{State, Turn, VerbResult, done};
 use crate::name::{Group, Node, SessionId, SessionNo};
 use crate::outcome::{Cause, Refusal};
 use crate::term::Term;
@@ -17,7 +17,7 @@ impl State {
         group: &Group,
         id: SessionId,
         term: Term,
-    ) -> Verdict {
+    ) -> VerbResult {
         let session = self.session_of(id)?;
         self.check_leader(group, session, term)?;
         self.take_office(turn, group);
@@ -31,7 +31,7 @@ impl State {
         id: SessionId,
         term: Term,
         to: &Node,
-    ) -> Verdict {
+    ) -> VerbResult {
         let session = self.session_of(id)?;
         self.check_leader(group, session, term)?;
         let successor = self.successor(turn, group, to)?;
@@ -39,7 +39,7 @@ impl State {
         done()
     }
 
-    pub(super) fn warm(&mut self, group: &Group, id: SessionId, term: Term) -> Verdict {
+    pub(super) fn warm(&mut self, group: &Group, id: SessionId, term: Term) -> VerbResult {
         let session = self.session_of(id)?;
         let no_offer = || Refusal::NoOffer { group: group.clone() };
         let state = self.groups.get_mut(group).ok_or_else(no_offer)?;
@@ -64,7 +64,7 @@ impl State {
         id: SessionId,
         term: Term,
         to: &Node,
-    ) -> Verdict {
+    ) -> VerbResult {
         let session = self.session_of(id)?;
         self.check_leader(group, session, term)?;
         let successor = self.successor(turn, group, to)?;
@@ -110,7 +110,7 @@ impl State {
         let Some(state) = self.groups.get(group) else { return };
         let Office::Held { tenure } = &state.office else { return };
         let goes = self.sessions.get(&tenure.session).is_none_or(|session| session.gone);
-        if goes || tenure.season != Season::Open || tenure.offer.is_some() {
+        if goes || tenure.preemption_window != PreemptionWindow::Open || tenure.offer.is_some() {
             return;
         }
         let leader_priority = tenure.priority;

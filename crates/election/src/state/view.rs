@@ -1,6 +1,8 @@
 //! Reading: what the state says to owners, operators, drivers and watchers.
 
-use super::group::{Office, Season, Tenure};
+use std::ops::Bound;
+
+use super::group::{Office, PreemptionWindow, Tenure};
 use super::{GroupState, State};
 use crate::command::WaitKind;
 use crate::limits::GROUPS_PAGE_MAX;
@@ -16,9 +18,7 @@ use crate::term::{Cursor, Incarnation, Revision, Term};
 /// Who holds an office.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Holder {
-    /// The session.
     pub session: SessionNo,
-    /// Its term.
     pub term: Term,
     /// `Elected`, `Leading` or `Ending`.
     pub state: OfficeState,
@@ -27,13 +27,10 @@ pub struct Holder {
 /// Something a driver must time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wait {
-    /// Where.
     pub group: Group,
-    /// What for.
     pub kind: WaitKind,
     /// The revision at which it began.
     pub since: Revision,
-    /// How long.
     pub for_ms: u64,
 }
 
@@ -140,6 +137,12 @@ impl State {
         self.index.stranded.iter()
     }
 
+    /// Those of them after a group, by name.
+    pub fn stranded_after(&self, after: Option<&Group>) -> impl Iterator<Item = &Group> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        self.index.stranded.range::<Group, _>((from, Bound::Unbounded))
+    }
+
     /// Everything that is being waited for, in full: for a driver that starts to count.
     pub fn waits(&self) -> impl Iterator<Item = Wait> {
         self.index.waiting.iter().filter_map(|group| self.wait_of(group))
@@ -159,11 +162,11 @@ impl State {
             Office::Held { tenure } if !tenure.accepted => {
                 (WaitKind::Acceptance, tenure.since, session_of(tenure)?.ttl_ms / 3)
             }
-            Office::Held { tenure } => match tenure.season {
-                Season::Waiting { since } => {
+            Office::Held { tenure } => match tenure.preemption_window {
+                PreemptionWindow::Waiting { since } => {
                     (WaitKind::MinimumTenure, since, self.policy(group).minimum_tenure_ms)
                 }
-                Season::Never | Season::Open => return None,
+                PreemptionWindow::Never | PreemptionWindow::Open => return None,
             },
         };
         Some(Wait { group: group.clone(), kind, since, for_ms })

@@ -7,7 +7,6 @@ pub(super) const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 /// So many in so much time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
-    /// How many.
     pub count: u32,
     /// In how much time.
     pub per_ms: u64,
@@ -80,7 +79,6 @@ impl Estimate {
 /// One setting and what it costs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point<S> {
-    /// The setting.
     pub setting: S,
     /// What it costs.
     pub estimate: Estimate,

@@ -83,9 +83,10 @@ pub fn estimate(timers: &LogTimers, surroundings: &Surroundings) -> Estimate {
         };
     }
     let windows_per_day = DAY_MS as f64 / timers.election_ms_min.max(1) as f64;
-    let beats_per_day = DAY_MS as f64 / timers.heartbeat_ms.max(1) as f64;
+    let heartbeats_per_day = DAY_MS as f64 / timers.heartbeat_ms.max(1) as f64;
     Estimate {
-        false_by_network: windows_per_day * log.unanswered(None) + beats_per_day * log.unheard(),
+        false_by_network: windows_per_day * log.unanswered(None)
+            + heartbeats_per_day * log.unheard(),
         false_by_pauses: surroundings
             .pauses()
             .iter()

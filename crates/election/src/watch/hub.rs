@@ -220,7 +220,7 @@ impl Inner {
 
     fn index(&mut self, id: u64, scope: &Scope) {
         match scope {
-            Scope::Group(group) => {
+            Scope::Group(group) | Scope::Turn(group) => {
                 self.by_group.entry(group.clone()).or_default().insert(id);
             }
             Scope::Groups(groups) => {
@@ -237,7 +237,7 @@ impl Inner {
 
     fn unindex(&mut self, id: u64, scope: &Scope) {
         match scope {
-            Scope::Group(group) => forget(&mut self.by_group, group, id),
+            Scope::Group(group) | Scope::Turn(group) => forget(&mut self.by_group, group, id),
             Scope::Groups(groups) => {
                 for group in groups {
                     forget(&mut self.by_group, group, id);

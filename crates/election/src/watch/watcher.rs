@@ -184,6 +184,6 @@ fn just_before(place: Cursor) -> Cursor {
 fn covers(scope: &Scope, group: &Group) -> bool {
     match scope {
         Scope::Groups(groups) => groups.binary_search(group).is_ok(),
-        Scope::Group(_) | Scope::Prefix(_) => scope.covers(group),
+        Scope::Group(_) | Scope::Turn(_) | Scope::Prefix(_) => scope.covers(group),
     }
 }

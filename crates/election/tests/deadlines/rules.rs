@@ -21,7 +21,7 @@ fn a_silent_session_is_due_after_a_whole_ttl_and_not_a_moment_sooner() {
     deadlines.open(A, 1000, at(0));
     deadlines.open(B, 1000, at(0));
     assert_eq!(run(&mut deadlines, 0, 400), []);
-    assert_eq!(deadlines.heard(A, None, at(400)), Hearing::Heard);
+    assert_eq!(deadlines.heartbeat(A, None, at(400)), HeartbeatOutcome::Extended);
     assert_eq!(run(&mut deadlines, 410, 1500), [(1000, B), (1400, A)]);
 }
 
@@ -31,7 +31,7 @@ fn a_heartbeat_that_arrives_in_the_last_moment_counts() {
     let mut deadlines = Deadlines::new();
     deadlines.open(A, 1000, at(0));
     assert_eq!(run(&mut deadlines, 0, 990), []);
-    assert_eq!(deadlines.heard(A, None, at(1000)), Hearing::Heard);
+    assert_eq!(deadlines.heartbeat(A, None, at(1000)), HeartbeatOutcome::Extended);
     assert_eq!(deadlines.due(at(1000), ALL), []);
     assert_eq!(deadlines.remaining(A, at(1000)), Some(ms(1000)));
 }
@@ -41,11 +41,11 @@ fn an_expiring_session_is_never_revived() {
     let mut deadlines = Deadlines::new();
     deadlines.open(A, 1000, at(0));
     assert_eq!(run(&mut deadlines, 0, 1000), [(1000, A)]);
-    assert_eq!(deadlines.heard(A, None, at(1001)), Hearing::Expiring);
+    assert_eq!(deadlines.heartbeat(A, None, at(1001)), HeartbeatOutcome::Expiring);
     assert_eq!(deadlines.remaining(A, at(1001)), Some(Duration::ZERO));
     assert_eq!(run(&mut deadlines, 1010, 5000), [], "and it is told once");
     deadlines.close(A);
-    assert_eq!(deadlines.heard(A, None, at(5001)), Hearing::Unknown);
+    assert_eq!(deadlines.heartbeat(A, None, at(5001)), HeartbeatOutcome::Unknown);
 }
 
 #[test]
@@ -54,11 +54,11 @@ fn a_spared_session_keeps_what_was_heard_of_it() {
     deadlines.open(A, 1000, at(0));
     deadlines.open(B, 1000, at(0));
     assert_eq!(run(&mut deadlines, 0, 1000), [(1000, A), (1000, B)]);
-    assert_eq!(deadlines.heard(A, None, at(1005)), Hearing::Expiring);
+    assert_eq!(deadlines.heartbeat(A, None, at(1005)), HeartbeatOutcome::Expiring);
     deadlines.spare(A);
     deadlines.spare(B);
     assert_eq!(deadlines.remaining(A, at(1005)), Some(ms(1000)));
-    assert_eq!(deadlines.audible(), [A]);
+    assert_eq!(deadlines.silent().iter().collect::<Vec<_>>(), [&B]);
     assert_eq!(run(&mut deadlines, 1010, 2010), [(1010, B), (2010, A)]);
 }
 
@@ -67,13 +67,16 @@ fn a_spared_session_keeps_what_was_heard_of_it() {
 fn a_heartbeat_that_is_not_newer_counts_for_nothing() {
     let mut deadlines = Deadlines::new();
     deadlines.open(A, 1000, at(0));
-    assert_eq!(deadlines.heard(A, Some(7), at(100)), Hearing::Heard);
+    assert_eq!(deadlines.heartbeat(A, Some(7), at(100)), HeartbeatOutcome::Extended);
     for late in [7, 6, 0] {
-        assert_eq!(deadlines.heard(A, Some(late), at(900)), Hearing::NotNewer { last: 7 });
+        assert_eq!(
+            deadlines.heartbeat(A, Some(late), at(900)),
+            HeartbeatOutcome::NotNewer { last: 7 }
+        );
     }
     assert_eq!(deadlines.remaining(A, at(900)), Some(ms(200)));
-    assert_eq!(deadlines.heard(A, None, at(900)), Hearing::Heard);
-    assert_eq!(deadlines.heard(A, Some(8), at(900)), Hearing::Heard);
+    assert_eq!(deadlines.heartbeat(A, None, at(900)), HeartbeatOutcome::Extended);
+    assert_eq!(deadlines.heartbeat(A, Some(8), at(900)), HeartbeatOutcome::Extended);
 }
 
 /// Semantics 7, both ways round.
@@ -82,11 +85,11 @@ fn the_larger_ttl_holds_for_one_old_ttl() {
     let mut deadlines = Deadlines::new();
     deadlines.open(A, 4000, at(0));
     deadlines.change_ttl(A, 1000, at(100));
-    deadlines.heard(A, None, at(4000));
+    deadlines.heartbeat(A, None, at(4000));
     assert_eq!(deadlines.remaining(A, at(4000)), Some(ms(4000)), "before 100 + 4000");
-    deadlines.heard(A, None, at(4100));
+    deadlines.heartbeat(A, None, at(4100));
     assert_eq!(deadlines.remaining(A, at(4100)), Some(ms(3900)), "never shortened");
-    deadlines.heard(A, None, at(7500));
+    deadlines.heartbeat(A, None, at(7500));
     assert_eq!(deadlines.remaining(A, at(7500)), Some(ms(1000)), "the smaller from here on");
 
     deadlines.change_ttl(A, 9000, at(7600));
@@ -102,7 +105,7 @@ fn promotion_gives_everybody_a_full_ttl_and_spreads_the_unheard() {
     deadlines.turn(at(1900));
     deadlines.promote(at(1900));
     for no in 0..50 {
-        assert_eq!(deadlines.heard(SessionNo(no), None, at(1900)), Hearing::Heard);
+        assert_eq!(deadlines.heartbeat(SessionNo(no), None, at(1900)), HeartbeatOutcome::Extended);
     }
     let due = run(&mut deadlines, 1900, 4200);
     let (heard, unheard): (Vec<_>, Vec<_>) = due.iter().partition(|(_, no)| no.0 < 50);
@@ -169,16 +172,15 @@ fn a_driver_that_follows_next_at_never_makes_a_gap_and_an_idle_one_rests() {
 }
 
 #[test]
-fn who_was_silent_and_is_heard_is_told_once() {
+fn who_was_silent_and_is_heard_is_silent_no_more() {
     let mut deadlines = Deadlines::new();
     deadlines.open(A, 1000, at(0));
     run(&mut deadlines, 0, 490);
     assert!(deadlines.silent().is_empty());
     run(&mut deadlines, 500, 500);
     assert_eq!(deadlines.silent().iter().collect::<Vec<_>>(), [&A]);
-    deadlines.heard(A, None, at(600));
+    deadlines.heartbeat(A, None, at(600));
     assert!(deadlines.silent().is_empty());
-    assert_eq!((deadlines.audible(), deadlines.audible()), (vec![A], vec![]));
     assert_eq!(run(&mut deadlines, 610, 1090), []);
     run(&mut deadlines, 1100, 1100);
     assert!(deadlines.silent().contains(&A), "and falls silent again half a ttl later");

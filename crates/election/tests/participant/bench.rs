@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use regent_election::participant::{
-    Action, Attempt, Event, Held, Participant, Phase, Reply, Request, Transition, Trouble, Verb,
+    Action, Attempt, Event, LeadershipProof, Participant, Phase, Reply, Request, Transition,
+    Trouble, Verb,
 };
 use regent_election::store::{
-    Campaigned, Heard, LeaderView, OfferView, OfficeState, SessionView, StoreError, TenureView,
+    Campaigned, HeartbeatView, LeaderView, OfferView, OfficeState, SessionView, StoreError,
+    TenureView,
 };
 use regent_election::{
     Budget, Cursor, Group, Incarnation, Metadata, Moment, Node, Refusal, Revision, SessionId, Term,
@@ -223,7 +225,7 @@ impl Bench {
         }
     }
 
-    pub(crate) fn take_beat(&mut self) -> (Attempt, regent_election::store::Heartbeat) {
+    pub(crate) fn take_heartbeat(&mut self) -> (Attempt, regent_election::store::Heartbeat) {
         match self.take("heartbeat", |request| matches!(request, Request::Heartbeat(_))) {
             (attempt, Request::Heartbeat(heartbeat)) => (attempt, heartbeat),
             other => panic!("{other:?}"),
@@ -256,13 +258,13 @@ impl Bench {
         self.answer(attempt, Ok(Reply::Session(view)));
     }
 
-    pub(crate) fn heard(&self) -> Heard {
-        Heard { ttl_ms: TTL_MS, epoch: self.epoch, revision: Revision(self.revision) }
+    pub(crate) fn acknowledgement(&self) -> HeartbeatView {
+        HeartbeatView { ttl_ms: TTL_MS, epoch: self.epoch, revision: Revision(self.revision) }
     }
 
     pub(crate) fn acknowledge(&mut self, attempt: Attempt) {
-        let heard = self.heard();
-        self.answer(attempt, Ok(Reply::Heard(heard)));
+        let heard = self.acknowledgement();
+        self.answer(attempt, Ok(Reply::Heartbeat(heard)));
     }
 
     pub(crate) fn campaigned(
@@ -296,7 +298,7 @@ impl Bench {
         self.campaigned(attempt, office, None, true, None);
     }
 
-    pub(crate) fn check(&self, name: &str) -> Option<Held> {
+    pub(crate) fn check(&self, name: &str) -> Option<LeadershipProof> {
         self.machine.check(at(self.now_ms), &group(name))
     }
 

@@ -22,10 +22,10 @@ impl Bench {
             let wake_at = self.wake_at.expect("a heartbeat is due some time");
             self.run_to(wake_at.as_nanos().div_ceil(1_000_000));
         }
-        let (beat, _) = self.take_beat();
+        let (attempt, _) = self.take_heartbeat();
         self.epoch += 1;
         self.revision += 1;
-        self.acknowledge(beat);
+        self.acknowledge(attempt);
     }
 
     /// The next heartbeat brings news, and the list says this of the one tenure held.
@@ -70,7 +70,7 @@ fn a_hand_over_is_offered_then_warm_then_drained_then_transferred() {
     assert_eq!(bench.check("a"), None);
     let transfer = bench.take_verb(&Verb::Transfer(term(1), node("you")));
     bench.run_to(bench.now_ms + 4000);
-    let (_, heartbeat) = bench.take_beat();
+    let (_, heartbeat) = bench.take_heartbeat();
     assert_eq!(heartbeat.disowned, [], "disowning would let the line choose another");
     bench.answer(transfer, Ok(Reply::Done));
     assert_eq!(bench.phase("a"), Some(Phase::Standby));
@@ -82,10 +82,10 @@ fn while_a_standby_gets_warm_heartbeats_ask_for_news_more_often() {
     bench.hand_over("you");
     let offer = bench.take_verb(&Verb::Offer(term(1), node("you")));
     bench.answer(offer, Ok(Reply::Done));
-    let (first, _) = bench.take_beat();
+    let (first, _) = bench.take_heartbeat();
     bench.acknowledge(first);
     bench.run_to(bench.now_ms + 900);
-    let (second, _) = bench.take_beat();
+    let (second, _) = bench.take_heartbeat();
     bench.acknowledge(second);
     assert_eq!(bench.phase("a"), Some(Phase::Leading));
 }
@@ -94,10 +94,10 @@ fn while_a_standby_gets_warm_heartbeats_ask_for_news_more_often() {
 fn a_list_asked_for_before_the_offer_says_nothing_about_it() {
     let mut bench = Bench::leading(&["a"]);
     bench.run_to(4333);
-    let (beat, _) = bench.take_beat();
+    let (attempt, _) = bench.take_heartbeat();
     bench.hand_over("you");
     bench.epoch += 1;
-    bench.acknowledge(beat);
+    bench.acknowledge(attempt);
     let early = bench.take_list();
     let offer = bench.take_verb(&Verb::Offer(term(1), node("you")));
     bench.answer(offer, Ok(Reply::Done));
@@ -151,8 +151,8 @@ fn warmth_that_comes_too_late_takes_no_office() {
     while bench.now_ms < until_ms {
         bench.run_to((bench.now_ms + 500).min(until_ms));
         if bench.has_sent(|request| matches!(request, Request::Heartbeat(_))) {
-            let (beat, _) = bench.take_beat();
-            bench.acknowledge(beat);
+            let (attempt, _) = bench.take_heartbeat();
+            bench.acknowledge(attempt);
         }
     }
     assert_eq!(bench.troubles, [Trouble::NotWarm { to: node("you") }]);
@@ -174,8 +174,8 @@ fn an_offer_that_nobody_hears_is_given_up_in_time() {
     while bench.now_ms < until_ms {
         bench.run_to((bench.now_ms + 500).min(until_ms));
         while bench.has_sent(|request| matches!(request, Request::Heartbeat(_))) {
-            let (beat, _) = bench.take_beat();
-            bench.acknowledge(beat);
+            let (attempt, _) = bench.take_heartbeat();
+            bench.acknowledge(attempt);
         }
     }
     assert_eq!(bench.troubles, [Trouble::NotWarm { to: node("you") }]);
@@ -192,8 +192,8 @@ fn a_hand_over_that_was_asked_for_does_not_outlive_its_term() {
     bench.answer(resign, Ok(Reply::Done));
     bench.run_to(bench.now_ms + 6000);
     let campaign = bench.take_campaign(&group("a"));
-    let (beat, _) = bench.take_beat();
-    bench.acknowledge(beat);
+    let (attempt, _) = bench.take_heartbeat();
+    bench.acknowledge(attempt);
     bench.elect(campaign, &group("a"), term(2));
     assert_eq!(bench.phase("a"), Some(Phase::Leading));
     assert!(!bench.has_sent(|request| matches!(request, Request::Group(_))), "nothing is offered");

@@ -17,9 +17,9 @@ fn ms(ms: u64) -> Duration {
 fn news_extends_nothing_until_the_list_is_read() {
     let mut bench = Bench::leading(&["a"]);
     bench.run_to(4333);
-    let (beat, _) = bench.take_beat();
+    let (attempt, _) = bench.take_heartbeat();
     bench.epoch = 1;
-    bench.acknowledge(beat);
+    bench.acknowledge(attempt);
     assert_eq!(bench.check("a").unwrap().remaining, ms(1000 + 9801 - 4333));
     let list = bench.take_list();
     bench.now_ms = 5000;
@@ -32,10 +32,10 @@ fn news_extends_nothing_until_the_list_is_read() {
 fn a_list_older_than_the_news_is_read_again() {
     let mut bench = Bench::leading(&["a"]);
     bench.run_to(4333);
-    let (beat, _) = bench.take_beat();
+    let (attempt, _) = bench.take_heartbeat();
     let stale = bench.view(vec![tenure("a", 1, OfficeState::Leading)], &[]);
     bench.epoch = 1;
-    bench.acknowledge(beat);
+    bench.acknowledge(attempt);
     let list = bench.take_list();
     bench.answer(list, Ok(Reply::Session(stale)));
     assert_eq!(bench.check("a").unwrap().remaining, ms(1000 + 9801 - 4333), "nothing extended");
@@ -51,9 +51,9 @@ fn a_list_older_than_the_news_is_read_again() {
 fn an_ending_tenure_is_stopped_and_confirmed_and_never_extended() {
     let mut bench = Bench::leading(&["a", "b"]);
     bench.run_to(4333);
-    let (beat, _) = bench.take_beat();
+    let (attempt, _) = bench.take_heartbeat();
     bench.epoch = 1;
-    bench.acknowledge(beat);
+    bench.acknowledge(attempt);
     let list = bench.take_list();
     let ending = tenure("a", 1, OfficeState::Ending);
     let view = bench.view(vec![ending, tenure("b", 2, OfficeState::Leading)], &[]);
@@ -72,9 +72,9 @@ fn an_ending_tenure_is_stopped_and_confirmed_and_never_extended() {
 fn a_tenure_that_is_gone_from_the_list_is_lost() {
     let mut bench = Bench::leading(&["a"]);
     bench.run_to(4333);
-    let (beat, _) = bench.take_beat();
+    let (attempt, _) = bench.take_heartbeat();
     (bench.epoch, bench.revision) = (1, 50);
-    bench.acknowledge(beat);
+    bench.acknowledge(attempt);
     let list = bench.take_list();
     let view = bench.view(vec![], &[]);
     bench.answer(list, Ok(Reply::Session(view)));
@@ -89,9 +89,9 @@ fn a_tenure_that_is_gone_from_the_list_is_lost() {
 fn a_list_made_before_the_election_proves_nothing_about_it() {
     let mut bench = Bench::standing(&["a", "b"]);
     bench.run_to(4333);
-    let (beat, _) = bench.take_beat();
+    let (attempt, _) = bench.take_heartbeat();
     bench.epoch = 1;
-    bench.acknowledge(beat);
+    bench.acknowledge(attempt);
     let list = bench.take_list();
     let view = bench.view(vec![], &[]);
     let campaign = bench.take_campaign(&group("a"));
@@ -107,9 +107,9 @@ fn a_promoted_standby_acts_only_after_its_acceptance_is_acknowledged() {
     let campaign = bench.take_campaign(&group("a"));
     bench.stand_in_line(campaign, &group("a"));
     bench.run_to(4333);
-    let (beat, _) = bench.take_beat();
+    let (attempt, _) = bench.take_heartbeat();
     (bench.epoch, bench.revision) = (1, 50);
-    bench.acknowledge(beat);
+    bench.acknowledge(attempt);
     let list = bench.take_list();
     let view = bench.view(vec![tenure("a", 7, OfficeState::Elected)], &[]);
     bench.answer(list, Ok(Reply::Session(view)));
@@ -163,9 +163,9 @@ fn an_answer_made_before_the_list_does_not_overrule_it() {
         bench.run_to(2900);
         bench.tell(Event::Stand { group: group("b"), priority: 0, metadata: Metadata::NONE });
         bench.run_to(4333);
-        let (beat, _) = bench.take_beat();
+        let (attempt, _) = bench.take_heartbeat();
         (bench.epoch, bench.revision) = (1, 13);
-        bench.acknowledge(beat);
+        bench.acknowledge(attempt);
         let list = bench.take_list();
         let view = bench.view(listed.into_iter().collect(), &[]);
         bench.answer(list, Ok(Reply::Session(view)));
@@ -190,16 +190,16 @@ fn a_lost_term_is_disowned_in_every_heartbeat_until_the_store_knows() {
     bench.answer(resign, Err(uncertain()));
     let disowned = vec![(group("a"), term(1))];
     bench.run_to(4333);
-    let (lost, heartbeat) = bench.take_beat();
+    let (lost, heartbeat) = bench.take_heartbeat();
     assert_eq!(heartbeat.disowned, disowned);
     bench.answer(lost, Err(uncertain()));
     bench.run_to(4333 + 416);
-    let (beat, heartbeat) = bench.take_beat();
+    let (attempt, heartbeat) = bench.take_heartbeat();
     assert_eq!(heartbeat.disowned, disowned);
-    bench.acknowledge(beat);
+    bench.acknowledge(attempt);
     assert_eq!(bench.phase("a"), Some(Phase::Standby), "settled: it may campaign again");
     bench.run_to(8200);
-    assert_eq!(bench.take_beat().1.disowned, []);
+    assert_eq!(bench.take_heartbeat().1.disowned, []);
 }
 
 /// Semantics 4: a campaign that is answered with the term declared lost revives nothing.

@@ -34,8 +34,8 @@ fn renewals_do_not_prolong_a_stop() {
     let mut bench = Bench::leading(&["a", "b"]);
     bench.tell(Event::Resign { group: group("a") });
     bench.run_to(4333);
-    let (beat, _) = bench.take_beat();
-    bench.acknowledge(beat);
+    let (attempt, _) = bench.take_heartbeat();
+    bench.acknowledge(attempt);
     bench.run_to(10_801);
     assert_eq!(bench.path("a"), [Phase::Stopping, Phase::Lost]);
     assert_eq!(bench.last_resorts, [(group("a"), term(1))]);
@@ -186,15 +186,15 @@ fn a_vacancy_seen_by_a_watch_brings_the_next_campaign_forward() {
 fn an_office_nobody_here_asked_for_is_disowned() {
     let mut bench = Bench::leading(&["a"]);
     bench.run_to(4333);
-    let (beat, _) = bench.take_beat();
+    let (attempt, _) = bench.take_heartbeat();
     bench.epoch = 1;
-    bench.acknowledge(beat);
+    bench.acknowledge(attempt);
     let list = bench.take_list();
     let ghost = tenure("ghost", 6, OfficeState::Leading);
     let view = bench.view(vec![tenure("a", 1, OfficeState::Leading), ghost], &[]);
     bench.answer(list, Ok(Reply::Session(view)));
     bench.run_to(8000);
-    assert_eq!(bench.take_beat().1.disowned, [(group("ghost"), term(6))]);
+    assert_eq!(bench.take_heartbeat().1.disowned, [(group("ghost"), term(6))]);
 }
 
 /// The heartbeat that disowns an office ends it at the store. Whoever stands there again meanwhile
@@ -205,9 +205,9 @@ fn an_office_that_is_being_disowned_is_not_taken_by_standing_again() {
     for is_late in [false, true] {
         let mut bench = Bench::leading(&["a"]);
         bench.run_to(4333);
-        let (beat, _) = bench.take_beat();
+        let (attempt, _) = bench.take_heartbeat();
         bench.epoch = 1;
-        bench.acknowledge(beat);
+        bench.acknowledge(attempt);
         let list = bench.take_list();
         let held = tenure("a", 1, OfficeState::Leading);
         let view = bench.view(vec![held, tenure("ghost", 6, OfficeState::Leading)], &[]);
@@ -217,9 +217,9 @@ fn an_office_that_is_being_disowned_is_not_taken_by_standing_again() {
         if is_late {
             // The store answers the campaign first, but its answer comes after the heartbeat's.
             bench.run_to(7666);
-            let (beat, heartbeat) = bench.take_beat();
+            let (attempt, heartbeat) = bench.take_heartbeat();
             assert_eq!(heartbeat.disowned, [(ghost.clone(), term(6))]);
-            bench.acknowledge(beat);
+            bench.acknowledge(attempt);
         }
         bench.elect(campaign, &ghost, term(6));
         assert_eq!(bench.check("ghost"), None, "late: {is_late}");

@@ -1,12 +1,16 @@
-//! The real state machine with the real lease clock, as a store for the world: the thinnest driver
-//! there can be, applying every entry the moment it is proposed.
+//! The real ledger as a store for the world: the thinnest driver there can be, applying every entry the
+//! moment it is proposed.
 
-use regent_election::deadlines::{Deadlines, Hearing};
-use regent_election::participant::{GroupRequest, Reply, Request, Verb};
-use regent_election::store::{Campaign, CampaignSession, Campaigned, Heard, Heartbeat, StoreError};
+use std::collections::BTreeSet;
+
+use regent_election::ledger::{HeartbeatOutcome, Ledger};
+use regent_election::participant::{GroupRequest, Reply, Request};
+use regent_election::store::{
+    Campaign, CampaignSession, Campaigned, Heartbeat, HeartbeatView, StoreError,
+};
 use regent_election::{
-    Answer, Command, Effect, Entry, Group, IfLost, Incarnation, Moment, Node, Opening, Reason,
-    Refusal, RequestId, SessionId, Settings, State, Term,
+    Answer, Command, Group, IfLost, Incarnation, Moment, Node, Opening, Reason, Refusal, RequestId,
+    SessionId, Settings, State, Term,
 };
 
 use crate::store::Keeper;
@@ -14,8 +18,7 @@ use crate::store::Keeper;
 const HELPING: usize = 64;
 
 pub(crate) struct RealStore {
-    state: State,
-    deadlines: Deadlines,
+    ledger: Ledger,
     changes: Vec<(Group, Term, Option<Node>)>,
 }
 
@@ -48,26 +51,19 @@ impl Keeper for RealStore {
     }
 
     fn pass_time(&mut self, now: Moment) {
-        self.deadlines.turn(now);
+        self.ledger.turn(now);
         loop {
-            let sessions = self.deadlines.due(now, HELPING);
-            if !sessions.is_empty() {
-                self.apply(now, Command::Expire { sessions }, None).ok();
+            for command in self.ledger.due(now, HELPING) {
+                self.apply(now, command, None).ok();
             }
-            for (group, kind, since) in self.deadlines.elapsed(now, HELPING) {
-                self.apply(now, Command::Elapsed { group, kind, since }, None).ok();
-            }
-            for session in self.deadlines.audible() {
-                self.apply(now, Command::Refill { session }, None).ok();
-            }
-            if self.deadlines.next_at().is_none_or(|next_at| next_at > now) {
+            if self.ledger.next_at().is_none_or(|next_at| next_at > now) {
                 return;
             }
         }
     }
 
     fn next_at(&self) -> Option<Moment> {
-        self.deadlines.next_at()
+        self.ledger.next_at()
     }
 
     fn changes(&mut self) -> Vec<(Group, Term, Option<Node>)> {
@@ -78,7 +74,9 @@ impl Keeper for RealStore {
 impl RealStore {
     pub(crate) fn new() -> Self {
         let state = State::new(Settings::default());
-        Self { state, deadlines: Deadlines::new(), changes: Vec::new() }
+        let mut ledger = Ledger::new(state, Incarnation(1), Moment::ZERO);
+        ledger.serve(Moment::ZERO);
+        Self { ledger, changes: Vec::new() }
     }
 
     fn apply(
@@ -87,22 +85,8 @@ impl RealStore {
         command: Command,
         request: Option<RequestId>,
     ) -> Result<Answer, Refusal> {
-        let silent = self.deadlines.silent().iter().copied().collect();
-        let applied = self.state.apply(Entry { command, request, silent, wall_ms: 0 });
-        for effect in applied.effects {
-            match effect {
-                Effect::SessionOpened { session, ttl_ms } => {
-                    self.deadlines.open(session, ttl_ms, now);
-                }
-                Effect::TtlChanged { session, ttl_ms } => {
-                    self.deadlines.change_ttl(session, ttl_ms, now);
-                }
-                Effect::SessionEnded { session } => self.deadlines.close(session),
-                Effect::Wait { group, kind, since, for_ms } => {
-                    self.deadlines.wait(group, kind, since, for_ms, now);
-                }
-            }
-        }
+        let entry = self.ledger.entry(command, request, 0, &BTreeSet::new());
+        let applied = self.ledger.apply(now, entry, |_| {});
         let told = applied.events.into_iter();
         self.changes.extend(told.map(|event| (event.group, event.term, event.leader)));
         applied.answer
@@ -110,11 +94,12 @@ impl RealStore {
 
     fn heartbeat(&mut self, now: Moment, heartbeat: Heartbeat) -> Result<Reply, Refusal> {
         let Heartbeat { session, sequence, disowned, beliefs: _ } = heartbeat;
-        let no = self.state.find_session(session).ok_or(Refusal::SessionUnknown)?;
-        match self.deadlines.heard(no, sequence, now) {
-            Hearing::Heard => {}
-            Hearing::Unknown | Hearing::Expiring => return Err(Refusal::SessionUnknown),
-            Hearing::NotNewer { last } => {
+        match self.ledger.heartbeat(now, session, sequence) {
+            HeartbeatOutcome::Extended => {}
+            HeartbeatOutcome::Unknown | HeartbeatOutcome::Expiring => {
+                return Err(Refusal::SessionUnknown);
+            }
+            HeartbeatOutcome::NotNewer { last } => {
                 let given = sequence.unwrap_or_default();
                 return Err(Refusal::HeartbeatNotNewer { given, last });
             }
@@ -123,24 +108,24 @@ impl RealStore {
             // One that is not held any more is disowned already.
             self.apply(now, Command::Resign { group, session, term }, None).ok();
         }
-        self.heard(session)
+        self.acknowledgement(session)
     }
 
-    fn heard(&self, id: SessionId) -> Result<Reply, Refusal> {
-        let view = self.state.session_view(id)?;
+    fn acknowledgement(&self, id: SessionId) -> Result<Reply, Refusal> {
+        let view = self.ledger.state().session_view(id)?;
         let (ttl_ms, epoch, revision) = (view.ttl_ms, view.epoch, view.revision);
-        Ok(Reply::Heard(Heard { ttl_ms, epoch, revision }))
+        Ok(Reply::Heartbeat(HeartbeatView { ttl_ms, epoch, revision }))
     }
 
     fn list(&self, id: SessionId) -> Result<Reply, Refusal> {
-        self.state.session_view(id).map(Reply::Session)
+        self.ledger.state().session_view(id).map(Reply::Session)
     }
 
     fn campaign(&mut self, now: Moment, campaign: Campaign) -> Result<Reply, Refusal> {
         let session = match campaign.session {
             CampaignSession::Own(id) | CampaignSession::Passing(id) => id,
         };
-        self.state.find_session(session).ok_or(Refusal::SessionUnknown)?;
+        self.ledger.state().find_session(session).ok_or(Refusal::SessionUnknown)?;
         let Campaign { group, node, priority, metadata, request, .. } = campaign;
         let opening = Some(Opening { node, ttl_ms: None, passing: false });
         let if_lost = IfLost::Stand;
@@ -151,25 +136,17 @@ impl RealStore {
         Ok(Reply::Campaigned(Campaigned {
             elected,
             standing: matches!(answer, Answer::Standing { .. }),
-            office: self.state.leader_view(&asked, Incarnation(1)),
+            office: self.ledger.state().leader_view(&asked, Incarnation(1)),
             session: Some(session),
-            ttl_ms: self.state.session_view(session)?.ttl_ms,
+            ttl_ms: self.ledger.state().session_view(session)?.ttl_ms,
             retry_after: None,
         }))
     }
 
     fn group_request(&mut self, now: Moment, request: GroupRequest) -> Result<Reply, Refusal> {
-        let GroupRequest { group, session, request, verb } = request;
-        let is_acceptance = matches!(verb, Verb::Accept(_));
-        let command = match verb {
-            Verb::Withdraw => Command::Withdraw { group, session },
-            Verb::Accept(term) => Command::Accept { group, session, term },
-            Verb::Resign(term) => Command::Resign { group, session, term },
-            Verb::Offer(term, to) => Command::Offer { group, session, term, to },
-            Verb::Warm(term) => Command::Warm { group, session, term },
-            Verb::Transfer(term, to) => Command::Transfer { group, session, term, to },
-        };
+        let (session, is_heard) = (request.session, request.is_heard());
+        let (command, request) = request.command();
         self.apply(now, command, Some(request))?;
-        if is_acceptance { self.heard(session) } else { Ok(Reply::Done) }
+        if is_heard { self.acknowledgement(session) } else { Ok(Reply::Done) }
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use regent_election::Refusal;
 use regent_election::participant::{Event, Phase, Reply, Request, Trouble, Verb, Why};
-use regent_election::store::Heard;
+use regent_election::store::HeartbeatView;
 
 use crate::bench::{Bench, at, group, term, unavailable, uncertain};
 
@@ -17,9 +17,9 @@ fn validity_counts_from_the_send_of_a_heartbeat_not_from_its_answer() {
     let mut bench = Bench::leading(&["a"]);
     assert_eq!(bench.check("a").unwrap().remaining, ms(9801));
     bench.run_to(4333);
-    let (beat, _) = bench.take_beat();
+    let (attempt, _) = bench.take_heartbeat();
     bench.run_to(6000);
-    bench.acknowledge(beat);
+    bench.acknowledge(attempt);
     assert_eq!(bench.check("a").unwrap().remaining, ms(4333 + 9801 - 6000));
 }
 
@@ -52,9 +52,9 @@ fn being_elected_adds_no_validity() {
 fn an_answer_that_outlived_its_lease_wins_nothing() {
     let mut bench = Bench::leading(&["a"]);
     bench.run_to(4333);
-    let (beat, _) = bench.take_beat();
+    let (attempt, _) = bench.take_heartbeat();
     bench.sleep_to(4333 + 9801);
-    bench.acknowledge(beat);
+    bench.acknowledge(attempt);
     assert_eq!(bench.check("a"), None);
     assert_eq!(bench.path("a"), [Phase::Lost]);
 }
@@ -65,9 +65,9 @@ fn an_answer_that_outlived_its_lease_wins_nothing() {
 fn a_late_acknowledgement_does_not_revive_a_lost_term() {
     let mut bench = Bench::leading(&["a"]);
     bench.run_to(10_700);
-    let (beat, _) = bench.take_beat();
+    let (attempt, _) = bench.take_heartbeat();
     bench.sleep_to(10_801);
-    bench.acknowledge(beat);
+    bench.acknowledge(attempt);
     assert_eq!(bench.check("a"), None);
     assert_eq!(bench.phase("a"), Some(Phase::Lost));
 }
@@ -78,9 +78,9 @@ fn a_late_acknowledgement_does_not_revive_a_lost_term() {
 fn a_pause_longer_than_the_lease_loses_the_term_whatever_was_acknowledged_meanwhile() {
     let mut bench = Bench::leading(&["a"]);
     bench.run_to(4333);
-    let (beat, _) = bench.take_beat();
+    let (attempt, _) = bench.take_heartbeat();
     bench.sleep_to(11_000);
-    bench.acknowledge(beat);
+    bench.acknowledge(attempt);
     assert_eq!(bench.path("a"), [Phase::Lost]);
     assert_eq!(bench.check("a"), None);
     assert_eq!(bench.last_resorts, [(group("a"), term(1))]);
@@ -112,9 +112,9 @@ fn one_heartbeat_keeps_every_group_alive() {
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let mut bench = Bench::leading(&names);
     bench.run_to(4333);
-    let (beat, _) = bench.take_beat();
+    let (attempt, _) = bench.take_heartbeat();
     assert!(bench.sent.is_empty(), "and nothing else is sent: {:?}", bench.sent);
-    bench.acknowledge(beat);
+    bench.acknowledge(attempt);
     for name in names {
         assert_eq!(bench.check(name).unwrap().remaining, ms(9801));
     }
@@ -140,8 +140,8 @@ fn heartbeats_rise_and_a_retry_takes_a_new_number() {
 fn only_the_newest_heartbeats_refusal_counts() {
     let mut bench = Bench::leading(&["a"]);
     bench.run_to(6333);
-    let (older, _) = bench.take_beat();
-    let (newer, _) = bench.take_beat();
+    let (older, _) = bench.take_heartbeat();
+    let (newer, _) = bench.take_heartbeat();
     bench.refuse(older, Refusal::SessionUnknown);
     assert!(bench.check("a").is_some(), "the newer one may have been heard");
     bench.refuse(newer, Refusal::SessionUnknown);
@@ -153,7 +153,7 @@ fn only_the_newest_heartbeats_refusal_counts() {
 fn an_older_heartbeats_acknowledgement_still_counts_from_its_own_send() {
     let mut bench = Bench::leading(&["a"]);
     bench.run_to(6333);
-    let (older, _) = bench.take_beat();
+    let (older, _) = bench.take_heartbeat();
     bench.acknowledge(older);
     assert_eq!(bench.check("a").unwrap().remaining, ms(4333 + 9801 - 6333));
 }
@@ -163,11 +163,11 @@ fn an_older_heartbeats_acknowledgement_still_counts_from_its_own_send() {
 fn an_uncertain_heartbeat_extends_nothing() {
     let mut bench = Bench::leading(&["a"]);
     bench.run_to(4333);
-    let (beat, _) = bench.take_beat();
-    bench.answer(beat, Err(uncertain()));
+    let (attempt, _) = bench.take_heartbeat();
+    bench.answer(attempt, Err(uncertain()));
     assert_eq!(bench.check("a").unwrap().remaining, ms(1000 + 9801 - 4333));
     bench.run_to(4333 + 416);
-    let (again, heartbeat) = bench.take_beat();
+    let (again, heartbeat) = bench.take_heartbeat();
     assert_eq!(heartbeat.sequence, Some(2), "tried again after a short pause");
     bench.acknowledge(again);
     assert_eq!(bench.check("a").unwrap().remaining, ms(9801));
@@ -177,20 +177,20 @@ fn an_uncertain_heartbeat_extends_nothing() {
 fn a_store_that_asks_for_patience_is_still_asked_in_time() {
     let mut bench = Bench::leading(&["a"]);
     bench.run_to(4333);
-    let (beat, _) = bench.take_beat();
-    bench.answer(beat, Err(unavailable(Some(3_600_000))));
+    let (attempt, _) = bench.take_heartbeat();
+    bench.answer(attempt, Err(unavailable(Some(3_600_000))));
     bench.run_to(4333 + 3333);
-    bench.take_beat();
+    bench.take_heartbeat();
 }
 
 #[test]
 fn a_shorter_acknowledged_ttl_is_believed() {
     let mut bench = Bench::leading(&["a"]);
     bench.run_to(4333);
-    let (beat, _) = bench.take_beat();
+    let (attempt, _) = bench.take_heartbeat();
     bench.run_to(9000);
-    let heard = Heard { ttl_ms: 7000, ..bench.heard() };
-    bench.answer(beat, Ok(Reply::Heard(heard)));
+    let heard = HeartbeatView { ttl_ms: 7000, ..bench.acknowledgement() };
+    bench.answer(attempt, Ok(Reply::Heartbeat(heard)));
     assert_eq!(bench.check("a").unwrap().remaining, ms(4333 + 6861 - 9000));
 }
 
@@ -217,9 +217,9 @@ fn a_renewal_ends_jeopardy() {
     let mut bench = Bench::leading(&["a"]);
     bench.run_to(6400);
     assert_eq!(bench.path("a"), [Phase::Jeopardy]);
-    let (_, _) = bench.take_beat();
-    let (beat, _) = bench.take_beat();
-    bench.acknowledge(beat);
+    let (_, _) = bench.take_heartbeat();
+    let (attempt, _) = bench.take_heartbeat();
+    bench.acknowledge(attempt);
     assert_eq!(bench.path("a"), [Phase::Leading]);
 }
 
@@ -228,12 +228,12 @@ fn work_that_was_told_to_stop_is_not_told_to_go_on() {
     let mut bench = Bench::leading(&["a"]);
     bench.run_to(9900);
     assert_eq!(bench.path("a"), [Phase::Jeopardy, Phase::Stopping]);
-    let beat = std::iter::from_fn(|| {
-        bench.has_sent(|r| matches!(r, Request::Heartbeat(_))).then(|| bench.take_beat().0)
+    let attempt = std::iter::from_fn(|| {
+        bench.has_sent(|r| matches!(r, Request::Heartbeat(_))).then(|| bench.take_heartbeat().0)
     })
     .last()
     .unwrap();
-    bench.acknowledge(beat);
+    bench.acknowledge(attempt);
     assert_eq!(bench.phase("a"), Some(Phase::Stopping));
     assert_eq!(bench.check("a").unwrap().remaining, ms(901), "and its end does not move");
     bench.tell(Event::Stopped { group: group("a") });
@@ -289,10 +289,10 @@ fn a_late_yes_to_an_earlier_try_is_a_yes_and_a_late_no_is_nothing() {
 fn an_answer_told_twice_counts_once() {
     let mut bench = Bench::leading(&["a"]);
     bench.run_to(4333);
-    let (beat, _) = bench.take_beat();
-    bench.acknowledge(beat);
+    let (attempt, _) = bench.take_heartbeat();
+    bench.acknowledge(attempt);
     bench.run_to(6000);
-    bench.refuse(beat, Refusal::SessionUnknown);
+    bench.refuse(attempt, Refusal::SessionUnknown);
     assert!(bench.check("a").is_some());
 }
 
@@ -301,14 +301,14 @@ fn an_answer_told_twice_counts_once() {
 fn a_session_used_by_another_process_is_given_up() {
     let mut bench = Bench::leading(&["a"]);
     bench.run_to(4333);
-    let (beat, heartbeat) = bench.take_beat();
+    let (attempt, heartbeat) = bench.take_heartbeat();
     let given = heartbeat.sequence.unwrap();
-    bench.refuse(beat, Refusal::HeartbeatNotNewer { given, last: given });
+    bench.refuse(attempt, Refusal::HeartbeatNotNewer { given, last: given });
     assert!(bench.check("a").is_some(), "our own duplicate proves nothing");
     bench.run_to(4333 + 416);
-    let (beat, heartbeat) = bench.take_beat();
+    let (attempt, heartbeat) = bench.take_heartbeat();
     let given = heartbeat.sequence.unwrap();
-    bench.refuse(beat, Refusal::HeartbeatNotNewer { given, last: given + 3 });
+    bench.refuse(attempt, Refusal::HeartbeatNotNewer { given, last: given + 3 });
     assert_eq!(bench.check("a"), None);
     assert!(bench.needs_session);
     let shared = Trouble::SessionShared { given, last: given + 3 };

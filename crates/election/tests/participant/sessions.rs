@@ -43,8 +43,8 @@ fn an_expired_session_is_replaced_and_all_groups_campaign_again() {
     let campaign = bench.take_campaign(&group("b"));
     bench.stand_in_line(campaign, &group("b"));
     bench.run_to(4333);
-    let (beat, _) = bench.take_beat();
-    bench.refuse(beat, Refusal::SessionUnknown);
+    let (attempt, _) = bench.take_heartbeat();
+    bench.refuse(attempt, Refusal::SessionUnknown);
     assert_eq!(bench.path("a"), [Phase::Lost]);
     assert!(!bench.has_sent(|r| matches!(r, Request::Close(_))), "there is nothing to close");
     bench.tell(Event::Stopped { group: group("a") });
@@ -62,8 +62,8 @@ fn answers_to_an_abandoned_session_mean_nothing() {
     let mut bench = Bench::standing(&["a"]);
     let old_campaign = bench.take_campaign(&group("a"));
     bench.run_to(4333);
-    let (beat, _) = bench.take_beat();
-    bench.refuse(beat, Refusal::SessionUnknown);
+    let (attempt, _) = bench.take_heartbeat();
+    bench.refuse(attempt, Refusal::SessionUnknown);
     bench.elect(old_campaign, &group("a"), term(1));
     assert_eq!(bench.check("a"), None);
     assert_eq!(bench.phase("a"), Some(Phase::Standby));
@@ -87,16 +87,16 @@ fn an_uncertain_opening_is_repeated_with_the_same_secret() {
 }
 
 /// Lets time pass for one of two twins, and answers its heartbeats as a store does that has seen `last`.
-fn beat_to(twin: &mut Bench, ms: u64, last: &mut u64) {
+fn heartbeat_to(twin: &mut Bench, ms: u64, last: &mut u64) {
     twin.run_to(ms);
     while twin.has_sent(|request| matches!(request, Request::Heartbeat(_))) {
-        let (beat, heartbeat) = twin.take_beat();
+        let (attempt, heartbeat) = twin.take_heartbeat();
         let given = heartbeat.sequence.expect("a participant numbers its heartbeats");
         if given > *last {
             *last = given;
-            twin.acknowledge(beat);
+            twin.acknowledge(attempt);
         } else {
-            twin.refuse(beat, Refusal::HeartbeatNotNewer { given, last: *last });
+            twin.refuse(attempt, Refusal::HeartbeatNotNewer { given, last: *last });
         }
     }
 }
@@ -111,9 +111,9 @@ fn twins_of_one_session_never_both_go_on_leading() {
         let mut last = 0;
         for step in 0..2000 {
             let ms = 1000 + step * 50;
-            beat_to(&mut first, ms, &mut last);
+            heartbeat_to(&mut first, ms, &mut last);
             if let Some(late_ms) = ms.checked_sub(lag_ms).filter(|late_ms| *late_ms >= 1000) {
-                beat_to(&mut second, late_ms, &mut last);
+                heartbeat_to(&mut second, late_ms, &mut last);
             }
         }
         let leads = [first.check("a"), second.check("a")].map(|held| held.is_some());
@@ -131,11 +131,11 @@ fn an_opening_answered_too_late_waits_for_a_heartbeat() {
     let open = bench.take_open();
     bench.sleep_to(20_000);
     bench.answer_open(open);
-    let (beat, _) = bench.take_beat();
+    let (attempt, _) = bench.take_heartbeat();
     let campaign = bench.take_campaign(&group("a"));
     bench.elect(campaign, &group("a"), term(1));
     assert_eq!((bench.check("a"), bench.phase("a")), (None, Some(Phase::Standby)));
-    bench.acknowledge(beat);
+    bench.acknowledge(attempt);
     assert_eq!(bench.path("a"), [Phase::Leading]);
 }
 
@@ -151,7 +151,7 @@ fn losing_campaigns_are_repeated_for_ever_between_100_ms_and_half_the_ttl() {
         while !bench.has_sent(|request| matches!(request, Request::Campaign(_))) {
             let next = bench.wake_at.unwrap().as_nanos().div_ceil(1_000_000);
             bench.run_to(next);
-            acknowledge_beats(&mut bench);
+            acknowledge_heartbeats(&mut bench);
         }
         pauses.push(bench.now_ms - lost_at);
     }
@@ -161,10 +161,10 @@ fn losing_campaigns_are_repeated_for_ever_between_100_ms_and_half_the_ttl() {
     assert!(pauses[10..].iter().any(|pause| *pause < 1500), "and the jitter is full: {pauses:?}");
 }
 
-fn acknowledge_beats(bench: &mut Bench) {
+fn acknowledge_heartbeats(bench: &mut Bench) {
     while bench.has_sent(|request| matches!(request, Request::Heartbeat(_))) {
-        let (beat, _) = bench.take_beat();
-        bench.acknowledge(beat);
+        let (attempt, _) = bench.take_heartbeat();
+        bench.acknowledge(attempt);
     }
 }
 
@@ -236,7 +236,7 @@ fn many_groups_share_a_few_requests_and_a_resignation_does_not_queue() {
     bench.run_to(4332);
     bench.sent.clear();
     bench.run_to(4333);
-    bench.take_beat();
+    bench.take_heartbeat();
 }
 
 #[test]

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use regent_election::participant::{GroupRequest, Reply, Request, Verb};
 use regent_election::store::{
-    Campaign, CampaignSession, Campaigned, Heard, Heartbeat, OfferView, OfficeState, SessionView,
-    StoreError, TenureView,
+    Campaign, CampaignSession, Campaigned, Heartbeat, HeartbeatView, OfferView, OfficeState,
+    SessionView, StoreError, TenureView,
 };
 use regent_election::{Group, Moment, Node, Refusal, RequestId, Revision, SessionId, Term};
 
@@ -202,13 +202,13 @@ impl RefStore {
         for (group, term) in disowned {
             self.resign(now, &group, id, term).ok();
         }
-        self.heard(id)
+        self.acknowledgement(id)
     }
 
-    fn heard(&self, id: SessionId) -> Answer {
+    fn acknowledgement(&self, id: SessionId) -> Answer {
         let session = self.sessions.get(&id).ok_or(Refusal::SessionUnknown)?;
         let (ttl_ms, epoch) = (session.ttl_ms, session.epoch);
-        Ok(Reply::Heard(Heard { ttl_ms, epoch, revision: Revision(self.revision) }))
+        Ok(Reply::Heartbeat(HeartbeatView { ttl_ms, epoch, revision: Revision(self.revision) }))
     }
 
     fn list(&self, id: SessionId) -> Answer {
@@ -335,7 +335,7 @@ impl RefStore {
                     Office::Promoted { session, .. } => seat.office = Office::Led { session },
                     Office::Vacant | Office::Led { .. } => {}
                 }
-                self.heard(id)
+                self.acknowledgement(id)
             }
             Verb::Resign(term) => self.resign(now, &group, id, term),
             Verb::Offer(term, to) | Verb::Transfer(term, to)

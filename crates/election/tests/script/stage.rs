@@ -1,16 +1,15 @@
-//! The stage of a script: the real state machine, the real deadlines, and a clock that a script
-//! moves. The driver is the shortest one that is correct; it applies what is due every 50 ms.
+//! The stage of a script: the real ledger, and a clock that a script moves. The driver is the shortest one that is correct; it applies what is due every 50 ms.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use regent_election::deadlines::{Deadlines, Hearing, Turn};
+use regent_election::ledger::{HeartbeatOutcome, Ledger, Turn};
 use regent_election::store::OfferView;
 use regent_election::{
-    Answer, Applied, Command, Effect, Entry, Event, Group, IfLost, Incarnation, Metadata, Moment,
-    Node, NodePattern, Opening, Policy, Reason, RequestId, SessionId, SessionNo, Settings, State,
-    Term, WaitKind,
+    Answer, Applied, Command, Door, Event, Group, Home, IfLost, Incarnation, Metadata, Moment,
+    Node, NodePattern, Opening, Policy, Reason, RequestId, Revision, SessionId, SessionNo,
+    Settings, State, Step, Term, WaitKind,
 };
 
 const TURN: Duration = Duration::from_millis(50);
@@ -18,8 +17,7 @@ const TURN: Duration = Duration::from_millis(50);
 /// A state, its driver, and who is who in the script.
 pub(crate) struct Stage {
     now: Moment,
-    state: State,
-    deadlines: Deadlines,
+    ledger: Ledger,
     /// The secret of every session a script has named.
     secrets: BTreeMap<String, SessionId>,
     /// Sessions that send heartbeats while the script waits.
@@ -87,15 +85,9 @@ fn span(ms: u64) -> String {
 impl Stage {
     pub(crate) fn new() -> Self {
         let now = Moment::from_millis(1_000_000);
-        let mut deadlines = Deadlines::new();
-        deadlines.turn(now);
-        Self {
-            now,
-            state: State::new(Settings::default()),
-            deadlines,
-            secrets: BTreeMap::new(),
-            alive: Vec::new(),
-        }
+        let mut ledger = Ledger::new(State::new(Settings::default()), Incarnation(0), now);
+        ledger.serve(now);
+        Self { now, ledger, secrets: BTreeMap::new(), alive: Vec::new() }
     }
 
     /// Plays one line and says what came of it.
@@ -127,16 +119,16 @@ impl Stage {
             Some(text) => Some(text.parse().map_err(|why| format!("{why}"))?),
         };
         // Any request of a session is a sign of life, as every store counts it.
-        if let Some(session) = command.session().and_then(|id| self.state.find_session(id)) {
-            self.deadlines.heard(session, None, self.now);
+        if let Some(session) = self.ledger.asker(&command) {
+            self.ledger.shows_life(self.now, session);
         }
         let group = match command.session() {
             Some(_) => line.words.get(2),
             None => line.words.get(1),
         };
         let group = group.and_then(|word| Group::new(word).ok());
-        let mut said = self.fill_silence()?;
-        let applied = self.apply(Entry { request, ..Entry::bare(command) });
+        let mut said = self.bring_due()?;
+        let applied = self.apply(command, request);
         said.push_str(&self.tell_answer(&who, group.as_ref(), &applied));
         said.push_str(&tell_events(&applied.events, "  "));
         Ok(said)
@@ -153,7 +145,7 @@ impl Stage {
                 let number = text.parse().map_err(|_| format!("{text} is no term"))?;
                 Term::new(number).ok_or_else(|| format!("{text} is no term"))
             }
-            None => Ok(stage.state.leader_view(group, Incarnation(0)).term),
+            None => Ok(stage.state().leader_view(group, Incarnation(0)).term),
         };
         let command = match verb {
             "open" => Command::Open {
@@ -213,6 +205,22 @@ impl Stage {
                 }
             }
             "policy" => Command::PutPolicy { group: line.group(1)?, policy: policy(line)? },
+            "stop" => Command::Move { group: line.group(1)?, step: Step::Stop },
+            "resume" => {
+                let group = line.group(1)?;
+                let since = match (line.options.get("since"), self.state().door(&group)) {
+                    (Some(text), _) => {
+                        text.parse().map_err(|_| format!("{text} is no revision"))?
+                    }
+                    (None, Door::Stopped { since }) => since.0,
+                    (None, Door::Open | Door::Expected { .. } | Door::Moved { .. }) => 0,
+                };
+                Command::Move { group, step: Step::Resume { since: Revision(since) } }
+            }
+            "depart" => {
+                let to = Home::new("memory:elsewhere").map_err(show)?;
+                Command::Move { group: line.group(1)?, step: Step::Depart { to } }
+            }
             "delete" => Command::Delete { group: line.group(1)? },
             "settings" => Command::PutSettings { settings: Box::new(self.settings(line)?) },
             _ => return Err(format!("no such command: {verb}")),
@@ -231,7 +239,7 @@ impl Stage {
     }
 
     fn settings(&self, line: &Line<'_>) -> Result<Settings, String> {
-        let mut settings = self.state.settings().clone();
+        let mut settings = self.state().settings().clone();
         if let Some(text) = line.options.get("auto-create") {
             settings.auto_create = *text == "yes";
         }
@@ -254,29 +262,19 @@ impl Stage {
         let found = self
             .secrets
             .iter()
-            .find(|(_, secret)| self.state.find_session(**secret) == Some(session));
+            .find(|(_, secret)| self.state().find_session(**secret) == Some(session));
         found.map_or_else(|| session.to_string(), |(name, _)| name.clone())
     }
 
-    fn apply(&mut self, entry: Entry) -> Applied {
-        let silent = self.deadlines.silent().iter().copied().collect();
-        let applied = self.state.apply(Entry { silent, ..entry });
-        self.state.check_invariants().expect("the state agrees with itself");
-        for effect in &applied.effects {
-            match effect {
-                Effect::SessionOpened { session, ttl_ms } => {
-                    self.deadlines.open(*session, *ttl_ms, self.now);
-                }
-                Effect::TtlChanged { session, ttl_ms } => {
-                    self.deadlines.change_ttl(*session, *ttl_ms, self.now);
-                }
-                Effect::SessionEnded { session } => self.deadlines.close(*session),
-                Effect::Wait { group, kind, since, for_ms } => {
-                    self.deadlines.wait(group.clone(), *kind, *since, *for_ms, self.now);
-                }
-            }
-        }
+    fn apply(&mut self, command: Command, request: Option<RequestId>) -> Applied {
+        let entry = self.ledger.entry(command, request, 0, &BTreeSet::new());
+        let applied = self.ledger.apply(self.now, entry, |_| {});
+        self.state().check_invariants().expect("the state agrees with itself");
         applied
+    }
+
+    fn state(&self) -> &State {
+        self.ledger.state()
     }
 
     /// Moves the clock while heartbeats of the living arrive and the driver does what is due.
@@ -286,14 +284,12 @@ impl Stage {
         while self.now < end {
             self.now = (self.now + TURN).min(end);
             for name in self.alive.clone() {
-                let session = self.secrets.get(&name).and_then(|id| self.state.find_session(*id));
-                if let Some(session) = session {
-                    self.deadlines.heard(session, None, self.now);
+                if let Some(id) = self.secrets.get(&name) {
+                    self.ledger.heartbeat(self.now, *id, None);
                 }
             }
-            self.deadlines.turn(self.now);
-            said.push_str(&self.fill_silence()?);
-            said.push_str(&self.expire()?);
+            self.ledger.turn(self.now);
+            said.push_str(&self.bring_due()?);
         }
         Ok(said)
     }
@@ -301,7 +297,7 @@ impl Stage {
     /// Moves the clock while the store itself stands still, as if its machine had slept.
     fn sleep(&mut self, ms: u64) -> Said {
         self.now = self.now + Duration::from_millis(ms);
-        Ok(match self.deadlines.turn(self.now) {
+        Ok(match self.ledger.turn(self.now) {
             Turn::Steady => String::new(),
             Turn::Restarted { .. } => "the store had slept: every session gets a full ttl\n".into(),
         })
@@ -311,43 +307,37 @@ impl Stage {
         span(self.now.since(Moment::from_millis(1_000_000)).as_millis() as u64)
     }
 
-    fn expire(&mut self) -> Said {
+    /// Applies what time has brought.
+    fn bring_due(&mut self) -> Said {
         let mut said = String::new();
-        let due = self.deadlines.due(self.now, usize::MAX);
-        if !due.is_empty() {
-            let names: Vec<String> = due.iter().map(|session| self.name_of(*session)).collect();
-            let applied = self.apply(Entry::bare(Command::Expire { sessions: due }));
-            writeln!(said, "at {}: {} expired", self.at(), names.join(", ")).map_err(show)?;
-            said.push_str(&tell_events(&applied.events, "  "));
-        }
-        for (group, kind, since) in self.deadlines.elapsed(self.now, usize::MAX) {
-            let command = Command::Elapsed { group: group.clone(), kind, since };
-            let applied = self.apply(Entry::bare(command));
-            if applied.answer != Ok(Answer::Overtaken) {
-                let what = match kind {
-                    WaitKind::LockDelay => "the lock delay is over",
-                    WaitKind::Ending => "the holder had its whole ttl to stop",
-                    WaitKind::Acceptance => "the promoted did not accept",
-                    WaitKind::MinimumTenure => "the minimum tenure is served",
-                };
-                writeln!(said, "at {}: {group}: {what}", self.at()).map_err(show)?;
-                said.push_str(&tell_events(&applied.events, "  "));
-            }
-        }
-        Ok(said)
-    }
-
-    /// Fills vacant offices for sessions that were silent and are heard again.
-    fn fill_silence(&mut self) -> Said {
-        let mut said = String::new();
-        for session in self.deadlines.audible() {
-            if self.state.has_stranded() {
-                let name = self.name_of(session);
-                let applied = self.apply(Entry::bare(Command::Refill { session }));
-                if !applied.events.is_empty() {
-                    writeln!(said, "{name} is heard again").map_err(show)?;
-                    said.push_str(&tell_events(&applied.events, "  "));
+        for command in self.ledger.due(self.now, usize::MAX) {
+            let names: Vec<String> =
+                command.sessions().iter().map(|session| self.name_of(*session)).collect();
+            let (at, names) = (self.at(), names.join(", "));
+            let what = match &command {
+                Command::Expire { .. } => format!("at {at}: {names} expired"),
+                Command::Elapsed { group, kind, .. } => {
+                    let what = match kind {
+                        WaitKind::LockDelay => "the lock delay is over",
+                        WaitKind::Ending => "the holder had its whole ttl to stop",
+                        WaitKind::Acceptance => "the promoted did not accept",
+                        WaitKind::MinimumTenure => "the minimum tenure is served",
+                    };
+                    format!("at {at}: {group}: {what}")
                 }
+                Command::Refill { .. } => format!("{names} is heard again"),
+                other => return Err(format!("time brings no {}", other.name())),
+            };
+            let is_refill = matches!(command, Command::Refill { .. });
+            let applied = self.apply(command, None);
+            let is_nothing = if is_refill {
+                applied.events.is_empty()
+            } else {
+                applied.answer == Ok(Answer::Overtaken)
+            };
+            if !is_nothing {
+                writeln!(said, "{what}").map_err(show)?;
+                said.push_str(&tell_events(&applied.events, "  "));
             }
         }
         Ok(said)
@@ -357,47 +347,34 @@ impl Stage {
         let who = line.word(1, "who")?;
         let secret = self.secret(who);
         let sequence = line.options.get("seq").map(|text| text.parse().unwrap_or(0));
-        let Some(session) = self.state.find_session(secret) else {
-            return Ok(format!("{who} has no session\n"));
-        };
-        let heard = self.deadlines.heard(session, sequence, self.now);
-        let mut said = match heard {
-            Hearing::Heard => {
-                format!("{who} is heard, epoch {}\n", self.state.epoch(session).unwrap_or(0))
+        let mut said = match self.ledger.heartbeat(self.now, secret, sequence) {
+            HeartbeatOutcome::Extended => {
+                let session = self.state().find_session(secret);
+                let epoch = session.and_then(|session| self.state().epoch(session));
+                format!("{who} is heard, epoch {}\n", epoch.unwrap_or(0))
             }
-            Hearing::Expiring => format!("{who} is expiring and not revived\n"),
-            Hearing::Unknown => format!("{who} has no session\n"),
-            Hearing::NotNewer { last } => format!("refused: not above heartbeat {last}\n"),
+            HeartbeatOutcome::Expiring => format!("{who} is expiring and not revived\n"),
+            HeartbeatOutcome::Unknown => format!("{who} has no session\n"),
+            HeartbeatOutcome::NotNewer { last } => format!("refused: not above heartbeat {last}\n"),
         };
-        said.push_str(&self.fill_silence()?);
+        said.push_str(&self.bring_due()?);
         Ok(said)
     }
 
     /// Another machine takes the store over: it counts everything from the start.
     fn promote(&mut self) -> String {
-        self.deadlines.forget_waits();
-        self.deadlines.promote(self.now);
-        let waits: Vec<_> = self.state.waits().collect();
-        for wait in waits {
-            self.deadlines.wait(wait.group, wait.kind, wait.since, wait.for_ms, self.now);
-        }
+        self.ledger.serve(self.now);
         "every session has a full ttl, every wait starts again\n".into()
     }
 
     /// The state goes through its bytes; the driver starts from nothing.
     fn restart(&mut self) -> Said {
-        let bytes = self.state.encode();
+        let bytes = self.state().encode();
         let state = State::decode(&bytes).map_err(show)?;
-        if state != self.state {
+        if state != *self.state() {
             return Err("the state changed on its way through bytes".into());
         }
-        self.state = state;
-        self.deadlines = Deadlines::new();
-        self.deadlines.turn(self.now);
-        let sessions: Vec<_> = self.state.sessions().collect();
-        for (session, ttl_ms) in sessions {
-            self.deadlines.open(session, ttl_ms, self.now);
-        }
+        self.ledger = Ledger::new(state, Incarnation(0), self.now);
         Ok(self.promote())
     }
 
@@ -407,17 +384,17 @@ impl Stage {
         let session = self.secret(who);
         for number in 0..=regent_election::limits::REQUESTS_PER_SESSION {
             let group = Group::new("elsewhere").map_err(show)?;
-            let request = RequestId::new(self.state.revision(), &format!("filler{number}"));
+            let request = RequestId::new(self.state().revision(), &format!("filler{number}"));
             let command = Command::Withdraw { group, session };
-            self.apply(Entry { request: Some(request.map_err(show)?), ..Entry::bare(command) });
+            self.apply(command, Some(request.map_err(show)?));
         }
         Ok(String::new())
     }
 
     fn show(&self, line: &Line<'_>) -> Said {
         let group = line.group(1)?;
-        let silent: Vec<SessionNo> = self.deadlines.silent().iter().copied().collect();
-        let view = self.state.group_view(&group, Incarnation(0), |no| silent.contains(&no));
+        let is_silent = |session| self.ledger.is_silent(session);
+        let view = self.state().group_view(&group, Incarnation(0), is_silent);
         let view = match view {
             Ok(view) => view,
             Err(refusal) => return Ok(format!("{refusal}\n")),
@@ -426,6 +403,9 @@ impl Stage {
         let mut said = format!("{leader} {}, term {}", view.office.state.word(), view.office.term);
         if let Some(cause) = view.ending {
             write!(said, " ({cause})").map_err(show)?;
+        }
+        if let Door::Stopped { since } = view.door {
+            write!(said, "; stopped since revision {since}").map_err(show)?;
         }
         for standby in view.standbys {
             let silent = if standby.silent { ", silent" } else { "" };
@@ -438,7 +418,7 @@ impl Stage {
 
     fn history(&self, line: &Line<'_>) -> Said {
         let mut said = String::new();
-        for change in self.state.history(&line.group(1)?) {
+        for change in self.state().history(&line.group(1)?) {
             let leader = change.leader.as_ref().map_or("nobody", |node| node.as_str());
             write!(said, "term {}: {leader} ({})", change.term, change.cause).map_err(show)?;
             if let Some(reason) = &change.reason {
@@ -451,7 +431,7 @@ impl Stage {
 
     fn session(&mut self, line: &Line<'_>) -> Said {
         let secret = self.secret(line.word(1, "who")?);
-        let view = match self.state.session_view(secret) {
+        let view = match self.state().session_view(secret) {
             Ok(view) => view,
             Err(refusal) => return Ok(format!("refused: {refusal}\n")),
         };
@@ -478,7 +458,7 @@ impl Stage {
 
     fn tell_answer(&self, who: &str, group: Option<&Group>, applied: &Applied) -> String {
         let office = group.map(|group| {
-            let view = self.state.leader_view(group, Incarnation(0));
+            let view = self.state().leader_view(group, Incarnation(0));
             match view.leader {
                 Some(leader) => format!("{leader} leads {group}, term {}", view.term),
                 None => format!("nobody leads {group}, last term {}", view.term),

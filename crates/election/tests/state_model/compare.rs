@@ -10,7 +10,7 @@ use regent_election::{
 
 use super::entry::Expected;
 use super::model::{Model, Told};
-use super::verbs::Verdict;
+use super::verbs::VerbResult;
 
 fn same<T: PartialEq + Debug>(what: &str, real: T, expected: T) -> Result<(), String> {
     if real == expected {
@@ -47,7 +47,7 @@ pub(crate) fn compare(
 }
 
 /// What is full is worded by the machine; the model only knows how much fits.
-fn plain(answer: &Verdict) -> Verdict {
+fn plain(answer: &VerbResult) -> VerbResult {
     match answer {
         Err(Refusal::Full { max, .. }) => Err(Refusal::Full { what: "", max: *max }),
         other => other.clone(),

@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 use regent_election::{Answer, Command, Entry, Group, Refusal, RequestId, SessionNo};
 
 use super::model::{Candidacy, Election, Memory, Model, Told, Turn, Window};
-use super::verbs::Verdict;
+use super::verbs::VerbResult;
 
 /// What the model expects of the state machine.
 #[derive(Clone, Debug)]
 pub(crate) struct Expected {
-    pub(crate) answer: Verdict,
+    pub(crate) answer: VerbResult,
     pub(crate) told: Vec<Told>,
     /// Sessions whose epoch must rise, since something changed that they did not ask for.
     pub(crate) must_rise: BTreeSet<SessionNo>,
@@ -78,7 +78,7 @@ impl Model {
         }
     }
 
-    fn run_once(&mut self, id: &RequestId, command: &Command) -> Verdict {
+    fn run_once(&mut self, id: &RequestId, command: &Command) -> VerbResult {
         let revision = self.revision;
         if id.seen >= revision {
             return Err(Refusal::RequestAhead { seen: id.seen, revision });
@@ -115,7 +115,7 @@ impl Model {
         }
     }
 
-    fn run_again(&mut self, command: &Command, memory: &Memory) -> Verdict {
+    fn run_again(&mut self, command: &Command, memory: &Memory) -> VerbResult {
         match command {
             Command::Campaign { group, session, .. } => {
                 let session = self.open_session(*session).ok_or(Refusal::SessionUnknown)?;

@@ -3,7 +3,7 @@
 use regent_election::{Answer, Door, Group, Refusal, Resource, Term};
 
 use super::model::Model;
-use super::verbs::Verdict;
+use super::verbs::VerbResult;
 
 /// One thing that happened to the resources of a group.
 #[derive(Clone, Debug, PartialEq)]
@@ -15,7 +15,7 @@ pub(crate) enum Deed {
 }
 
 impl Model {
-    pub(crate) fn admit(&mut self, name: &Group, resource: &Resource, given: Term) -> Verdict {
+    pub(crate) fn admit(&mut self, name: &Group, resource: &Resource, given: Term) -> VerbResult {
         self.must_live_here(name)?;
         let current = self.group(name).map_or(self.floor, |group| group.term);
         if self.group(name).is_none() || given > current || given == Term::NONE {
@@ -35,7 +35,7 @@ impl Model {
         Ok(Answer::Done)
     }
 
-    pub(crate) fn forget_fence(&mut self, name: &Group, resource: &Resource) -> Verdict {
+    pub(crate) fn forget_fence(&mut self, name: &Group, resource: &Resource) -> VerbResult {
         self.must_live_here(name)?;
         if !self.marks(name).iter().any(|(known, _)| known == resource) {
             let (group, resource) = (name.clone(), resource.clone());
@@ -82,7 +82,7 @@ impl Model {
 
     pub(crate) fn must_live_here(&self, name: &Group) -> Result<(), Refusal> {
         match self.group(name).map(|group| group.door.clone()) {
-            None | Some(Door::Open) => Ok(()),
+            None | Some(Door::Open | Door::Stopped { .. }) => Ok(()),
             Some(Door::Moved { to }) => Err(Refusal::Moved { group: name.clone(), to }),
             Some(Door::Expected { from, .. }) => {
                 Err(Refusal::OnItsWay { group: name.clone(), from })

@@ -4,10 +4,10 @@ use regent_election::limits::SPLIT_BRAINS_PER_GROUP_MAX;
 use regent_election::{Answer, Cause, Finding, Group, Node, Reason, Refusal, Term};
 
 use super::model::Model;
-use super::verbs::Verdict;
+use super::verbs::VerbResult;
 
 impl Model {
-    pub(crate) fn report(&mut self, name: &Group, finding: Finding, reason: &Reason) -> Verdict {
+    pub(crate) fn report(&mut self, name: &Group, finding: Finding, reason: &Reason) -> VerbResult {
         self.must_live_here(name)?;
         let Some(group) = self.group(name) else {
             return Err(Refusal::GroupUnknown { group: name.clone() });
@@ -47,7 +47,7 @@ impl Model {
         term: Term,
         to: &Node,
         reason: &Reason,
-    ) -> Verdict {
+    ) -> VerbResult {
         self.must_live_here(name)?;
         let Some(group) = self.group(name) else {
             return Err(Refusal::GroupUnknown { group: name.clone() });

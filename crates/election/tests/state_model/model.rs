@@ -92,14 +92,14 @@ pub(crate) struct Holding {
     pub(crate) term: Term,
     pub(crate) since: Revision,
     pub(crate) accepted: bool,
-    pub(crate) season: Season,
+    pub(crate) preemption_window: PreemptionWindow,
     pub(crate) offered: Option<SessionNo>,
     pub(crate) warm: bool,
     pub(crate) ending: Option<Ending>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Season {
+pub(crate) enum PreemptionWindow {
     Never,
     Waiting(Revision),
     Open,
@@ -262,11 +262,11 @@ impl Model {
         if !holding.accepted {
             return Some((WaitKind::Acceptance, holding.since, session.ttl_ms / 3));
         }
-        match holding.season {
-            Season::Waiting(since) => {
+        match holding.preemption_window {
+            PreemptionWindow::Waiting(since) => {
                 Some((WaitKind::MinimumTenure, since, self.policy(name).minimum_tenure_ms))
             }
-            Season::Never | Season::Open => None,
+            PreemptionWindow::Never | PreemptionWindow::Open => None,
         }
     }
 }

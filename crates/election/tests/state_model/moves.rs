@@ -1,16 +1,16 @@
 //! The model's moves: where a group lives, and who may not be granted meanwhile.
 
-use regent_election::{Answer, Cause, Door, Group, Refusal, Step};
+use regent_election::{Answer, Cause, Door, Group, Reason, Refusal, Step};
 
 use super::model::Model;
-use super::verbs::Verdict;
+use super::verbs::VerbResult;
 
 impl Model {
     pub(crate) fn is_open(&self, name: &Group) -> bool {
         self.group(name).is_none_or(|group| group.door == Door::Open)
     }
 
-    pub(crate) fn take_step(&mut self, name: &Group, step: &Step) -> Verdict {
+    pub(crate) fn take_step(&mut self, name: &Group, step: &Step) -> VerbResult {
         match self.group(name) {
             Some(group) if group.doomed => {
                 return Err(Refusal::GroupEnding { group: name.clone() });
@@ -27,9 +27,28 @@ impl Model {
             (Step::Expect { from }, Door::Expected { from: known, .. }) if *from == known => {
                 Ok(Answer::Done)
             }
-            (Step::Expect { .. }, Door::Expected { from, .. }) => {
-                Err(Refusal::OnItsWay { group: name.clone(), from })
+            (Step::Stop, Door::Stopped { .. }) => Ok(self.ending_answer(name)),
+            (Step::Stop, Door::Open) => {
+                let since = self.revision;
+                self.set_door(name, Door::Stopped { since });
+                let reason = Some(Reason::new("stopped for recovery").unwrap());
+                if self.holder(name).is_some() {
+                    return Ok(self.tell_to_stop(name, Cause::SteppedDown, reason));
+                }
+                Ok(Answer::Done)
             }
+            (Step::Resume { .. }, Door::Open) => Ok(Answer::Done),
+            (Step::Resume { since }, Door::Stopped { since: known }) if *since == known => {
+                self.set_door(name, Door::Open);
+                self.fill(name, Cause::Elected, None);
+                Ok(Answer::Done)
+            }
+            // Whatever else a stopped group is asked for would let it be led without a resumption.
+            (_, Door::Stopped { since }) => Err(Refusal::Stopped { group: name.clone(), since }),
+            (
+                Step::Expect { .. } | Step::Stop | Step::Resume { .. },
+                Door::Expected { from, .. },
+            ) => Err(Refusal::OnItsWay { group: name.clone(), from }),
             (Step::Expect { from }, Door::Moved { to }) if *from != to => {
                 Err(Refusal::Moved { group: name.clone(), to })
             }
@@ -42,9 +61,10 @@ impl Model {
             (Step::Depart { to }, Door::Moved { to: known }) if *to == known => {
                 Ok(self.ending_answer(name))
             }
-            (Step::Depart { .. } | Step::Arrive { .. }, Door::Moved { to }) => {
-                Err(Refusal::Moved { group: name.clone(), to })
-            }
+            (
+                Step::Depart { .. } | Step::Arrive { .. } | Step::Stop | Step::Resume { .. },
+                Door::Moved { to },
+            ) => Err(Refusal::Moved { group: name.clone(), to }),
             (Step::Depart { to }, Door::Expected { from, .. }) if *to != from => {
                 Err(Refusal::OnItsWay { group: name.clone(), from })
             }

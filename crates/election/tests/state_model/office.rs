@@ -3,7 +3,7 @@
 use regent_election::limits::HISTORY_PER_GROUP;
 use regent_election::{Answer, Cause, Change, Group, Metadata, Reason, SessionNo};
 
-use super::model::{Candidacy, Ending, Model, Season, Told};
+use super::model::{Candidacy, Ending, Model, PreemptionWindow, Told};
 
 /// Why and how a tenure ends.
 #[derive(Clone, Debug)]
@@ -47,7 +47,8 @@ impl Model {
     ) {
         let name = self.candidacy(serial).group.clone();
         assert!(self.holder(&name).is_none(), "the model granted {name} twice");
-        let season = if accepted { self.season(&name) } else { Season::Never };
+        let preemption_window =
+            if accepted { self.preemption_window(&name) } else { PreemptionWindow::Never };
         let since = self.revision;
         let group = self.group_mut(&name);
         let term = group.term.next().expect("sequences are shorter than 2^53");
@@ -58,7 +59,7 @@ impl Model {
             term,
             since,
             accepted,
-            season,
+            preemption_window,
             offered: None,
             warm: false,
             ending: None,
@@ -71,23 +72,23 @@ impl Model {
     }
 
     /// When a better candidate may be offered the office, counted from this entry.
-    pub(crate) fn season(&self, name: &Group) -> Season {
+    pub(crate) fn preemption_window(&self, name: &Group) -> PreemptionWindow {
         let policy = self.policy(name);
         match (policy.prefer_priority, policy.minimum_tenure_ms) {
-            (false, _) => Season::Never,
-            (true, 0) => Season::Open,
-            (true, _) => Season::Waiting(self.revision),
+            (false, _) => PreemptionWindow::Never,
+            (true, 0) => PreemptionWindow::Open,
+            (true, _) => PreemptionWindow::Waiting(self.revision),
         }
     }
 
     /// The holder knows, and may act.
     pub(crate) fn take_office(&mut self, name: &Group) {
-        let season = self.season(name);
+        let preemption_window = self.preemption_window(name);
         if let Some(holding) = self.holding_mut(name)
             && !holding.accepted
         {
             holding.accepted = true;
-            holding.season = season;
+            holding.preemption_window = preemption_window;
         }
     }
 
@@ -203,12 +204,12 @@ impl Model {
         if self.holder(name).is_some_and(|one| !fits(self, one.session)) {
             self.tell_to_stop(name, Cause::Policy, None);
         }
-        let season = self.season(name);
+        let preemption_window = self.preemption_window(name);
         if let Some(holding) = self.holding_mut(name)
             && holding.accepted
             && holding.ending.is_none()
         {
-            holding.season = season;
+            holding.preemption_window = preemption_window;
         }
     }
 
@@ -218,15 +219,15 @@ impl Model {
         let holding = holder.holds.as_ref().expect("a holder holds");
         let is_season = holding.accepted
             && holding.ending.is_none()
-            && holding.season == Season::Open
+            && holding.preemption_window == PreemptionWindow::Open
             && holding.offered.is_none();
         let better = self.best(name).filter(|best| self.priority(best) > self.priority(holder));
         if let Some(to) = better.map(|one| one.session).filter(|_| is_season) {
-            let season = self.season(name);
+            let preemption_window = self.preemption_window(name);
             let holding = self.holding_mut(name).expect("a holder holds");
             holding.offered = Some(to);
             holding.warm = false;
-            holding.season = season;
+            holding.preemption_window = preemption_window;
         }
     }
 

@@ -4,12 +4,12 @@ use regent_election::{
     Answer, Cause, Command, Door, Group, Policy, Refusal, SessionNo, Settings, WaitKind,
 };
 
-use super::model::{Model, Season};
+use super::model::{Model, PreemptionWindow};
 use super::office::Farewell;
-use super::verbs::Verdict;
+use super::verbs::VerbResult;
 
 impl Model {
-    pub(crate) fn step_down(&mut self, command: &Command) -> Verdict {
+    pub(crate) fn step_down(&mut self, command: &Command) -> VerbResult {
         let Command::StepDown { group, reason, to, immediate } = command else {
             unreachable!("only step-downs come here")
         };
@@ -33,7 +33,7 @@ impl Model {
         Ok(if accepted { Answer::Forced { overlap_possible_ms } } else { Answer::Done })
     }
 
-    pub(crate) fn put_policy(&mut self, name: &Group, policy: Option<&Policy>) -> Verdict {
+    pub(crate) fn put_policy(&mut self, name: &Group, policy: Option<&Policy>) -> VerbResult {
         let policy = match policy {
             None => None,
             Some(policy) => Some(policy.clone().check(self.settings.ttl_ms_ceiling)?),
@@ -55,7 +55,7 @@ impl Model {
         Ok(Answer::Done)
     }
 
-    pub(crate) fn delete(&mut self, name: &Group) -> Verdict {
+    pub(crate) fn delete(&mut self, name: &Group) -> VerbResult {
         if self.group(name).is_none() {
             return Err(Refusal::GroupUnknown { group: name.clone() });
         }
@@ -65,6 +65,9 @@ impl Model {
             }
             Some(Door::Expected { from, .. }) => {
                 return Err(Refusal::OnItsWay { group: name.clone(), from });
+            }
+            Some(Door::Stopped { since }) => {
+                return Err(Refusal::Stopped { group: name.clone(), since });
             }
             Some(Door::Open) | None => {}
         }
@@ -77,7 +80,7 @@ impl Model {
         Ok(self.tell_to_stop(name, Cause::Deleted, None))
     }
 
-    pub(crate) fn put_settings(&mut self, settings: &Settings) -> Verdict {
+    pub(crate) fn put_settings(&mut self, settings: &Settings) -> VerbResult {
         let settings = settings.clone().check()?;
         for name in self.names() {
             if let Some(policy) = &self.group(&name).expect("a known group").policy {
@@ -109,7 +112,8 @@ impl Model {
                 self.vacate(group, Farewell { cause, reason: None, stopped: true });
             }
             WaitKind::MinimumTenure => {
-                self.holding_mut(group).expect("a leader serves").season = Season::Open;
+                self.holding_mut(group).expect("a leader serves").preemption_window =
+                    PreemptionWindow::Open;
             }
         }
     }

@@ -146,6 +146,14 @@ pub(crate) enum Op {
         above: Which,
         heir: Option<To>,
     },
+    Stop {
+        group: u8,
+    },
+    /// Of the stop that holds, or of one that does not.
+    Resume {
+        group: u8,
+        late: u8,
+    },
     Admit {
         group: u8,
         resource: u8,
@@ -360,6 +368,9 @@ fn ordered() -> impl Strategy<Value = Op> {
         2 => (group(), 0u8..2).prop_map(|(group, to)| Op::Depart { group, to }),
         5 => (group(), prop_oneof![8 => Just(0u8), 1 => 1u8..3], which(), prop::option::of(to()))
             .prop_map(|(group, late, above, heir)| Op::Arrive { group, late, above, heir }),
+        2 => group().prop_map(|group| Op::Stop { group }),
+        5 => (group(), prop_oneof![8 => Just(0u8), 1 => 1u8..3])
+            .prop_map(|(group, late)| Op::Resume { group, late }),
         1 => settings.prop_map(|(ceiling_ms, auto_create, groups_max, policy)| {
             Op::PutSettings { ceiling_ms, auto_create, groups_max, policy }
         }),

@@ -9,10 +9,10 @@ use regent_election::{
 use super::model::{Candidacy, Election, Model, Participant, Window};
 use super::office::Farewell;
 
-pub(crate) type Verdict = Result<Answer, Refusal>;
+pub(crate) type VerbResult = Result<Answer, Refusal>;
 
 impl Model {
-    pub(crate) fn run(&mut self, command: &Command) -> Verdict {
+    pub(crate) fn run(&mut self, command: &Command) -> VerbResult {
         match command {
             Command::Open { session, node, ttl_ms } => self.open(*session, node, *ttl_ms),
             Command::ChangeTtl { session, ttl_ms } => self.change_ttl(*session, *ttl_ms),
@@ -83,7 +83,7 @@ impl Model {
         }
     }
 
-    fn open(&mut self, id: SessionId, node: &Node, ttl_ms: u64) -> Verdict {
+    fn open(&mut self, id: SessionId, node: &Node, ttl_ms: u64) -> VerbResult {
         if self.ended.contains(&id) {
             return Err(Refusal::SessionUnknown);
         }
@@ -129,7 +129,7 @@ impl Model {
         Ok(())
     }
 
-    fn change_ttl(&mut self, id: SessionId, ttl_ms: u64) -> Verdict {
+    fn change_ttl(&mut self, id: SessionId, ttl_ms: u64) -> VerbResult {
         let no = self.must_be_open(id)?;
         self.within_ceiling(ttl_ms)?;
         for group in self.places(no, true).into_iter().chain(self.places(no, false)) {
@@ -156,7 +156,7 @@ impl Model {
         group: &Group,
         id: SessionId,
         opening: Option<&Opening>,
-    ) -> Verdict {
+    ) -> VerbResult {
         let Command::Campaign { if_lost, priority: claimed, metadata, .. } = command else {
             unreachable!("only campaigns come here")
         };
@@ -326,7 +326,7 @@ impl Model {
         }
     }
 
-    fn withdraw(&mut self, group: &Group, id: SessionId) -> Verdict {
+    fn withdraw(&mut self, group: &Group, id: SessionId) -> VerbResult {
         let session = self.must_be_open(id)?;
         let standing = self.stands(group, session).map(|one| one.serial);
         self.candidacies.retain(|one| Some(one.serial) != standing);
@@ -337,7 +337,7 @@ impl Model {
         Ok(Answer::Done)
     }
 
-    fn warm(&mut self, group: &Group, id: SessionId, term: Term) -> Verdict {
+    fn warm(&mut self, group: &Group, id: SessionId, term: Term) -> VerbResult {
         let session = self.must_be_open(id)?;
         let holding = self.holding_mut(group).filter(|holding| {
             holding.term == term && holding.ending.is_none() && holding.offered == Some(session)

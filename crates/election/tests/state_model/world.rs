@@ -312,7 +312,7 @@ impl World {
                 // Of a group that is expected, if there is one.
                 let since = |name: &Group| match self.model.group(name)?.door {
                     Door::Expected { since, .. } => Some(since),
-                    Door::Open | Door::Moved { .. } => None,
+                    Door::Open | Door::Moved { .. } | Door::Stopped { .. } => None,
                 };
                 let all = [group(at)].into_iter().chain(self.model.names());
                 let expected = all.filter_map(|name| Some((since(&name)?, name))).next();
@@ -321,6 +321,19 @@ impl World {
                 let heir = heir.map(|heir| self.to(heir, &group));
                 let above = self.which(above, &group);
                 Command::Move { group, step: Move::Arrive { since, above, heir } }
+            }
+            Op::Stop { group: at } => Command::Move { group: group(at), step: Move::Stop },
+            Op::Resume { group: at, late } => {
+                // Of a group that is stopped, if there is one.
+                let since = |name: &Group| match self.model.group(name)?.door {
+                    Door::Stopped { since } => Some(since),
+                    Door::Open | Door::Moved { .. } | Door::Expected { .. } => None,
+                };
+                let all = [group(at)].into_iter().chain(self.model.names());
+                let stopped = all.filter_map(|name| Some((since(&name)?, name))).next();
+                let (since, group) = stopped.unwrap_or((Revision(1), group(at)));
+                let since = Revision(since.0 + u64::from(late));
+                Command::Move { group, step: Move::Resume { since } }
             }
             Op::Admit { group: at, resource: number, term } => {
                 let group = group(at);

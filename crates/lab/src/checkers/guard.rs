@@ -3,10 +3,10 @@
 //! No promise of Regent's but its condition: whoever checks, is paused and writes is protected by a
 //! fence alone. Where there is none, such a write lands after the next leader's.
 
-use super::{Case, Verdict, Violation};
+use super::{Case, CheckResult, Violation};
 use crate::history::What;
 
-pub(super) fn check(case: &Case<'_>) -> Verdict {
+pub(super) fn check(case: &Case<'_>) -> CheckResult {
     for event in &case.history.events {
         let What::Attempt { node, group, term, is_covered: false } = &event.what else { continue };
         let how = format!(

@@ -71,14 +71,14 @@ impl Judges {
                 What::Hear { is_heartbeat: false, .. } => {}
                 What::Hear { is_heartbeat: true, session, sequence, clock, taken } => {
                     let judge = judges.judges.entry(judge()).or_default();
-                    judge.hear(*session, *sequence, Sign { arrived: *clock, taken: *taken });
+                    judge.heartbeat(*session, *sequence, Sign { arrived: *clock, taken: *taken });
                 }
                 What::Append { session, index, raft_term, clock } => {
                     judges.appended.insert((*index, *raft_term), (event.proc, *clock));
                     // Whoever asks for a change is alive, too.
                     if let Some(session) = session {
                         let judge = judges.judges.entry(event.proc).or_default();
-                        judge.hear(*session, None, Sign { arrived: *clock, taken: *clock });
+                        judge.heartbeat(*session, None, Sign { arrived: *clock, taken: *clock });
                     }
                 }
                 What::Apply { index, clock, .. } => {
@@ -102,7 +102,7 @@ impl Judges {
 }
 
 impl Judge {
-    fn hear(&mut self, session: SessionId, sequence: Option<u64>, sign: Sign) {
+    fn heartbeat(&mut self, session: SessionId, sequence: Option<u64>, sign: Sign) {
         if let Some(sequence) = sequence {
             let last = self.numbers.entry(session).or_default();
             // A late duplicate is no sign of life.

@@ -7,10 +7,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use regent_election::Group;
 
-use super::{Case, Verdict, Violation};
+use super::{Case, CheckResult, Violation};
 use crate::history::{Proc, Stage, What};
 
-pub(super) fn check(case: &Case<'_>) -> Verdict {
+pub(super) fn check(case: &Case<'_>) -> CheckResult {
     let Some((steady, _)) = case.stage(Stage::Steady) else { return Ok(()) };
     let mut stands: BTreeSet<(Proc, &Group)> = BTreeSet::new();
     let mut acts: BTreeMap<(Proc, &Group), u64> = BTreeMap::new();

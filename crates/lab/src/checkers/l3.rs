@@ -4,10 +4,10 @@
 //! One outside of it may have been left to lead, as broken as it is: if its loop lags by a heartbeat
 //! each time round, its followers lose patience with reason. Even that ends no tenure.
 
-use super::{Case, Verdict, Violation};
+use super::{Case, CheckResult, Violation};
 use crate::history::{Proc, Stage, What};
 
-pub(super) fn check(case: &Case<'_>) -> Verdict {
+pub(super) fn check(case: &Case<'_>) -> CheckResult {
     let (Some((_, core)), Some((from, _)), Some((to, _))) =
         (case.stage(Stage::Core), case.stage(Stage::Steady), case.stage(Stage::Rotation))
     else {

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use regent_election::store::Scope;
 use regent_election::{Cursor, Incarnation, Revision};
 
-use super::{Case, Verdict, Violation};
+use super::{Case, CheckResult, Violation};
 use crate::history::{Proc, Stage, Watched, What};
 
 const WITHIN_NS: u64 = 1_000_000_000;
@@ -23,7 +23,7 @@ struct Course<'a> {
     reached: Vec<(u64, Cursor)>,
 }
 
-pub(super) fn check(case: &Case<'_>) -> Verdict {
+pub(super) fn check(case: &Case<'_>) -> CheckResult {
     let (Some((_, core)), Some((from, _)), Some((to, _))) =
         (case.stage(Stage::Core), case.stage(Stage::Steady), case.stage(Stage::Healed))
     else {

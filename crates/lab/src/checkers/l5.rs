@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use super::{Case, Verdict, Violation};
+use super::{Case, CheckResult, Violation};
 use crate::history::{Stage, What};
 use crate::world::AGREE_MS_MAX;
 
-pub(super) fn check(case: &Case<'_>) -> Verdict {
+pub(super) fn check(case: &Case<'_>) -> CheckResult {
     for (from, to) in [(Stage::Healed, Stage::Reborn), (Stage::Reborn, Stage::End)] {
         let (Some((from, _)), Some((to, _))) = (case.stage(from), case.stage(to)) else {
             continue;

@@ -4,10 +4,10 @@
 use std::collections::BTreeMap;
 
 use regent_election::{Group, SessionNo};
-use regent_replica::Replicated;
+use regent_replica::ReplicatedState;
 
-use super::{Case, Verdict, Violation};
-use crate::chronicle::{Record, Step, group_of, replay};
+use super::{Case, CheckResult, Violation};
+use crate::chronicle::{AppliedEntry, Step, replay};
 use crate::history::Stage;
 
 /// One who waits.
@@ -22,30 +22,30 @@ struct Wait {
 #[derive(Default)]
 struct Lines(BTreeMap<Group, BTreeMap<SessionNo, Wait>>);
 
-pub(super) fn check(case: &Case<'_>) -> Verdict {
+pub(super) fn check(case: &Case<'_>) -> CheckResult {
     let (Some((from, _)), Some((to, _))) = (case.stage(Stage::Rotation), case.stage(Stage::Healed))
     else {
         return Ok(());
     };
     let mut lines = Lines::default();
     let mut verdict = Ok(());
-    replay(case.history, |whole, step| {
+    replay(case.history, |replicated, step| {
         if let Step::Applied(record) = step
             && from < record.at
             && record.at < to
             && verdict.is_ok()
         {
-            verdict = lines.follow(whole, &record);
+            verdict = lines.follow(replicated, &record);
         }
     })?;
     verdict
 }
 
 impl Lines {
-    fn follow(&mut self, whole: &Replicated, record: &Record) -> Verdict {
+    fn follow(&mut self, replicated: &ReplicatedState, record: &AppliedEntry) -> CheckResult {
         let mut touched: Vec<Group> =
             record.applied.events.iter().map(|change| change.group.clone()).collect();
-        touched.extend(group_of(&record.command));
+        touched.extend(record.command.group().cloned());
         touched.sort_unstable();
         touched.dedup();
         for group in touched {
@@ -55,7 +55,7 @@ impl Lines {
                 .iter()
                 .filter(|change| change.group == group && change.leader.is_some())
                 .count();
-            let standing: Vec<SessionNo> = whole.state.standbys(&group).collect();
+            let standing: Vec<SessionNo> = replicated.state.standbys(&group).collect();
             let line = self.0.entry(group.clone()).or_default();
             line.retain(|session, _| standing.contains(session));
             for session in &standing {

@@ -5,12 +5,12 @@
 use regent_election::Command;
 
 use super::judge::{Judges, Since};
-use super::{Case, Verdict, Violation};
+use super::{Case, CheckResult, Violation};
 
 /// A loop that was away for longer cannot tell who was silent, whatever the ttls are.
 const AWAY_MAX_NS: u64 = regent_election::limits::LOOP_GAP_MS_MAX * 1_000_000;
 
-pub(super) fn check(case: &Case<'_>) -> Verdict {
+pub(super) fn check(case: &Case<'_>) -> CheckResult {
     let judges = Judges::of(case);
     for record in &case.chronicle.records {
         let Command::Expire { sessions } = &record.command else { continue };

@@ -37,11 +37,9 @@ pub use void::why_void;
 /// A broken promise.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// Which.
     pub promise: &'static str,
     /// When it shows, in true time.
     pub at: u64,
-    /// How.
     pub how: String,
 }
 
@@ -61,16 +59,14 @@ impl fmt::Display for Violation {
 }
 
 /// What one checker finds.
-pub type Verdict = Result<(), Violation>;
+pub type CheckResult = Result<(), Violation>;
 
 /// A history with what is easily derived from it.
 #[derive(Debug)]
 pub struct Case<'a> {
-    /// The history.
     pub history: &'a History,
     /// What the store did.
     pub chronicle: &'a Chronicle,
-    /// Every call.
     pub calls: BTreeMap<u64, Call<'a>>,
 }
 
@@ -79,7 +75,6 @@ pub struct Case<'a> {
 pub struct Call<'a> {
     /// Who asked.
     pub proc: Proc,
-    /// What.
     pub op: &'a Op,
     /// When it left.
     pub sent: u64,
@@ -92,18 +87,13 @@ pub struct Call<'a> {
 pub enum End<'a> {
     /// It was answered.
     Ok {
-        /// When.
         at: u64,
         /// The revision that served the answer.
         revision: Option<regent_election::Revision>,
-        /// The answer.
         out: &'a Out,
     },
     /// A definite no.
-    Fail {
-        /// When.
-        at: u64,
-    },
+    Fail { at: u64 },
     /// Nobody knows.
     Unknown,
 }
@@ -156,7 +146,7 @@ impl<'a> Case<'a> {
     }
 }
 
-type Checker = fn(&Case<'_>) -> Verdict;
+type Checker = fn(&Case<'_>) -> CheckResult;
 
 /// Every checker with its name, in the order in which they are asked.
 const ALL: &[(&str, Checker)] = &[

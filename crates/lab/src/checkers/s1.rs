@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use regent_election::{Group, SessionId, Term};
 
-use super::{Case, Verdict, Violation};
+use super::{Case, CheckResult, Violation};
 use crate::history::{Proc, What};
 
 /// A stretch of true time in which a check could pass.
@@ -23,7 +23,7 @@ struct Validity {
     to: u64,
 }
 
-pub(super) fn check(case: &Case<'_>) -> Verdict {
+pub(super) fn check(case: &Case<'_>) -> CheckResult {
     let validities = validities(case)?;
     for validity in &validities {
         was_accepted(case, validity)?;
@@ -86,7 +86,7 @@ fn validities(case: &Case<'_>) -> Result<Vec<Validity>, Violation> {
 }
 
 /// Nobody acts under a term that was not granted to its session and accepted by it before.
-fn was_accepted(case: &Case<'_>, validity: &Validity) -> Verdict {
+fn was_accepted(case: &Case<'_>, validity: &Validity) -> CheckResult {
     let Validity { group, term, session, proc, from, .. } = validity;
     let tenure = case.chronicle.tenure(group, *term);
     let is_own = tenure.is_some_and(|tenure| {
@@ -109,7 +109,7 @@ fn is_exempt(case: &Case<'_>, group: &Group, term: Term) -> bool {
 }
 
 /// The store grants nothing while a check could still pass for an earlier term.
-fn stops_first(case: &Case<'_>, validities: &[Validity]) -> Verdict {
+fn stops_first(case: &Case<'_>, validities: &[Validity]) -> CheckResult {
     let mut grants: BTreeMap<&Group, Vec<(u64, Term)>> = BTreeMap::new();
     for tenure in &case.chronicle.tenures {
         grants.entry(&tenure.group).or_default().push((tenure.granted.0, tenure.term));
@@ -133,7 +133,7 @@ fn stops_first(case: &Case<'_>, validities: &[Validity]) -> Verdict {
     Ok(())
 }
 
-fn never_two(case: &Case<'_>, mut validities: Vec<Validity>) -> Verdict {
+fn never_two(case: &Case<'_>, mut validities: Vec<Validity>) -> CheckResult {
     validities.sort_by(|one, other| (&one.group, one.from).cmp(&(&other.group, other.from)));
     let mut furthest: Option<&Validity> = None;
     for validity in &validities {

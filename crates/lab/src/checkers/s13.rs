@@ -9,13 +9,13 @@ use std::collections::BTreeMap;
 use regent_election::participant::Phase;
 use regent_election::{Answer, Command, Group, SessionId};
 
-use super::{Case, End, Verdict, Violation};
+use super::{Case, CheckResult, End, Violation};
 use crate::history::{Op, Out, Proc, What};
 
 /// How long a process that wakes up may take to say that it has lost.
 const SAYS_SO_WITHIN_NS: u64 = 100_000_000;
 
-pub(super) fn check(case: &Case<'_>) -> Verdict {
+pub(super) fn check(case: &Case<'_>) -> CheckResult {
     if !case.history.is_beyond_a1() {
         guards(case)?;
     }
@@ -23,7 +23,7 @@ pub(super) fn check(case: &Case<'_>) -> Verdict {
 }
 
 /// Every check that passed is covered by an acknowledged heartbeat or opening of its session.
-fn guards(case: &Case<'_>) -> Verdict {
+fn guards(case: &Case<'_>) -> CheckResult {
     let mut opened: BTreeMap<SessionId, u64> = BTreeMap::new();
     let mut earned: BTreeMap<SessionId, Vec<(u64, u64)>> = BTreeMap::new();
     for call in case.calls.values() {
@@ -39,7 +39,7 @@ fn guards(case: &Case<'_>) -> Verdict {
         };
         let End::Ok { at, out, .. } = call.end else { continue };
         let ttl_ms = match out {
-            Out::Heard { ttl_ms, .. }
+            Out::Heartbeat { ttl_ms, .. }
             | Out::Applied { answer: Ok(Answer::Session { ttl_ms, .. }), .. } => *ttl_ms,
             Out::Applied { .. } | Out::Seen(_) | Out::Done => continue,
         };
@@ -62,7 +62,7 @@ fn guards(case: &Case<'_>) -> Verdict {
 }
 
 /// A process that goes on after its lease has ended loses it at once.
-fn wakes(case: &Case<'_>) -> Verdict {
+fn wakes(case: &Case<'_>) -> CheckResult {
     let mut held: BTreeMap<(Proc, &Group), u64> = BTreeMap::new();
     let mut owed: BTreeMap<(Proc, &Group), u64> = BTreeMap::new();
     for event in &case.history.events {

@@ -5,16 +5,16 @@ use std::collections::BTreeMap;
 
 use regent_election::{Answer, Group, SessionId, Term};
 
-use super::{Case, End, Verdict, Violation};
+use super::{Case, CheckResult, End, Violation};
 use crate::history::{Op, Out, What};
 
-pub(super) fn check(case: &Case<'_>) -> Verdict {
+pub(super) fn check(case: &Case<'_>) -> CheckResult {
     rises(case)?;
     belongs(case)
 }
 
 /// Grants in the order of the log have rising terms, whatever was deleted in between.
-fn rises(case: &Case<'_>) -> Verdict {
+fn rises(case: &Case<'_>) -> CheckResult {
     let mut last: BTreeMap<&Group, Term> = BTreeMap::new();
     for tenure in &case.chronicle.tenures {
         let before = last.insert(&tenure.group, tenure.term).unwrap_or_default();
@@ -28,7 +28,7 @@ fn rises(case: &Case<'_>) -> Verdict {
 }
 
 /// Every term that anybody was told or acted under belongs to one session.
-fn belongs(case: &Case<'_>) -> Verdict {
+fn belongs(case: &Case<'_>) -> CheckResult {
     let mut owners: BTreeMap<(Group, Term), SessionId> = BTreeMap::new();
     let mut claim = |at: u64, group: &Group, term: Term, session: SessionId| {
         let owner = *owners.entry((group.clone(), term)).or_insert(session);
@@ -46,9 +46,7 @@ fn belongs(case: &Case<'_>) -> Verdict {
         let End::Ok { at, out, .. } = call.end else { continue };
         let Op::Submit { command, .. } = call.op else { continue };
         let Out::Applied { answer: Ok(Answer::Elected { term, .. }), .. } = out else { continue };
-        if let (Some(session), Some(group)) =
-            (command.session(), crate::chronicle::group_of(command))
-        {
+        if let (Some(session), Some(group)) = (command.session(), command.group().cloned()) {
             claim(at, &group, *term, session)?;
         }
     }

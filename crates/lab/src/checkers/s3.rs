@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use regent_election::{Group, Term};
 
-use super::{Case, Verdict, Violation};
+use super::{Case, CheckResult, Violation};
 use crate::history::What;
 
-pub(super) fn check(case: &Case<'_>) -> Verdict {
+pub(super) fn check(case: &Case<'_>) -> CheckResult {
     let mut highest: BTreeMap<&Group, Term> = BTreeMap::new();
     for event in &case.history.events {
         let What::Write { group, fenced: true, term, admitted: true } = &event.what else {

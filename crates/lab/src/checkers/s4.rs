@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 
 use regent_election::{Group, Revision, SessionId, Term};
 
-use super::{Case, End, Verdict, Violation};
+use super::{Case, CheckResult, End, Violation};
 use crate::chronicle::Tenure;
 use crate::history::{Op, Out};
 
-pub(super) fn check(case: &Case<'_>) -> Verdict {
+pub(super) fn check(case: &Case<'_>) -> CheckResult {
     if case.history.is_beyond_a1() {
         return Ok(());
     }
@@ -24,7 +24,7 @@ pub(super) fn check(case: &Case<'_>) -> Verdict {
     }
     for call in case.calls.values() {
         let Op::Heartbeat { session, disowned, .. } = call.op else { continue };
-        let End::Ok { at, revision: Some(revision), out: Out::Heard { ttl_ms, .. } } = call.end
+        let End::Ok { at, revision: Some(revision), out: Out::Heartbeat { ttl_ms, .. } } = call.end
         else {
             continue;
         };

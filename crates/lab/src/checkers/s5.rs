@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use regent_election::store::Scope;
 use regent_election::{Cursor, Event as Change, Incarnation};
 
-use super::{Case, Verdict, Violation};
+use super::{Case, CheckResult, Violation};
 use crate::history::{Watched, What};
 
 /// One watch as it goes.
@@ -22,7 +22,7 @@ struct Course<'a> {
     cursor: Option<Cursor>,
 }
 
-pub(super) fn check(case: &Case<'_>) -> Verdict {
+pub(super) fn check(case: &Case<'_>) -> CheckResult {
     let mut courses: BTreeMap<u64, Course<'_>> = BTreeMap::new();
     for event in &case.history.events {
         let What::Watch { watch, what } = &event.what else { continue };

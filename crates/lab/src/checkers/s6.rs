@@ -8,10 +8,10 @@ use std::collections::BTreeMap;
 
 use regent_election::Revision;
 
-use super::{Case, End, Verdict, Violation};
+use super::{Case, CheckResult, End, Violation};
 use crate::history::{Op, Out, Stage, What};
 
-pub(super) fn check(case: &Case<'_>) -> Verdict {
+pub(super) fn check(case: &Case<'_>) -> CheckResult {
     members(case)?;
     let Some((reborn, _)) = case.stage(Stage::Reborn) else { return Ok(()) };
     let acknowledged = case.calls.values().filter_map(|call| match call.end {
@@ -37,7 +37,7 @@ pub(super) fn check(case: &Case<'_>) -> Verdict {
 }
 
 /// A change of members that was acknowledged is in the log.
-fn members(case: &Case<'_>) -> Verdict {
+fn members(case: &Case<'_>) -> CheckResult {
     for call in case.calls.values() {
         let Op::Members(change) = call.op else { continue };
         let End::Ok { at, out: Out::Done, .. } = call.end else { continue };

@@ -9,13 +9,13 @@ use std::collections::BTreeMap;
 
 use regent_election::state::Lens;
 use regent_election::{Incarnation, Revision};
-use regent_replica::Replicated;
+use regent_replica::ReplicatedState;
 
-use super::{Call, Case, End, Verdict, Violation, wgl};
-use crate::chronicle::{Record, Step, replay};
+use super::{Call, Case, CheckResult, End, Violation, wgl};
+use crate::chronicle::{AppliedEntry, Step, replay};
 use crate::history::{Op, Out, What, plain};
 
-pub(super) fn check(case: &Case<'_>) -> Verdict {
+pub(super) fn check(case: &Case<'_>) -> CheckResult {
     answers(case)?;
     real_time(case)?;
     refusals(case)?;
@@ -23,7 +23,7 @@ pub(super) fn check(case: &Case<'_>) -> Verdict {
 }
 
 /// Every answer is what the state machine says at its revision.
-fn answers(case: &Case<'_>) -> Verdict {
+fn answers(case: &Case<'_>) -> CheckResult {
     let mut wanted: BTreeMap<Revision, Vec<(u64, &Call<'_>)>> = BTreeMap::new();
     for (number, call) in &case.calls {
         if let End::Ok { revision: Some(revision), .. } = call.end {
@@ -32,22 +32,23 @@ fn answers(case: &Case<'_>) -> Verdict {
     }
     let setup = &case.history.setup;
     let mut verdict = Ok(());
-    let mut judge = |whole: &Replicated, revision: Revision, record: Option<&Record>| {
-        for (number, call) in wanted.remove(&revision).unwrap_or_default() {
-            if verdict.is_ok()
-                && let Err(how) = explain(whole, record, call)
-            {
-                let End::Ok { at, .. } = call.end else { continue };
-                let how = format!("call {number} ({}) at revision {revision}: {how}", call.op);
-                verdict = Err(Violation::new("S7", at, how));
+    let mut judge =
+        |replicated: &ReplicatedState, revision: Revision, record: Option<&AppliedEntry>| {
+            for (number, call) in wanted.remove(&revision).unwrap_or_default() {
+                if verdict.is_ok()
+                    && let Err(how) = explain(replicated, record, call)
+                {
+                    let End::Ok { at, .. } = call.end else { continue };
+                    let how = format!("call {number} ({}) at revision {revision}: {how}", call.op);
+                    verdict = Err(Violation::new("S7", at, how));
+                }
             }
-        }
-    };
+        };
     let founded = setup.founding();
     judge(&founded, founded.state.revision(), None);
-    replay(case.history, |whole, step| {
+    replay(case.history, |replicated, step| {
         if let Step::Applied(record) = step {
-            judge(whole, record.applied.revision, Some(&record));
+            judge(replicated, record.applied.revision, Some(&record));
         }
     })?;
     verdict?;
@@ -61,9 +62,13 @@ fn answers(case: &Case<'_>) -> Verdict {
 }
 
 /// Whether a call's answer is the state machine's; the error says what that would have been.
-fn explain(whole: &Replicated, record: Option<&Record>, call: &Call<'_>) -> Result<(), String> {
+fn explain(
+    replicated: &ReplicatedState,
+    record: Option<&AppliedEntry>,
+    call: &Call<'_>,
+) -> Result<(), String> {
     let End::Ok { out, .. } = call.end else { return Ok(()) };
-    let state = &whole.state;
+    let state = &replicated.state;
     let lens = Lens { incarnation: Incarnation(1), remaining: &|_| None, is_silent: &|_| false };
     match (call.op, out) {
         (Op::Submit { command, request, query }, Out::Applied { answer, view }) => {
@@ -77,7 +82,7 @@ fn explain(whole: &Replicated, record: Option<&Record>, call: &Call<'_>) -> Resu
             let expected = query.as_ref().map(|query| state.query(query, lens).map(plain));
             if expected == *view { Ok(()) } else { Err(format!("the view was {expected:?}")) }
         }
-        (Op::Heartbeat { session, .. }, Out::Heard { ttl_ms, epoch }) => {
+        (Op::Heartbeat { session, .. }, Out::Heartbeat { ttl_ms, epoch }) => {
             let no = state.find_session(*session).ok_or("there was no such session")?;
             let expected = (state.ttl_ms(no), state.epoch(no));
             if expected == (Some(*ttl_ms), Some(*epoch)) {
@@ -98,7 +103,7 @@ fn explain(whole: &Replicated, record: Option<&Record>, call: &Call<'_>) -> Resu
 
 /// What was answered before a question was asked is visible to it, and nothing is known before it is
 /// committed.
-fn real_time(case: &Case<'_>) -> Verdict {
+fn real_time(case: &Case<'_>) -> CheckResult {
     let mut floors: BTreeMap<u64, Revision> = BTreeMap::new();
     let mut highest = Revision(0);
     for event in &case.history.events {
@@ -131,7 +136,7 @@ fn real_time(case: &Case<'_>) -> Verdict {
 }
 
 /// Nobody is told that a session is not open while it is, from the question to the answer.
-pub(super) fn refusals(case: &Case<'_>) -> Verdict {
+pub(super) fn refusals(case: &Case<'_>) -> CheckResult {
     use regent_election::Refusal;
     use regent_election::store::StoreError;
     for event in &case.history.events {

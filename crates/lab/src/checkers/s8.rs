@@ -3,12 +3,12 @@
 
 use std::collections::BTreeMap;
 
-use super::{Case, Verdict, Violation};
+use super::{Case, CheckResult, Violation};
 use crate::chronicle::{Step, replay};
 use crate::fnv::print;
 use crate::history::{Proc, What};
 
-pub(super) fn check(case: &Case<'_>) -> Verdict {
+pub(super) fn check(case: &Case<'_>) -> CheckResult {
     let mut chains: BTreeMap<u64, (u64, Proc)> = BTreeMap::new();
     let mut states: BTreeMap<u64, (u64, Proc)> = BTreeMap::new();
     for event in &case.history.events {
@@ -27,10 +27,10 @@ pub(super) fn check(case: &Case<'_>) -> Verdict {
 }
 
 /// What the log gives when it is replayed as a whole is what the replicas have.
-fn replayed(case: &Case<'_>, states: &BTreeMap<u64, (u64, Proc)>) -> Verdict {
+fn replayed(case: &Case<'_>, states: &BTreeMap<u64, (u64, Proc)>) -> CheckResult {
     let mut index = case.history.setup.founded_at;
     let mut verdict = Ok(());
-    replay(case.history, |whole, step| {
+    replay(case.history, |replicated, step| {
         index += 1;
         let at = match &step {
             Step::Applied(record) => record.at,
@@ -39,7 +39,7 @@ fn replayed(case: &Case<'_>, states: &BTreeMap<u64, (u64, Proc)>) -> Verdict {
         };
         if let Some((hash, proc)) = states.get(&index)
             && verdict.is_ok()
-            && print(whole.encode()) != *hash
+            && print(replicated.encode()) != *hash
         {
             let how = format!("the state of {proc} at entry {index} is not what the log gives");
             verdict = Err(Violation::new("S8", at, how));

@@ -7,20 +7,20 @@ use regent_election::{Answer, Command, Effect, RequestId, SessionId, Term};
 
 use regent_replica::replicated::Origin;
 
-use super::{Case, End, Verdict, Violation};
-use crate::chronicle::{Record, took_effect};
+use super::{Case, CheckResult, End, Violation};
+use crate::chronicle::{AppliedEntry, took_effect};
 use crate::history::Op;
 
 type Key = (Option<SessionId>, RequestId);
 
-pub(super) fn check(case: &Case<'_>) -> Verdict {
+pub(super) fn check(case: &Case<'_>) -> CheckResult {
     proposed_once(case)?;
     once(case)?;
     no_means_no(case)
 }
 
 /// No proposal of a replica is applied twice, whatever the network did with it.
-fn proposed_once(case: &Case<'_>) -> Verdict {
+fn proposed_once(case: &Case<'_>) -> CheckResult {
     let mut seen = BTreeSet::new();
     for record in &case.chronicle.records {
         if !seen.insert(record.origin) {
@@ -32,8 +32,8 @@ fn proposed_once(case: &Case<'_>) -> Verdict {
     Ok(())
 }
 
-fn once(case: &Case<'_>) -> Verdict {
-    let mut effects: BTreeMap<Key, &Record> = BTreeMap::new();
+fn once(case: &Case<'_>) -> CheckResult {
+    let mut effects: BTreeMap<Key, &AppliedEntry> = BTreeMap::new();
     let mut granted: BTreeMap<Key, Term> = BTreeMap::new();
     for record in &case.chronicle.records {
         let Some(request) = &record.request else { continue };
@@ -61,7 +61,7 @@ fn once(case: &Case<'_>) -> Verdict {
 }
 
 /// Whether an entry changed what others can see.
-fn is_effect(record: &Record) -> bool {
+fn is_effect(record: &AppliedEntry) -> bool {
     let is_visible = !record.applied.events.is_empty()
         || record.applied.effects.iter().any(|effect| match effect {
             Effect::SessionOpened { .. }
@@ -73,7 +73,7 @@ fn is_effect(record: &Record) -> bool {
 }
 
 /// A request all of whose tries were definitely refused is not in the log.
-fn no_means_no(case: &Case<'_>) -> Verdict {
+fn no_means_no(case: &Case<'_>) -> CheckResult {
     let mut refused: BTreeMap<Key, u64> = BTreeMap::new();
     let mut open: BTreeSet<Key> = BTreeSet::new();
     for call in case.calls.values() {

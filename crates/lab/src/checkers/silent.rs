@@ -6,12 +6,12 @@
 //! when this very leader applied it; one that it had not applied it could not call silent.
 
 use super::judge::{Judges, Since};
-use super::{Case, Verdict, Violation};
+use super::{Case, CheckResult, Violation};
 
 /// Sessions are looked at in every turn before anything is appended, to the millisecond.
 const SLACK_NS: u64 = 2_000_000;
 
-pub(super) fn check(case: &Case<'_>) -> Verdict {
+pub(super) fn check(case: &Case<'_>) -> CheckResult {
     let judges = Judges::of(case);
     for tenure in case.chronicle.tenures.iter().filter(|tenure| tenure.is_promotion) {
         let Some((judge, proc, clock)) = judges.appended(tenure.granted_index) else { continue };

@@ -17,7 +17,7 @@ use regent_election::state::{Query, View};
 use regent_election::store::{GroupView, LeaderView};
 use regent_election::{Answer, Command, Group, Node, Policy, RequestId, Term};
 
-use super::{Case, End, Verdict, Violation};
+use super::{Case, CheckResult, End, Violation};
 use crate::history::{Op, Out};
 
 /// Calls without an answer that are placed in every possible way.
@@ -31,21 +31,20 @@ const WINDOW: usize = 120;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Act {
     /// The office was seen like this.
-    Saw(Office),
+    Saw(ObservedOffice),
     /// The office and the policy were seen like this.
-    SawGroup(Office, Box<Policy>),
+    SawGroup(ObservedOffice, Box<Policy>),
     /// This node was told that it leads.
     Won(Term, Node),
     /// The policy was set, and the office perhaps seen after.
-    Put(Box<Policy>, Option<Office>),
+    Put(Box<Policy>, Option<ObservedOffice>),
     /// The group was to be deleted.
     Deleted,
 }
 
 /// An office as a client sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Office {
-    /// The term.
+pub struct ObservedOffice {
     pub term: Term,
     /// Who leads.
     pub leader: Option<Node>,
@@ -91,7 +90,7 @@ impl State {
                 kept.or(lost).map_or_else(Vec::new, |state| state.moved_to(office, default))
             }
             Act::Won(term, node) => {
-                let office = Office { term: *term, leader: Some(node.clone()) };
+                let office = ObservedOffice { term: *term, leader: Some(node.clone()) };
                 self.moved_to(&office, default)
             }
             Act::Put(policy, office) => {
@@ -104,7 +103,7 @@ impl State {
     }
 
     /// Offices move by themselves, but only forward; a group that was to be deleted may be gone.
-    fn moved_to(&self, office: &Office, default: &Policy) -> Vec<Self> {
+    fn moved_to(&self, office: &ObservedOffice, default: &Policy) -> Vec<Self> {
         let mut moved = Vec::new();
         let is_forward = office.term > self.term
             || (office.term == self.term
@@ -127,7 +126,7 @@ fn print(policy: &Policy) -> Vec<u8> {
     bytes
 }
 
-pub(super) fn check(case: &Case<'_>) -> Verdict {
+pub(super) fn check(case: &Case<'_>) -> CheckResult {
     for (group, calls) in calls_by_group(case) {
         if let Some(call) = refuted(calls, &case.history.setup.settings.default_policy) {
             let how = format!(
@@ -141,8 +140,8 @@ pub(super) fn check(case: &Case<'_>) -> Verdict {
     Ok(())
 }
 
-fn office(view: &LeaderView) -> Office {
-    Office { term: view.term, leader: view.leader.clone() }
+fn office(view: &LeaderView) -> ObservedOffice {
+    ObservedOffice { term: view.term, leader: view.leader.clone() }
 }
 
 fn calls_by_group(case: &Case<'_>) -> BTreeMap<Group, Vec<Placed>> {
@@ -265,7 +264,7 @@ pub fn refuted(calls: Vec<Placed>, default: &Policy) -> Option<Placed> {
 
 /// Where a search stands: everything before `next` is placed, and those of the window that are marked.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Place {
+struct SearchState {
     next: usize,
     window: u128,
     open: u32,
@@ -276,7 +275,7 @@ struct Search {
     answered: Vec<Placed>,
     open: Vec<Placed>,
     default: Policy,
-    tried: BTreeSet<Place>,
+    tried: BTreeSet<SearchState>,
     furthest: usize,
     /// Some call could have come next that the window does not reach.
     is_short: bool,
@@ -284,7 +283,7 @@ struct Search {
 
 impl Search {
     fn run(mut self) -> Option<Placed> {
-        let start = Place { next: 0, window: 0, open: 0, state: State::new(&self.default) };
+        let start = SearchState { next: 0, window: 0, open: 0, state: State::new(&self.default) };
         let mut stack = vec![start];
         while let Some(place) = stack.pop() {
             if place.next >= self.answered.len() {
@@ -303,7 +302,7 @@ impl Search {
     }
 
     /// Every call that may come next: asked before any other that is not yet placed was answered.
-    fn steps(&mut self, place: &Place) -> Vec<Place> {
+    fn steps(&mut self, place: &SearchState) -> Vec<SearchState> {
         let is_placed = |at: usize| place.window & (1 << (at - place.next)) != 0;
         let window = place.next..self.answered.len().min(place.next + WINDOW);
         let waiting: Vec<usize> = window.filter(|at| !is_placed(*at)).collect();
@@ -315,7 +314,11 @@ impl Search {
         for (at, call) in self.open.iter().enumerate() {
             if place.open & (1 << at) == 0 && call.from <= deadline {
                 for state in place.state.after(&call.act, &self.default) {
-                    steps.push(Place { open: place.open | (1 << at), state, ..place.clone() });
+                    steps.push(SearchState {
+                        open: place.open | (1 << at),
+                        state,
+                        ..place.clone()
+                    });
                 }
             }
         }
@@ -345,7 +348,7 @@ mod tests {
 
     fn saw(from: u64, to: u64, term: u64) -> Placed {
         let leader = Node::new("a").ok();
-        let office = Office { term: Term::new(term).unwrap(), leader };
+        let office = ObservedOffice { term: Term::new(term).unwrap(), leader };
         Placed { from, to: Some(to), act: Act::Saw(office) }
     }
 

@@ -4,7 +4,7 @@ use std::fmt::{self, Write};
 
 use regent_election::state::{Query, View};
 use regent_election::store::{Scope, StoreError};
-use regent_election::{Answer, Command, Event as Change, Group, Refusal, Term};
+use regent_election::{Answer, Event as Change, Group, Refusal, Term};
 
 use super::{Event, Op, Out, Watched, What};
 use crate::fnv::{START, step};
@@ -72,6 +72,16 @@ impl Line<'_> {
 
     fn debug(&mut self, key: &str, text: &dyn fmt::Debug) -> fmt::Result {
         self.display(key, &format_args!("{text:?}"))
+    }
+
+    /// A number, a truth value or a name as JSON has it, anything else as text.
+    fn value(&mut self, key: &str, value: &dyn fmt::Debug) -> fmt::Result {
+        let text = format!("{value:?}");
+        if text.starts_with('"') || text.parse::<i128>().is_ok() || text.parse::<bool>().is_ok() {
+            self.key(key)?;
+            return self.out.write_str(&text);
+        }
+        self.display(key, &text)
     }
 
     fn group(&mut self, group: &Group) -> fmt::Result {
@@ -209,7 +219,7 @@ fn what(line: &mut Line<'_>, what: &What) -> fmt::Result {
             line.display("key", key)?;
             line.display("data", &Hex(value))
         }
-        What::Beat { session } => line.display("session", &format_args!("{session:032x}")),
+        What::Heartbeat { session } => line.display("session", &format_args!("{session:032x}")),
         What::Fault { what, beyond_a1 } => {
             line.display("what", what)?;
             line.flag("beyond_A1", *beyond_a1)
@@ -267,138 +277,35 @@ const fn word(what: &What) -> &'static str {
         What::Apply { .. } => "apply",
         What::StateHash { .. } => "state_hash",
         What::Entry { .. } => "entry",
-        What::Beat { .. } => "beat",
+        What::Heartbeat { .. } => "heartbeat",
         What::Fault { .. } => "fault",
         What::Stage { .. } => "health",
-    }
-}
-
-/// The word by which the promises call a command.
-pub(super) const fn verb(command: &Command) -> &'static str {
-    match command {
-        Command::Open { .. } => "open",
-        Command::ChangeTtl { .. } => "change_ttl",
-        Command::Close { .. } => "close",
-        Command::Expire { .. } => "expire",
-        Command::Campaign { .. } => "campaign",
-        Command::Withdraw { .. } => "withdraw",
-        Command::Accept { .. } => "accept",
-        Command::Resign { .. } => "resign",
-        Command::Offer { .. } => "offer",
-        Command::Warm { .. } => "warm",
-        Command::Transfer { .. } => "transfer",
-        Command::StepDown { .. } => "step_down",
-        Command::PutPolicy { .. } => "put_policy",
-        Command::Move { .. } => "move",
-        Command::Admit { .. } => "admit",
-        Command::ForgetFence { .. } => "forget_fence",
-        Command::Report { .. } => "report",
-        Command::Relieve { .. } => "relieve",
-        Command::Delete { .. } => "delete",
-        Command::PutSettings { .. } => "put_settings",
-        Command::Elapsed { .. } => "elapsed",
-        Command::Refill { .. } => "refill",
-    }
-}
-
-/// The group a command is about, if it is about one.
-#[must_use]
-pub const fn group_of(command: &Command) -> Option<&Group> {
-    match command {
-        Command::Campaign { group, .. }
-        | Command::Withdraw { group, .. }
-        | Command::Accept { group, .. }
-        | Command::Resign { group, .. }
-        | Command::Offer { group, .. }
-        | Command::Warm { group, .. }
-        | Command::Transfer { group, .. }
-        | Command::StepDown { group, .. }
-        | Command::PutPolicy { group, .. }
-        | Command::Move { group, .. }
-        | Command::Admit { group, .. }
-        | Command::ForgetFence { group, .. }
-        | Command::Report { group, .. }
-        | Command::Relieve { group, .. }
-        | Command::Delete { group }
-        | Command::Elapsed { group, .. } => Some(group),
-        Command::Open { .. }
-        | Command::ChangeTtl { .. }
-        | Command::Close { .. }
-        | Command::Expire { .. }
-        | Command::PutSettings { .. }
-        | Command::Refill { .. } => None,
-    }
-}
-
-pub(super) const fn term_of(command: &Command) -> Option<Term> {
-    match command {
-        Command::Accept { term, .. }
-        | Command::Resign { term, .. }
-        | Command::Offer { term, .. }
-        | Command::Relieve { term, .. }
-        | Command::Warm { term, .. }
-        | Command::Transfer { term, .. } => Some(*term),
-        Command::Open { .. }
-        | Command::ChangeTtl { .. }
-        | Command::Close { .. }
-        | Command::Expire { .. }
-        | Command::Campaign { .. }
-        | Command::Withdraw { .. }
-        | Command::StepDown { .. }
-        | Command::PutPolicy { .. }
-        | Command::Move { .. }
-        | Command::Admit { .. }
-        | Command::ForgetFence { .. }
-        | Command::Report { .. }
-        | Command::Delete { .. }
-        | Command::PutSettings { .. }
-        | Command::Elapsed { .. }
-        | Command::Refill { .. } => None,
     }
 }
 
 fn op(line: &mut Line<'_>, op: &Op) -> fmt::Result {
     match op {
         Op::Submit { command, request, query } => {
-            line.display("op", &verb(command))?;
-            if let Some(group) = group_of(command) {
+            line.display("op", &command.name())?;
+            if let Some(group) = command.group() {
                 line.group(group)?;
             }
             if let Some(session) = command.session() {
                 line.display("session", &format_args!("{:x}", session.get()))?;
             }
-            if let Some(term) = term_of(command) {
+            if let Some(term) = command.term() {
                 line.term(term)?;
             }
-            match command {
-                Command::Open { node, ttl_ms, .. } => {
-                    line.display("node", node)?;
-                    line.number("ttl_ms", *ttl_ms)?;
+            for (field, value) in command.fields() {
+                let is_told = match field {
+                    "group" => true,
+                    "session" => command.session().is_some(),
+                    "term" => command.term().is_some(),
+                    _ => false,
+                };
+                if !is_told {
+                    line.value(field, value)?;
                 }
-                Command::Transfer { to, .. }
-                | Command::Offer { to, .. }
-                | Command::Relieve { to, .. } => {
-                    line.display("to", to)?;
-                }
-                Command::StepDown { immediate, .. } => line.flag("immediate", *immediate)?,
-                Command::ChangeTtl { ttl_ms, .. } => line.number("ttl_ms", *ttl_ms)?,
-                Command::PutPolicy { policy, .. } => line.debug("policy", policy)?,
-                Command::Move { step, .. } => line.debug("step", step)?,
-                Command::Admit { resource, .. } | Command::ForgetFence { resource, .. } => {
-                    line.display("resource", resource)?;
-                }
-                Command::Report { finding, .. } => line.debug("finding", finding)?,
-                Command::Close { .. }
-                | Command::Expire { .. }
-                | Command::Campaign { .. }
-                | Command::Withdraw { .. }
-                | Command::Accept { .. }
-                | Command::Resign { .. }
-                | Command::Warm { .. }
-                | Command::Delete { .. }
-                | Command::PutSettings { .. }
-                | Command::Elapsed { .. }
-                | Command::Refill { .. } => {}
             }
             if let Some(request) = request {
                 line.display("rid", request)?;
@@ -440,7 +347,9 @@ fn question(line: &mut Line<'_>, query: &Query) -> fmt::Result {
     match query {
         Query::Leader(group) => line.display("q", &format_args!("leader {group}")),
         Query::Session(session) => line.display("q", &format_args!("session {:x}", session.get())),
-        Query::Heard(session) => line.display("q", &format_args!("heard {:x}", session.get())),
+        Query::Heartbeat(session) => {
+            line.display("q", &format_args!("heartbeat {:x}", session.get()))
+        }
         Query::Candidacy { group, session, .. } => {
             line.display("q", &format_args!("candidacy {group} {:x}", session.get()))
         }
@@ -471,7 +380,7 @@ fn answer(line: &mut Line<'_>, out: &Out) -> fmt::Result {
                 None => Ok(()),
             }
         }
-        Out::Heard { ttl_ms, epoch } => {
+        Out::Heartbeat { ttl_ms, epoch } => {
             line.number("ttl_ms", *ttl_ms)?;
             line.number("epoch", *epoch)
         }
@@ -495,7 +404,7 @@ fn seen(line: &mut Line<'_>, view: &View) -> fmt::Result {
             line.debug("tenures", &session.tenures)?;
             line.debug("standing", &session.standing)
         }
-        View::Heard(_)
+        View::Heartbeat(_)
         | View::Fences(_)
         | View::Candidacy(_)
         | View::Group(_)
@@ -528,7 +437,7 @@ fn watched(line: &mut Line<'_>, what: &Watched) -> fmt::Result {
         Watched::Open { replica, scope, cursor } => {
             line.number("replica", *replica)?;
             match scope {
-                Scope::Group(group) => line.group(group)?,
+                Scope::Group(group) | Scope::Turn(group) => line.group(group)?,
                 Scope::Groups(groups) => line.debug("groups", groups)?,
                 Scope::Prefix(prefix) => line.display("prefix", prefix)?,
             }
@@ -556,4 +465,38 @@ fn change(line: &mut Line<'_>, change: &Change) -> fmt::Result {
         line.display("leader", leader)?;
     }
     line.display("cause", &change.cause)
+}
+
+#[cfg(test)]
+mod tests {
+    use regent_election::{Command, Node, Reason, SessionId};
+
+    use super::super::Proc;
+    use super::*;
+
+    fn line(command: Command) -> String {
+        let op = Op::Submit { command, request: None, query: None };
+        let what = What::Invoke { call: 7, op };
+        let mut out = String::new();
+        write_json(&Event { at: 1, proc: Proc::World, what }, &mut out).unwrap();
+        out
+    }
+
+    #[test]
+    fn a_command_is_told_field_by_field_as_json() {
+        let (session, node) = (SessionId::new(0xab).unwrap(), Node::new("a").unwrap());
+        let open = line(Command::Open { session, node: node.clone(), ttl_ms: 5000 });
+        let head = r#"{"t":1,"proc":"world","ev":"invoke","call":7"#;
+        let fields = r#""op":"open","session":"ab","node":"a","ttl_ms":5000"#;
+        assert_eq!(open, format!("{head},{fields}}}"));
+        let (group, term) = (Group::new("g").unwrap(), Term::new(3).unwrap());
+        let offer = line(Command::Offer { group: group.clone(), session, term, to: node });
+        let fields = r#""op":"offer","g":"g","session":"ab","term":3,"to":"a""#;
+        assert_eq!(offer, format!("{head},{fields}}}"));
+        let (reason, to) = (Reason::new("say \"please\"").unwrap(), None);
+        let down = line(Command::StepDown { group, reason, to, immediate: true });
+        let parsed: serde_json::Value = serde_json::from_str(&down).unwrap();
+        assert_eq!(parsed["immediate"], true, "{down}");
+        assert!(parsed["reason"].as_str().unwrap().contains("please"), "{down}");
+    }
 }

@@ -15,13 +15,13 @@ use regent_election::{
     Answer, Command, Cursor, Event as Change, Group, Node, Refusal, RequestId, Revision, SessionId,
     Settings, Term,
 };
-use regent_replica::{MemberChange, Members, ReplicaId, Replicated};
+use regent_replica::{MemberChange, Members, ReplicaId, ReplicatedState};
 
 use regent_stores::register::Key;
 
 use crate::plan::RegisterPlan;
 
-pub use json::{fingerprint, group_of, write_json};
+pub use json::{fingerprint, write_json};
 
 /// Who did it; another one after every restart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -30,14 +30,12 @@ pub enum Proc {
     World,
     /// A replica of the store.
     Replica {
-        /// Which.
         id: u64,
         /// Which run of it.
         run: u64,
     },
     /// A client: a participant, a caller or a watcher.
     Client {
-        /// Which.
         number: u32,
         /// Which run of it.
         run: u32,
@@ -57,9 +55,7 @@ impl fmt::Display for Proc {
 /// What a client asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Op {
-    /// Change something.
     Submit {
-        /// What.
         command: Command,
         /// Makes a repeat take effect once.
         request: Option<RequestId>,
@@ -68,7 +64,6 @@ pub enum Op {
     },
     /// Keep a session alive.
     Heartbeat {
-        /// Whose.
         session: SessionId,
         /// Its rising number.
         sequence: Option<u64>,
@@ -77,9 +72,7 @@ pub enum Op {
         /// Terms given up beside it.
         disowned: Vec<(Group, Term)>,
     },
-    /// Read.
     Read {
-        /// What.
         query: Query,
         /// Whether only the present will do.
         linearizable: bool,
@@ -87,10 +80,7 @@ pub enum Op {
     /// Change the members.
     Members(MemberChange),
     /// Hand Raft leadership over.
-    RaftTransfer {
-        /// To whom.
-        to: Option<ReplicaId>,
-    },
+    RaftTransfer { to: Option<ReplicaId> },
 }
 
 /// What a client was told.
@@ -104,7 +94,7 @@ pub enum Out {
         view: Option<Result<View, Refusal>>,
     },
     /// A heartbeat was acknowledged.
-    Heard {
+    Heartbeat {
         /// The ttl that counts from its send.
         ttl_ms: u64,
         /// The session's epoch.
@@ -132,14 +122,12 @@ pub enum What {
         call: u64,
         /// The revision that served the answer, if it has one.
         revision: Option<Revision>,
-        /// The answer.
         out: Out,
     },
     /// A definite no: nothing happened.
     Fail {
         /// Names the call.
         call: u64,
-        /// Why.
         error: StoreError,
     },
     /// It may have happened.
@@ -150,7 +138,6 @@ pub enum What {
 
     /// The validity in hand changed: until when a check passes if nothing else happens.
     Lead {
-        /// Where.
         group: Group,
         /// The session that holds it.
         session: SessionId,
@@ -161,23 +148,15 @@ pub enum What {
     },
     /// The participant told its application of a change.
     Phase {
-        /// Where.
         group: Group,
-        /// The phase.
         phase: Phase,
         /// The term it is about.
         term: Term,
     },
     /// The application says whether it wants to lead.
-    Stand {
-        /// Where.
-        group: Group,
-        /// Whether.
-        wants: bool,
-    },
+    Stand { group: Group, wants: bool },
     /// One call of `check()`: the instant is that of the clock read.
     Guard {
-        /// Where.
         group: Group,
         /// The session asked about, if there is one.
         session: Option<SessionId>,
@@ -186,7 +165,6 @@ pub enum What {
     },
     /// An application of a user's own sends a write.
     Attempt {
-        /// Its name.
         node: Node,
         /// The group whose storage it writes to.
         group: Group,
@@ -211,7 +189,6 @@ pub enum What {
     Watch {
         /// Names the watch; another one after every reconnection.
         watch: u64,
-        /// What.
         what: Watched,
     },
 
@@ -250,9 +227,7 @@ pub enum What {
     Hear {
         /// Whether it is a heartbeat, which counts as a sign of life in any case.
         is_heartbeat: bool,
-        /// Whose.
         session: SessionId,
-        /// Its number.
         sequence: Option<u64>,
         /// What the leader's clock showed when it arrived.
         clock: u64,
@@ -263,7 +238,6 @@ pub enum What {
     Append {
         /// Whose wish it was, if a session's: a sign of life, whatever becomes of it.
         session: Option<SessionId>,
-        /// Where.
         index: u64,
         /// In which of Raft's terms.
         raft_term: u64,
@@ -272,13 +246,11 @@ pub enum What {
     },
     /// An entry was applied for the first time anywhere: it can never be undone.
     Commit {
-        /// Where.
         index: u64,
         /// In which of Raft's terms it was appended.
         raft_term: u64,
         /// Whether it is a change of members.
         is_conf: bool,
-        /// Its bytes.
         data: Vec<u8>,
         /// What stands beside them: a change of members, or a mark.
         context: Vec<u8>,
@@ -298,19 +270,13 @@ pub enum What {
         index: u64,
         /// As of this revision.
         revision: Revision,
-        /// The print.
         hash: u64,
     },
 
     /// An entry of the register was replaced, by the host that asked for it.
-    Entry {
-        /// Which.
-        key: Key,
-        /// By what.
-        value: Vec<u8>,
-    },
+    Entry { key: Key, value: Vec<u8> },
     /// The engine, which times sessions itself, has heard one.
-    Beat {
+    Heartbeat {
         /// Which, by its digest.
         session: u128,
     },
@@ -324,7 +290,6 @@ pub enum What {
     },
     /// The run enters another phase.
     Stage {
-        /// Which.
         stage: Stage,
         /// The replicas that are healthy and connected from here on.
         core: Vec<u64>,
@@ -334,13 +299,11 @@ pub enum What {
 /// What a watch does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Watched {
-    /// It begins.
     Open {
         /// The replica that is asked.
         replica: u64,
         /// What is watched.
         scope: Scope,
-        /// From where.
         cursor: Option<Cursor>,
     },
     /// It delivers a change.
@@ -373,7 +336,6 @@ pub enum Stage {
     Healed,
     /// All lost power at once and were started again.
     Reborn,
-    /// The end.
     End,
 }
 
@@ -398,16 +360,13 @@ impl Stage {
 pub struct Event {
     /// True time in nanoseconds.
     pub at: u64,
-    /// Who.
     pub proc: Proc,
-    /// What.
     pub what: What,
 }
 
 /// What a run began with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setup {
-    /// The seed.
     pub seed: u64,
     /// The register that kept the elections, if one did.
     pub register: Option<RegisterPlan>,
@@ -420,7 +379,7 @@ pub struct Setup {
     /// The log index of the founding state.
     pub founded_at: u64,
     /// What the store started with, as bytes, if it was restored and did not start with nothing.
-    pub whole: Option<Vec<u8>>,
+    pub replicated: Option<Vec<u8>>,
 }
 
 impl Setup {
@@ -429,10 +388,12 @@ impl Setup {
     /// # Panics
     /// If what it was restored from cannot be read.
     #[must_use]
-    pub fn founding(&self) -> Replicated {
-        match &self.whole {
-            None => Replicated::found(self.settings.clone(), self.members.clone()),
-            Some(bytes) => Replicated::decode(bytes).expect("it was encoded when it was restored"),
+    pub fn founding(&self) -> ReplicatedState {
+        match &self.replicated {
+            None => ReplicatedState::found(self.settings.clone(), self.members.clone()),
+            Some(bytes) => {
+                ReplicatedState::decode(bytes).expect("it was encoded when it was restored")
+            }
         }
     }
 }
@@ -495,7 +456,7 @@ pub fn plain(mut view: View) -> View {
             }
         }
         View::Session(_)
-        | View::Heard(_)
+        | View::Heartbeat(_)
         | View::History(_)
         | View::Fences(_)
         | View::Census(_)
@@ -510,7 +471,7 @@ pub fn revision_of(view: &View) -> Option<Revision> {
     match view {
         View::Leader(office) => Some(office.revision),
         View::Session(session) => Some(session.revision),
-        View::Heard(heard) => Some(heard.revision),
+        View::Heartbeat(heard) => Some(heard.revision),
         View::Candidacy(candidacy) => Some(candidacy.office.revision),
         View::Group(group) => Some(group.office.revision),
         View::Groups(page) => Some(page.revision),

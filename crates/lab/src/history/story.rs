@@ -5,9 +5,9 @@ use std::fmt;
 use regent_election::Group;
 use regent_election::store::Scope;
 use regent_stores::lease::reading::{self, SessionEntry};
-use regent_stores::register::{Key, Kind};
+use regent_stores::register::{Key, KeyKind};
 
-use super::json::{failure, group_of, refusal_word, term_of, verb};
+use super::json::{failure, refusal_word};
 use super::{Event, Op, Out, Watched, What};
 
 impl fmt::Display for Event {
@@ -70,7 +70,7 @@ impl fmt::Display for What {
             Self::Apply { index, .. } => write!(f, "has applied {index}"),
             Self::StateHash { index, hash, .. } => write!(f, "state at {index} is {hash:016x}"),
             Self::Entry { key, value } => write!(f, "writes {key}: {}", entry(key, value)),
-            Self::Beat { session } => write!(f, "the engine hears session {session:032x}"),
+            Self::Heartbeat { session } => write!(f, "the engine hears session {session:032x}"),
             Self::Fault { what, .. } => write!(f, "fault: {what}"),
             Self::Stage { stage, core } => write!(f, "stage {}, core {core:?}", stage.word()),
         }
@@ -82,7 +82,7 @@ impl fmt::Display for Watched {
         match self {
             Self::Open { replica, scope, cursor } => {
                 let scope = match scope {
-                    Scope::Group(group) => group.to_string(),
+                    Scope::Group(group) | Scope::Turn(group) => group.to_string(),
                     Scope::Groups(groups) => format!("{groups:?}"),
                     Scope::Prefix(prefix) => format!("{prefix}*"),
                 };
@@ -105,15 +105,18 @@ impl fmt::Display for Watched {
 /// What an entry of the register says, if it can be read.
 fn entry(key: &Key, value: &[u8]) -> String {
     match key.kind() {
-        Kind::Setting => "a setting".into(),
-        Kind::Session => match reading::session(value) {
-            Ok(SessionEntry { beat, open: Some(open) }) => {
-                format!("open, ttl {} ms, epoch {}, beat {beat:032x}", open.hold_ms, open.epoch)
+        KeyKind::Setting => "a setting".into(),
+        KeyKind::Session => match reading::session(value) {
+            Ok(SessionEntry { heartbeat, open: Some(open) }) => {
+                format!(
+                    "open, ttl {} ms, epoch {}, heartbeat {heartbeat:032x}",
+                    open.hold_ms, open.epoch
+                )
             }
             Ok(SessionEntry { open: None, .. }) => "ended".into(),
             Err(error) => error.to_string(),
         },
-        Kind::Group => {
+        KeyKind::Group => {
             let Ok(group) = Group::new(key.name()) else { return "no group".into() };
             let entry = match reading::group(&group, value) {
                 Ok(entry) => entry,
@@ -153,11 +156,11 @@ impl fmt::Display for Op {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Submit { command, request, .. } => {
-                f.write_str(verb(command))?;
-                if let Some(group) = group_of(command) {
+                f.write_str(command.name())?;
+                if let Some(group) = command.group() {
                     write!(f, " {group}")?;
                 }
-                if let Some(term) = term_of(command) {
+                if let Some(term) = command.term() {
                     write!(f, " term {term}")?;
                 }
                 if let Some(session) = command.session() {
@@ -192,7 +195,9 @@ impl fmt::Display for Out {
             Self::Applied { answer: Err(refusal), .. } => {
                 write!(f, "refused: {}", refusal_word(refusal))
             }
-            Self::Heard { ttl_ms, epoch } => write!(f, "heard, ttl {ttl_ms} ms, epoch {epoch}"),
+            Self::Heartbeat { ttl_ms, epoch } => {
+                write!(f, "acknowledged, ttl {ttl_ms} ms, epoch {epoch}")
+            }
             Self::Seen(view) => write!(f, "{view:?}"),
             Self::Done => f.write_str("done"),
         }

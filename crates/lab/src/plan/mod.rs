@@ -295,20 +295,17 @@ pub struct Cuts {
     pub without: Vec<Fault>,
     /// How long faults strike.
     pub chaos_ms: Option<u64>,
-    /// Participants.
     pub members: Option<u32>,
     /// Clients without a participant.
     pub callers: Option<u32>,
     /// Clients that watch.
     pub watchers: Option<u32>,
-    /// Groups.
     pub groups: Option<u32>,
 }
 
 /// Everything that a seed decides.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// The seed.
     pub seed: u64,
     /// Replicas at the start; in a world with a register, the hosts that share it.
     pub replicas: u64,
@@ -316,13 +313,11 @@ pub struct Plan {
     pub register: Option<RegisterPlan>,
     /// The one of them that votes and keeps the log, but no state, if any.
     pub witness: Option<u64>,
-    /// Participants.
     pub members: u32,
     /// Clients that read, administer and campaign without a participant.
     pub callers: u32,
     /// Clients that watch.
     pub watchers: u32,
-    /// Groups.
     pub groups: u32,
     /// The ttls participants choose from.
     pub ttls_ms: Vec<u64>,
@@ -332,9 +327,7 @@ pub struct Plan {
     pub faults: BTreeSet<Fault>,
     /// The pause between two strikes of the same fault.
     pub strike_every_ms: RangeInclusive<u64>,
-    /// Links.
     pub net: NetPlan,
-    /// Disks.
     pub disk: DiskPlan,
     /// What holds for the whole store.
     pub settings: Settings,
@@ -491,6 +484,21 @@ impl Plan {
             }
         }
         words
+    }
+
+    /// What it is, in one line for people.
+    #[must_use]
+    pub fn about(&self) -> String {
+        let faults: Vec<&str> = self.faults.iter().map(|fault| fault.word()).collect();
+        let faults = if faults.is_empty() { "none".to_owned() } else { faults.join(", ") };
+        let servers = match self.store() {
+            StoreKind::Replica => "replicas",
+            StoreKind::Lease => "hosts that share a register",
+        };
+        format!(
+            "seed {}: {} {servers}, {} members, {} groups, {} ms of faults: {faults}",
+            self.seed, self.replicas, self.members, self.groups, self.chaos_ms
+        )
     }
 
     /// A world without faults, for scenarios that bring their own.

@@ -21,7 +21,8 @@ use regent_election::{Group, Moment, Settings};
 use regent_replica::io::{Batch, Input, Outputs, PeerMessage, Request, Response, Token};
 use regent_replica::limits::TICK_MS;
 use regent_replica::{
-    Core, CoreConfig, Member, Members, Recovered, ReplicaId, Replicated, Role, Timing, TimingError,
+    Core, CoreConfig, Member, Members, Recovered, ReplicaId, ReplicatedState, Role, Timing,
+    TimingError,
 };
 
 use super::{Belief, Message, NodeId, Out, Pace, Protocol, Setup};
@@ -170,8 +171,8 @@ impl Raft {
 /// How long a confirmation counts from when its round began.
 fn lease(pace: &Pace) -> Duration {
     // A follower counts in ticks, and its first one may come at once.
-    let whole = pace.patience_min.saturating_sub(Duration::from_millis(2 * TICK_MS));
-    whole * (100 - MARGIN_PERCENT) / 100
+    let patience = pace.patience_min.saturating_sub(Duration::from_millis(2 * TICK_MS));
+    patience * (100 - MARGIN_PERCENT) / 100
 }
 
 fn replica(node: NodeId) -> ReplicaId {
@@ -194,7 +195,7 @@ impl Image {
         place.set_conf_state(conf);
         let mut hard_state = HardState::default();
         (hard_state.term, hard_state.commit) = (1, FOUNDED_AT);
-        let snapshot = Replicated::found(Settings::default(), members).encode().into();
+        let snapshot = ReplicatedState::found(Settings::default(), members).encode().into();
         Self { hard_state, place, snapshot, entries: Vec::new() }
     }
 
@@ -221,11 +222,12 @@ impl Protocol for Raft {
     fn start(setup: &Setup, kept: Option<Image>, now: Moment, out: &mut Out<Self>) -> Self {
         let is_back = setup.run > 1;
         let image = kept.unwrap_or_else(|| Image::founding(setup));
-        let whole = Replicated::decode(&image.snapshot).expect("what was put can be taken");
+        let replicated =
+            ReplicatedState::decode(&image.snapshot).expect("what was put can be taken");
         let recovered = Recovered {
             hard_state: image.hard_state.clone(),
             place: image.place.clone(),
-            whole,
+            replicated,
             entries: image.entries.clone(),
         };
         let mut config = CoreConfig::new(replica(setup.me), u64::from(setup.run), setup.seed);
@@ -384,7 +386,7 @@ impl Message for Raftish {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocols::by_hand::{Hand, PACE, node};
+    use regent_protocols::by_hand::{Hand, PACE, node};
 
     const NODES: [NodeId; 5] = [node(0), node(1), node(2), node(3), node(4)];
     const A: NodeId = NODES[0];

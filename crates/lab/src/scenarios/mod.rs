@@ -17,7 +17,7 @@ mod restore;
 mod witness;
 
 use crate::plan::{Plan, Sabotage};
-use crate::trial::{Trial, Verdict, attempt};
+use crate::trial::{Trial, TrialVerdict, attempt};
 use crate::world::World;
 
 /// One story.
@@ -56,6 +56,30 @@ pub const ALL: &[Scenario] = &[
     restore::RESTORED,
 ];
 
+/// A story by its number from 1, its name, or a part of its name that no other has; or a clause that says
+/// why it is none.
+pub fn find(name: &str) -> Result<&'static Scenario, String> {
+    if let Ok(number) = name.parse::<usize>() {
+        let found = number.checked_sub(1).and_then(|place| ALL.get(place));
+        return found.ok_or_else(|| {
+            format!("there is no story {number}; they are numbered 1 to {}", ALL.len())
+        });
+    }
+    if let Some(scenario) = ALL.iter().find(|scenario| scenario.name == name) {
+        return Ok(scenario);
+    }
+    let found: Vec<&Scenario> =
+        ALL.iter().filter(|scenario| scenario.name.contains(name)).collect();
+    match found.as_slice() {
+        [one] => Ok(one),
+        [] => Err(format!("no story's name holds {name:?}; `regent lab scenarios` lists them")),
+        many => {
+            let names: Vec<&str> = many.iter().map(|scenario| scenario.name).collect();
+            Err(format!("{name:?} may mean:\n  {}", names.join("\n  ")))
+        }
+    }
+}
+
 impl Scenario {
     /// Tells the story in the world of a seed, perhaps with a mistake in the driver.
     ///
@@ -66,8 +90,8 @@ impl Scenario {
         let mut plan = Plan { sabotage, ..Plan::calm(seed, self.replicas) };
         (self.plan)(&mut plan);
         let mut trial = attempt(plan, self.script);
-        if matches!(trial.verdict, Verdict::Void(_)) {
-            trial.verdict = Verdict::Passed;
+        if matches!(trial.verdict, TrialVerdict::Void(_)) {
+            trial.verdict = TrialVerdict::Passed;
         }
         trial
     }

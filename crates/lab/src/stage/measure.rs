@@ -2,21 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use super::record::{FenceSays, Record, What};
+use super::record::{FenceSays, StageRecord, What};
 use crate::protocols::NodeId;
 
 /// One stretch of time in which a node acted as leader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reign {
-    /// Who.
     pub node: NodeId,
-    /// Which tenure.
     pub tenure: u64,
     /// Its term, if there are any.
     pub term: Option<u64>,
     /// From when, in nanoseconds.
     pub from: u64,
-    /// Until when.
     pub until: u64,
 }
 
@@ -55,7 +52,7 @@ pub struct Figures {
 
 /// Who acted as leader when, in order of beginning.
 #[must_use]
-pub fn reigns(record: &Record) -> Vec<Reign> {
+pub fn reigns(record: &StageRecord) -> Vec<Reign> {
     let mut open: BTreeMap<NodeId, Reign> = BTreeMap::new();
     let mut done = Vec::new();
     for entry in &record.entries {
@@ -80,13 +77,13 @@ pub fn reigns(record: &Record) -> Vec<Reign> {
 
 /// Counts everything.
 #[must_use]
-pub fn figures(record: &Record) -> Figures {
+pub fn figures(record: &StageRecord) -> Figures {
     figures_from(record, 0)
 }
 
 /// Counts everything from some moment on, in nanoseconds, as if the run had begun then.
 #[must_use]
-pub fn figures_from(record: &Record, from: u64) -> Figures {
+pub fn figures_from(record: &StageRecord, from: u64) -> Figures {
     let mut figures = Figures::default();
     for entry in record.entries.iter().filter(|entry| entry.at >= from) {
         match &entry.what {
@@ -207,6 +204,6 @@ mod tests {
         let mut figures = Figures::default();
         count_times(&[reign(0, 0, 50), reign(1, 50, 100)], 0, 100, &mut figures);
         assert_eq!((figures.leaderless_ns, figures.two_leaders_ns), (0, 0));
-        assert_eq!(figures.vacancies_ns, []);
+        assert!(figures.vacancies_ns.is_empty());
     }
 }

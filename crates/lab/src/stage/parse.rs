@@ -71,7 +71,6 @@ pub struct ParseError {
     pub line: usize,
     /// The column, from 1.
     pub column: usize,
-    /// What.
     pub message: String,
 }
 

@@ -8,7 +8,7 @@ use regent_election::Moment;
 use super::actor::Actor;
 use super::algorithm::Algorithm;
 use super::links::{Network, Way};
-use super::record::{Entry, Fate, Record, What};
+use super::record::{Fate, StageEvent, StageRecord, What};
 use super::scenario::Scenario;
 use super::storage::{Storage, Write};
 use crate::clock::Clock;
@@ -37,7 +37,7 @@ const STORAGE_US: std::ops::RangeInclusive<u64> = 500..=5_000;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Run {
     /// Everything that happened.
-    pub record: Record,
+    pub record: StageRecord,
     /// Whether it was stopped because too much happened.
     pub is_cut_short: bool,
 }
@@ -47,7 +47,6 @@ pub struct Run {
 pub enum RunError {
     /// It names a node that there is not.
     NoSuchNode {
-        /// Which.
         node: NodeId,
         /// How many there are.
         nodes: u16,
@@ -151,7 +150,7 @@ pub(super) struct Stage<'a, P: Protocol> {
     storage: Storage,
     storage_dice: Dice,
     tenures: u64,
-    entries: Vec<Entry>,
+    entries: Vec<StageEvent>,
     /// Whether only lives and offices are recorded.
     is_quiet: bool,
     happenings_max: u64,
@@ -230,7 +229,7 @@ impl<'a, P: Protocol> Stage<'a, P> {
         let names = (0..self.actors.len() as u16).map(|number| self.name(NodeId(number))).collect();
         let ended_at = if is_cut_short { self.now } else { end };
         let nodes = self.scenario.nodes;
-        Run { record: Record { names, nodes, entries: self.entries, ended_at }, is_cut_short }
+        Run { record: StageRecord { names, nodes, entries: self.entries, ended_at }, is_cut_short }
     }
 
     pub(super) fn name(&self, node: NodeId) -> String {
@@ -245,7 +244,7 @@ impl<'a, P: Protocol> Stage<'a, P> {
         if self.is_quiet && !what.is_of_office() {
             return;
         }
-        self.entries.push(Entry { at: self.now, what });
+        self.entries.push(StageEvent { at: self.now, what });
     }
 
     pub(super) fn actor(&mut self, node: NodeId) -> &mut Actor<P> {

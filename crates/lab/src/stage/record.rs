@@ -5,23 +5,21 @@ use crate::protocols::NodeId;
 
 /// A whole run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Record {
+pub struct StageRecord {
     /// The names of all nodes, servers last.
     pub names: Vec<String>,
     /// How many of them are candidates.
     pub nodes: u16,
-    /// What happened.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<StageEvent>,
     /// When it ended, in nanoseconds of true time.
     pub ended_at: u64,
 }
 
 /// One thing that happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct StageEvent {
     /// When, in nanoseconds of true time.
     pub at: u64,
-    /// What.
     pub what: What,
 }
 
@@ -30,38 +28,22 @@ pub struct Entry {
 pub enum What {
     /// A process starts, for the first time or again.
     Starts {
-        /// Whose.
         node: NodeId,
         /// Which of its runs.
         run: u32,
     },
     /// A process dies.
-    Crashes {
-        /// Whose.
-        node: NodeId,
-    },
+    Crashes { node: NodeId },
     /// A process stands still.
-    Pauses {
-        /// Whose.
-        node: NodeId,
-    },
+    Pauses { node: NodeId },
     /// It goes on.
-    Resumes {
-        /// Whose.
-        node: NodeId,
-    },
+    Resumes { node: NodeId },
     /// The scenario changes the world around the nodes.
-    Strikes {
-        /// How.
-        text: String,
-    },
+    Strikes { text: String },
     /// A message leaves.
     Sends {
-        /// From whom.
         from: NodeId,
-        /// To whom.
         to: NodeId,
-        /// Its name.
         kind: &'static str,
         /// What it carries.
         carries: String,
@@ -73,17 +55,9 @@ pub enum What {
         fate: Fate,
     },
     /// A message reaches a process that is dead.
-    Unheard {
-        /// From whom.
-        from: NodeId,
-        /// To whom.
-        to: NodeId,
-        /// Its name.
-        kind: &'static str,
-    },
+    Unheard { from: NodeId, to: NodeId, kind: &'static str },
     /// A node begins to act as leader, or goes on after a pause or a lapse.
     Leads {
-        /// Who.
         node: NodeId,
         /// The how manieth to hold the office.
         tenure: u64,
@@ -94,23 +68,19 @@ pub enum What {
     },
     /// A node no longer acts as leader.
     Ceases {
-        /// Who.
         node: NodeId,
         /// In which tenure.
         tenure: u64,
     },
     /// A node takes another for the leader, or nobody any more.
     Follows {
-        /// Who.
         node: NodeId,
-        /// Whom.
         leader: Option<NodeId>,
         /// Under which term.
         term: Option<u64>,
     },
     /// A write reaches the storage.
     Writes {
-        /// Whose.
         node: NodeId,
         /// Begun in which tenure.
         tenure: u64,
@@ -122,12 +92,7 @@ pub enum What {
         fence: FenceSays,
     },
     /// A node says why it does something.
-    Remarks {
-        /// Who.
-        node: NodeId,
-        /// What.
-        text: String,
-    },
+    Remarks { node: NodeId, text: String },
 }
 
 impl What {

@@ -8,7 +8,6 @@ use crate::protocols::{NodeId, Pace};
 /// A scenario, as its text says it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scenario {
-    /// Its name.
     pub name: String,
     /// What it shows, in a sentence.
     pub about: String,
@@ -86,7 +85,6 @@ pub struct Links {
 pub struct Strike {
     /// When, from the start.
     pub at: Duration,
-    /// What.
     pub blow: Blow,
 }
 

@@ -8,12 +8,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use regent_election::deed::Party;
 use regent_election::{Group, SessionNo};
+use regent_recording::LineContent;
 
+use super::Trace;
 use super::course::{Course, Step as Change};
 use super::script::{Script, Step, What, script};
-use super::{Told, Trace};
 use crate::plan::Plan;
-use crate::trial::{Trial, Verdict, attempt};
+use crate::trial::{Trial, TrialVerdict, attempt};
 use crate::world::World;
 
 /// How long a deed may take until the store has it.
@@ -21,7 +22,7 @@ const DEED_MS_MAX: u64 = 5_000;
 /// How long a change is waited for, beyond two of the longest ttl.
 const CHANGE_MS_MAX: u64 = 10_000;
 /// How often that is looked at.
-const LOOK_EVERY_MS: u64 = 10;
+const TRACE_POLL_EVERY_MS: u64 = 10;
 /// How long another replica may take to lead the log.
 const LEADER_MS_MAX: u64 = 20_000;
 
@@ -67,8 +68,8 @@ pub fn reenact(trace: &Trace, seed: u64) -> Reenactment {
         }
         world.finish();
     });
-    if matches!(trial.verdict, Verdict::Void(_)) {
-        trial.verdict = Verdict::Passed;
+    if matches!(trial.verdict, TrialVerdict::Void(_)) {
+        trial.verdict = TrialVerdict::Passed;
     }
     let acted: Vec<(u64, Change)> = acted
         .into_iter()
@@ -83,14 +84,14 @@ pub fn reenact(trace: &Trace, seed: u64) -> Reenactment {
     Reenactment { trial, course, remarks, shortened_ms }
 }
 
-fn ttl_of(told: &Told) -> Option<u64> {
+fn ttl_of(told: &LineContent) -> Option<u64> {
     match told {
-        Told::Deed { party, .. } => party.as_ref().map(|party| party.ttl_ms),
-        Told::Begin { .. }
-        | Told::Change { .. }
-        | Told::LogLeader { .. }
-        | Told::Gap { .. }
-        | Told::End => None,
+        LineContent::Deed { party, .. } => party.as_ref().map(|party| party.ttl_ms),
+        LineContent::Begin { .. }
+        | LineContent::Change { .. }
+        | LineContent::LogLeader { .. }
+        | LineContent::Gap { .. }
+        | LineContent::End => None,
     }
 }
 
@@ -217,7 +218,7 @@ impl Company {
         *awaited += 1;
         let count = *awaited;
         let patience_ms = if self.astray.contains(group) { 0 } else { self.patience_ms };
-        for _ in 0..=patience_ms / LOOK_EVERY_MS {
+        for _ in 0..=patience_ms / TRACE_POLL_EVERY_MS {
             for (_, change) in &world.changes()[self.counted..] {
                 self.counted += 1;
                 if !change.cause.is_finding() {
@@ -227,7 +228,7 @@ impl Company {
             if self.came.get(group).is_some_and(|came| *came >= count) {
                 return;
             }
-            world.run_for_ms(LOOK_EVERY_MS);
+            world.run_for_ms(TRACE_POLL_EVERY_MS);
         }
         self.astray.insert(group.clone());
     }

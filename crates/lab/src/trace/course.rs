@@ -11,20 +11,17 @@ use regent_election::{Cause, Group, Node, Term};
 /// One change of who leads a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// Where.
     pub group: Group,
     /// Who leads after it.
     pub leader: Option<Node>,
     /// The term after it.
     pub term: Term,
-    /// Why.
     pub cause: Cause,
 }
 
 /// One row of the comparison.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// Where.
     pub group: Group,
     /// What was recorded, with its line; none if the simulation did more.
     pub recorded: Option<(usize, Step)>,
@@ -49,7 +46,7 @@ impl Course {
         for step in acted {
             of_group.entry(&step.1.group).or_default().push(step);
         }
-        let mut places: BTreeMap<&Group, Place> = BTreeMap::new();
+        let mut places: BTreeMap<&Group, ComparisonState> = BTreeMap::new();
         let mut rows = Vec::new();
         for (line, step) in recorded {
             let place = places.entry(&step.group).or_default();
@@ -84,13 +81,13 @@ impl Course {
 
 /// How far the comparison of one group is.
 #[derive(Debug, Default)]
-struct Place {
+struct ComparisonState {
     at: usize,
     /// The terms of the first pair, from which both are counted.
     first: Option<(u64, u64)>,
 }
 
-impl Place {
+impl ComparisonState {
     fn agrees(&mut self, recorded: &Step, acted: &Step) -> bool {
         let terms = (recorded.term.get(), acted.term.get());
         let (from, acted_from) = *self.first.get_or_insert(terms);

@@ -1,6 +1,6 @@
 //! A recorded course, acted again: what a flight recorder wrote down of a real cluster, as a simulation.
 //!
-//! - [`Trace`]: the lines of a recording, checked, in the order of the store's revisions.
+//! - [`Trace`]: the lines of a recording (`regent_recording`), checked, in the order of the store's revisions.
 //! - `script`: what has to be done, and when, so that the same comes about: a pure function of the trace.
 //! - `act`: does it, in a world with the real replica, the real rules and the real library's driver.
 //! - `course`: holds what came about against what was recorded.
@@ -16,12 +16,13 @@
 mod act;
 mod course;
 mod script;
+mod told;
 
 use std::collections::BTreeSet;
 use std::fmt;
 
-use regent_election::deed::{Deed, Party};
-use regent_election::{Cause, Group, Node, Revision, SessionNo, Term};
+use regent_election::{Group, Revision, SessionNo};
+use regent_recording::{LineContent, RecordedLine};
 
 pub use act::{Reenactment, reenact};
 pub use course::{Course, Row, Step as Change};
@@ -35,67 +36,9 @@ pub const GROUPS_MAX: usize = 500;
 /// Most replicas of the store that is simulated.
 pub const REPLICAS_MAX: usize = 9;
 
-/// One line of a recording.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Line {
-    /// Its number in the file, for people.
-    pub number: usize,
-    /// When, by the wall clock of whoever proposed it: a note.
-    pub at_ms: u64,
-    /// What it tells.
-    pub told: Told,
-}
-
-/// What a line tells.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Told {
-    /// A replica began to record.
-    Begin {
-        /// Which.
-        replica: u64,
-    },
-    /// Something was done.
-    Deed {
-        /// In the order of the store.
-        revision: Revision,
-        /// What.
-        deed: Deed,
-        /// By whom, or to whom.
-        party: Option<Party>,
-    },
-    /// Who leads a group changed.
-    Change {
-        /// In the order of the store.
-        revision: Revision,
-        /// Where.
-        group: Group,
-        /// The term after it.
-        term: Term,
-        /// Who leads after it.
-        leader: Option<Node>,
-        /// Why.
-        cause: Cause,
-    },
-    /// Another replica leads the log, or others vote.
-    LogLeader {
-        /// Who; none while nobody is known to.
-        leader: Option<u64>,
-        /// How many vote.
-        voters: usize,
-    },
-    /// What happened up to this revision is not in the recording.
-    Gap {
-        /// The first revision that is known again.
-        to: Revision,
-    },
-    /// The recording was ended in order.
-    End,
-}
-
 /// Why a recording cannot be acted again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TraceError {
-    /// The line.
     pub number: usize,
     /// What is wrong with it, and what to do.
     pub what: String,
@@ -112,7 +55,7 @@ impl std::error::Error for TraceError {}
 /// A recording that makes sense.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trace {
-    lines: Vec<Line>,
+    lines: Vec<RecordedLine>,
     /// By how much wall clocks went back at most: whoever proposes next has another clock.
     back_ms_max: u64,
 }
@@ -123,7 +66,7 @@ impl Trace {
     ///
     /// # Errors
     /// If it is too large to be acted, or in no order.
-    pub fn new(mut lines: Vec<Line>) -> Result<Self, TraceError> {
+    pub fn new(mut lines: Vec<RecordedLine>) -> Result<Self, TraceError> {
         let mut limits = Limits::default();
         let (mut last, mut now_ms, mut back_ms_max) = (Revision(0), 0, 0);
         for line in &mut lines {
@@ -147,7 +90,7 @@ impl Trace {
 
     /// Its lines, with times that never go back.
     #[must_use]
-    pub fn lines(&self) -> &[Line] {
+    pub fn lines(&self) -> &[RecordedLine] {
         &self.lines
     }
 
@@ -174,35 +117,14 @@ impl Trace {
     #[must_use]
     pub fn replicas(&self) -> usize {
         let voters = self.lines.iter().map(|line| match &line.told {
-            Told::LogLeader { voters, .. } => *voters,
-            Told::Begin { .. }
-            | Told::Deed { .. }
-            | Told::Change { .. }
-            | Told::Gap { .. }
-            | Told::End => 1,
+            LineContent::LogLeader { voters, .. } => *voters,
+            LineContent::Begin { .. }
+            | LineContent::Deed { .. }
+            | LineContent::Change { .. }
+            | LineContent::Gap { .. }
+            | LineContent::End => 1,
         });
         voters.max().unwrap_or(1).clamp(1, REPLICAS_MAX)
-    }
-}
-
-impl Told {
-    /// The revision it belongs to, if it belongs to one.
-    #[must_use]
-    pub const fn revision(&self) -> Option<Revision> {
-        match self {
-            Self::Deed { revision, .. } | Self::Change { revision, .. } => Some(*revision),
-            Self::Begin { .. } | Self::LogLeader { .. } | Self::Gap { .. } | Self::End => None,
-        }
-    }
-
-    /// The group it is about, if it is about one.
-    #[must_use]
-    pub const fn group(&self) -> Option<&Group> {
-        match self {
-            Self::Deed { deed, .. } => deed.group(),
-            Self::Change { group, .. } => Some(group),
-            Self::Begin { .. } | Self::LogLeader { .. } | Self::Gap { .. } | Self::End => None,
-        }
     }
 }
 
@@ -215,9 +137,9 @@ struct Limits {
 }
 
 impl Limits {
-    fn count(&mut self, line: &Line) -> Result<(), TraceError> {
+    fn count(&mut self, line: &RecordedLine) -> Result<(), TraceError> {
         self.lines += 1;
-        if let Told::Deed { party: Some(party), .. } = &line.told {
+        if let LineContent::Deed { party: Some(party), .. } = &line.told {
             self.sessions.insert(party.session);
         }
         if let Some(group) = line.told.group()

@@ -3,8 +3,8 @@
 use regent_election::tuning::{Choice, Estimate, Target};
 
 use super::runs::{Crash, calm, crash};
-use super::seen::{Seen, Verdict};
-use super::{Place, Setting};
+use super::seen::{RateVerdict, Seen};
+use super::{NetworkConditions, Setting};
 
 /// Leaders that die for every calm run: one run shows one failover, and of a hundred the longest
 /// counts.
@@ -24,7 +24,7 @@ pub struct Measured {
 impl Measured {
     /// One seed's worth of a setting: a calm run, and a few in which the leader dies.
     #[must_use]
-    pub fn of_seed(setting: &Setting, place: &Place, seed: u64) -> Self {
+    pub fn of_seed(setting: &Setting, place: &NetworkConditions, seed: u64) -> Self {
         let mut measured = Self {
             false_failovers: Seen {
                 events: calm(setting, place, seed),
@@ -71,7 +71,6 @@ impl Measured {
 /// One setting, as it was estimated and as it was measured.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rung {
-    /// The setting.
     pub setting: Setting,
     /// By the arithmetic.
     pub estimate: Estimate,
@@ -82,7 +81,7 @@ pub struct Rung {
 impl Rung {
     /// What playing it says of false failovers.
     #[must_use]
-    pub fn verdict(&self, target: &Target) -> Verdict {
+    pub fn verdict(&self, target: &Target) -> RateVerdict {
         self.measured.false_failovers.against(target.false_failovers)
     }
 
@@ -91,9 +90,9 @@ impl Rung {
     #[must_use]
     pub fn is_calm(&self, target: &Target) -> bool {
         match self.verdict(target) {
-            Verdict::Rarer => true,
-            Verdict::MoreFrequent => false,
-            Verdict::Open => self.estimate.is_calm(target),
+            RateVerdict::Rarer => true,
+            RateVerdict::MoreFrequent => false,
+            RateVerdict::Open => self.estimate.is_calm(target),
         }
     }
 

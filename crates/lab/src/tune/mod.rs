@@ -13,9 +13,11 @@
 //! more.
 
 mod draw;
+mod ladder;
 mod measured;
 mod runs;
 mod seen;
+mod told;
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -27,13 +29,15 @@ use regent_election::{Budget, Drift};
 use regent_replica::Timing;
 
 pub use draw::{bars, svg};
+pub use ladder::{lease_rungs, log_rungs};
 pub use measured::{Measured, Rung};
 pub use runs::{Crash, calm, crash};
-pub use seen::{Seen, Verdict};
+pub use seen::{RateVerdict, Seen};
+pub use told::{Found, Tuned};
 
 /// Where settings are played.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct NetworkConditions {
     /// The shortest and the longest round trip, in microseconds.
     pub trip_us: RangeInclusive<u64>,
     /// Chances in a million that a message is lost.
@@ -44,7 +48,7 @@ pub struct Place {
     pub voters: u16,
 }
 
-impl Place {
+impl NetworkConditions {
     /// The way to the store, for the arithmetic.
     #[must_use]
     pub fn of_lease(&self) -> Surroundings {
@@ -83,7 +87,7 @@ impl Setting {
 
     /// What the arithmetic says of it.
     #[must_use]
-    pub fn estimate(&self, place: &Place) -> Estimate {
+    pub fn estimate(&self, place: &NetworkConditions) -> Estimate {
         match self {
             Self::Lease(budget) => estimate_lease(budget, &place.of_lease()),
             Self::Log(timers) => estimate_log(timers, &place.of_log()),

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use regent_election::tuning::LogTimers;
 
-use super::{Place, Setting};
+use super::{NetworkConditions, Setting};
 use crate::dice::Dice;
 use crate::protocols::raft::Unasked;
 use crate::protocols::session::Session;
 use crate::protocols::{NodeId, Pace};
-use crate::stage::{Blow, Links, Record, Scenario, Strike, What, Who, play_quietly};
+use crate::stage::{Blow, Links, Scenario, StageRecord, Strike, What, Who, play_quietly};
 
 /// Renewals in one calm run of a ttl.
 pub(super) const RENEWALS_PER_RUN: u32 = 2_000;
@@ -27,7 +27,7 @@ const STRIKES_MAX: usize = 100_000;
 /// # Panics
 /// If the setting was not checked: see [`Setting::timing`].
 #[must_use]
-pub fn calm(setting: &Setting, place: &Place, seed: u64) -> u64 {
+pub fn calm(setting: &Setting, place: &NetworkConditions, seed: u64) -> u64 {
     let scenario = scenario(setting, place, setting.calm_for(), seed, None);
     let record = play(setting, &scenario, seed);
     let began = record.entries.iter().filter(|entry| is_beginning(&entry.what));
@@ -52,7 +52,7 @@ pub enum Crash {
 /// # Panics
 /// If the setting was not checked: see [`Setting::timing`].
 #[must_use]
-pub fn crash(setting: &Setting, place: &Place, seed: u64) -> Crash {
+pub fn crash(setting: &Setting, place: &NetworkConditions, seed: u64) -> Crash {
     let (settled, shown, waited) = match setting {
         Setting::Lease(budget) => (budget.ttl() * 2, budget.renew_every(), budget.ttl() * 5),
         Setting::Log(timers) => {
@@ -79,7 +79,7 @@ const fn is_beginning(what: &What) -> bool {
     matches!(what, What::Leads { is_again: false, .. })
 }
 
-fn play(setting: &Setting, scenario: &Scenario, seed: u64) -> Record {
+fn play(setting: &Setting, scenario: &Scenario, seed: u64) -> StageRecord {
     let run = match setting {
         Setting::Lease(_) => play_quietly::<Session>(scenario, seed, HAPPENINGS_MAX),
         Setting::Log(_) => play_quietly::<Unasked>(scenario, seed, HAPPENINGS_MAX),
@@ -89,7 +89,7 @@ fn play(setting: &Setting, scenario: &Scenario, seed: u64) -> Record {
 
 fn scenario(
     setting: &Setting,
-    place: &Place,
+    place: &NetworkConditions,
     lasts: Duration,
     seed: u64,
     crash_at: Option<Duration>,
@@ -138,7 +138,13 @@ fn pace(setting: &Setting) -> Pace {
 }
 
 /// Every process stands still now and then, at moments of its own.
-fn pauses(place: &Place, nodes: u16, servers: u16, lasts: Duration, seed: u64) -> Vec<Strike> {
+fn pauses(
+    place: &NetworkConditions,
+    nodes: u16,
+    servers: u16,
+    lasts: Duration,
+    seed: u64,
+) -> Vec<Strike> {
     let Some(pause) = place.pause else { return Vec::new() };
     let (length, every) = (Duration::from_millis(pause.length_ms), pause.every_ms.max(1));
     let mut strikes = Vec::new();

@@ -10,7 +10,6 @@ const HALVINGS: u32 = 60;
 /// Events that were seen, and how long was watched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
-    /// How many.
     pub events: u64,
     /// For how many milliseconds of virtual time.
     pub watched_ms: u64,
@@ -18,7 +17,7 @@ pub struct Seen {
 
 /// What was seen says of a wanted rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum RateVerdict {
     /// They are rarer, at 95 %.
     Rarer,
     /// They are more frequent, at 95 %.
@@ -56,13 +55,13 @@ impl Seen {
 
     /// What was seen says of this rate.
     #[must_use]
-    pub fn against(&self, wanted: Rate) -> Verdict {
+    pub fn against(&self, wanted: Rate) -> RateVerdict {
         if self.at_most_per_day() <= wanted.per_day() {
-            Verdict::Rarer
+            RateVerdict::Rarer
         } else if self.at_least_per_day() > wanted.per_day() {
-            Verdict::MoreFrequent
+            RateVerdict::MoreFrequent
         } else {
-            Verdict::Open
+            RateVerdict::Open
         }
     }
 }

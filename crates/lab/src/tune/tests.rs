@@ -4,8 +4,8 @@ use regent_election::tuning::{Choice, Pause, Rate, Target, log_ladder};
 
 use super::*;
 
-fn place(loss_ppm: u32, pause: Option<Pause>) -> Place {
-    Place { trip_us: 2_000..=20_000, loss_ppm, pause, voters: 3 }
+fn place(loss_ppm: u32, pause: Option<Pause>) -> NetworkConditions {
+    NetworkConditions { trip_us: 2_000..=20_000, loss_ppm, pause, voters: 3 }
 }
 
 #[test]
@@ -13,13 +13,13 @@ fn nothing_seen_in_n_days_is_at_most_three_in_n() {
     let seen = Seen { events: 0, watched_ms: 10 * 86_400_000 };
     assert!((seen.at_most_per_day() - 0.299_57).abs() < 1e-4, "-ln 0.05 = 2.9957");
     assert!(seen.at_least_per_day() == 0.0);
-    assert_eq!(seen.against(Rate { count: 3, per_ms: 10 * 86_400_000 }), Verdict::Rarer);
-    assert_eq!(seen.against(Rate::WEEKLY), Verdict::Open);
+    assert_eq!(seen.against(Rate { count: 3, per_ms: 10 * 86_400_000 }), RateVerdict::Rarer);
+    assert_eq!(seen.against(Rate::WEEKLY), RateVerdict::Open);
     // Of a Poisson with 4 events the one-sided bounds are 1.366 and 9.154.
     let four = Seen { events: 4, watched_ms: 86_400_000 };
     assert!((four.at_least_per_day() - 1.366).abs() < 1e-3, "{}", four.at_least_per_day());
     assert!((four.at_most_per_day() - 9.154).abs() < 1e-3, "{}", four.at_most_per_day());
-    assert_eq!(four.against(Rate { count: 1, per_ms: 86_400_000 }), Verdict::MoreFrequent);
+    assert_eq!(four.against(Rate { count: 1, per_ms: 86_400_000 }), RateVerdict::MoreFrequent);
     let many = Seen { events: 1_000, watched_ms: 86_400_000 };
     assert!((940.0..1_000.0).contains(&many.at_least_per_day()), "{}", many.at_least_per_day());
     assert!((1_000.0..1_060.0).contains(&many.at_most_per_day()), "{}", many.at_most_per_day());

@@ -8,7 +8,7 @@ use regent_replica::Role;
 use super::disk::{Disk, Refused};
 use super::net::Address;
 use super::parcel::Parcel;
-use super::replica::{Birth, Replica, Running, Told};
+use super::replica::{Birth, InboxItem, Replica, Running};
 use super::{Client, Happening, Timer, World, replica_id};
 use crate::clock::Clock;
 use crate::history::{Proc, Stage, What};
@@ -309,7 +309,7 @@ impl World {
             if let Some(running) = &mut replica.running {
                 running.has_room = is_there;
             }
-            self.tell(id, Told::Room { is_there });
+            self.tell(id, InboxItem::Room { is_there });
         }
     }
 

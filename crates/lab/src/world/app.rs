@@ -60,7 +60,6 @@ pub struct Written {
     pub node: Node,
     /// Under which term.
     pub term: Term,
-    /// What.
     pub value: String,
     /// Whether a fence lets it in. A storage without one takes everything.
     pub is_admitted: bool,
@@ -72,7 +71,7 @@ pub struct Context<'a> {
     now: Moment,
     held: Vec<(Group, Term, Moment)>,
     dice: &'a mut Dice,
-    wishes: Vec<Wish>,
+    wishes: Vec<AppRequest>,
 }
 
 impl fmt::Debug for Context<'_> {
@@ -83,7 +82,7 @@ impl fmt::Debug for Context<'_> {
 
 /// What an application wants done.
 #[derive(Debug)]
-enum Wish {
+enum AppRequest {
     Write { group: Group, term: Term, value: Box<str> },
     Check { group: Group, passed: Option<Term> },
     Stand(Group),
@@ -117,39 +116,39 @@ impl Context<'_> {
         let held = self.held.iter().find(|(led, _, until)| led == group && self.now < *until);
         let passed = held.map(|(_, term, until)| (*term, self.now.until(*until)));
         let group = group.clone();
-        self.wishes.push(Wish::Check { group, passed: passed.map(|(term, _)| term) });
+        self.wishes.push(AppRequest::Check { group, passed: passed.map(|(term, _)| term) });
         passed
     }
 
     /// Writes to the storage of a group under a term: once to the copy behind a fence, once to the one
     /// without. It is on its way when the callback has returned.
     pub fn write(&mut self, group: &Group, term: Term, value: &str) {
-        self.wishes.push(Wish::Write { group: group.clone(), term, value: value.into() });
+        self.wishes.push(AppRequest::Write { group: group.clone(), term, value: value.into() });
     }
 
     /// Wants to lead a group.
     pub fn stand(&mut self, group: &Group) {
-        self.wishes.push(Wish::Stand(group.clone()));
+        self.wishes.push(AppRequest::Stand(group.clone()));
     }
 
     /// Does not want to lead it any more.
     pub fn withdraw(&mut self, group: &Group) {
-        self.wishes.push(Wish::Withdraw(group.clone()));
+        self.wishes.push(AppRequest::Withdraw(group.clone()));
     }
 
     /// Gives this term up and stands again.
     pub fn resign(&mut self, group: &Group) {
-        self.wishes.push(Wish::Resign(group.clone()));
+        self.wishes.push(AppRequest::Resign(group.clone()));
     }
 
     /// Hands the office to a standby.
     pub fn hand_over(&mut self, group: &Group, to: &Node) {
-        self.wishes.push(Wish::HandOver { group: group.clone(), to: to.clone() });
+        self.wishes.push(AppRequest::HandOver { group: group.clone(), to: to.clone() });
     }
 
     /// The work of this group has stopped.
     pub fn stopped(&mut self, group: &Group) {
-        self.wishes.push(Wish::Stopped(group.clone()));
+        self.wishes.push(AppRequest::Stopped(group.clone()));
     }
 }
 
@@ -271,7 +270,7 @@ impl World {
     }
 
     /// One callback; none if there is nothing to tell, or one is under way already.
-    fn call_app(&mut self, number: u32) -> Option<Vec<Wish>> {
+    fn call_app(&mut self, number: u32) -> Option<Vec<AppRequest>> {
         let now = self.now;
         let Some(Client::Member(member)) = self.clients.get_mut(&number) else { return None };
         let Hand::App(cast) = &mut member.hand else { return None };
@@ -304,24 +303,26 @@ impl World {
             News::Tick => app.on_tick(&mut cx),
         }
         let mut wishes = cx.wishes;
-        wishes.extend(over.map(Wish::Stopped));
+        wishes.extend(over.map(AppRequest::Stopped));
         cast.app = Some(app);
         Some(wishes)
     }
 
-    fn grant(&mut self, number: u32, wish: Wish) {
+    fn grant(&mut self, number: u32, wish: AppRequest) {
         let Some(Client::Member(member)) = self.clients.get(&number) else { return };
         let (proc, session, run) = (member.proc(), member.session, member.run);
         match wish {
-            Wish::Check { group, passed } => {
+            AppRequest::Check { group, passed } => {
                 self.note(proc, What::Guard { group, session, passed });
             }
-            Wish::Write { group, term, value } => self.send_write(number, run, group, term, value),
-            Wish::Stand(group) => self.let_stand(number, &group, 0),
-            Wish::Withdraw(group) => self.let_withdraw(number, &group),
-            Wish::Resign(group) => self.on_member(number, Event::Resign { group }),
-            Wish::HandOver { group, to } => self.let_transfer(number, &group, &to),
-            Wish::Stopped(group) => self.on_member(number, Event::Stopped { group }),
+            AppRequest::Write { group, term, value } => {
+                self.send_write(number, run, group, term, value)
+            }
+            AppRequest::Stand(group) => self.let_stand(number, &group, 0),
+            AppRequest::Withdraw(group) => self.let_withdraw(number, &group),
+            AppRequest::Resign(group) => self.on_member(number, Event::Resign { group }),
+            AppRequest::HandOver { group, to } => self.let_transfer(number, &group, &to),
+            AppRequest::Stopped(group) => self.on_member(number, Event::Stopped { group }),
         }
     }
 

@@ -105,6 +105,7 @@ impl World {
     pub(super) fn caller_timer(&mut self, number: u32) {
         let now = self.now;
         let (stage, groups, members) = (self.stage, self.groups(), self.member_numbers());
+        let is_leased = self.is_leased();
         let every = self.plan.call_every_ms.clone();
         let Some(Client::Caller(caller)) = self.clients.get_mut(&number) else { return };
         let at = now + caller.dice.within(every) * 1_000_000;
@@ -125,6 +126,11 @@ impl World {
         }
         if !caller.orders.is_empty() {
             let ask = caller.orders.remove(0);
+            self.call(number, ask, 1);
+            return;
+        }
+        let second = if is_leased { caller.draw_second(stage, &groups) } else { None };
+        if let Some(ask) = second {
             self.call(number, ask, 1);
             return;
         }
@@ -246,6 +252,27 @@ impl Caller {
         }))
     }
 
+    /// A campaign in a second group, now and then, by the session that won an office in passing. A register knows
+    /// each group by itself: leaving one must not end the session that leads in the other.
+    fn draw_second(&mut self, stage: Stage, groups: &[Group]) -> Option<Ask> {
+        let (led, session, _) = self.office.clone()?;
+        if stage != Stage::Chaos || !self.dice.once_in(4) {
+            return None;
+        }
+        let others: Vec<&Group> = groups.iter().filter(|group| **group != led).collect();
+        let group = (*self.dice.pick(&others)?).clone();
+        let query = Some(Query::Leader(group.clone()));
+        let command = Command::Campaign {
+            group,
+            session,
+            opening: None,
+            if_lost: IfLost::Leave,
+            priority: 0,
+            metadata: Metadata::NONE,
+        };
+        Some(self.submit(command, query))
+    }
+
     fn draw_read(&mut self, group: Group) -> Ask {
         let linearizable = !self.dice.once_in(5);
         let query = match self.dice.below(10) {
@@ -306,7 +333,7 @@ impl Caller {
 
     fn learn(&mut self, ask: &Ask, response: &Response) {
         let revision = match response {
-            Response::Applied { revision, .. } | Response::Heard { revision, .. } => {
+            Response::Applied { revision, .. } | Response::Heartbeat { revision, .. } => {
                 Some(*revision)
             }
             Response::View { view, .. } => revision_of(view),

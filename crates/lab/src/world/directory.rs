@@ -8,10 +8,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use raft::eraftpb::SnapshotMetadata;
-use regent_replica::disk::error::{OpenError, SnapshotError, WriteError};
-use regent_replica::disk::{Disk, Founding, Identity, Options};
+use regent_replica::disk::error::{DataDirError, SnapshotError, WriteError};
+use regent_replica::disk::{Disk, DiskOptions, Founding, Identity};
 use regent_replica::io::{Batch, SnapshotTask};
-use regent_replica::{Recovered, ReplicaId, Replicated};
+use regent_replica::{Recovered, ReplicaId, ReplicatedState};
 
 use super::disk::{Refused, Write};
 use super::files::SimFiles;
@@ -26,7 +26,7 @@ const FREE_BYTES_MAX: u64 = 8 << 10;
 #[derive(Debug)]
 pub(super) struct Directory {
     files: SimFiles,
-    options: Options,
+    options: DiskOptions,
     opened: Option<Disk>,
     /// The lab's own prints of all entries up to the snapshots that were handed over, for S8.
     chains: BTreeMap<(u64, u64), u64>,
@@ -49,8 +49,12 @@ pub(super) enum Fate {
 
 impl Directory {
     /// One in which a cluster was founded with this whole.
-    pub(super) fn founding(whole: &Replicated, id: ReplicaId, segment_bytes: u64) -> Self {
-        Self::new(&Founding::restored(whole.clone()), id, segment_bytes)
+    pub(super) fn founding(
+        replicated: &ReplicatedState,
+        id: ReplicaId,
+        segment_bytes: u64,
+    ) -> Self {
+        Self::new(&Founding::restored(replicated.clone()), id, segment_bytes)
     }
 
     /// One of a replica that joins.
@@ -60,7 +64,7 @@ impl Directory {
 
     fn new(founding: &Founding, id: ReplicaId, segment_bytes: u64) -> Self {
         let files = SimFiles::default();
-        let options = Options { segment_bytes, ..Options::default() };
+        let options = DiskOptions { segment_bytes, ..DiskOptions::default() };
         let identity = Identity { cluster: 1, replica: id, incarnation: 1 };
         let shared = Arc::new(files.clone());
         Disk::found(shared, options, identity, founding).expect("an empty directory is founded");
@@ -73,15 +77,17 @@ impl Directory {
     pub(super) fn open(&mut self) -> Result<(Recovered, u64, u64), Refused> {
         let shared = Arc::new(self.files.clone());
         let opened = Disk::open(shared, self.options).map_err(|why| match why {
-            OpenError::Io { .. } | OpenError::Write(_) => Refused::NotNow(why.to_string()),
-            OpenError::InUse { .. }
-            | OpenError::Empty { .. }
-            | OpenError::Founded { .. }
-            | OpenError::HalfFounded { .. }
-            | OpenError::Stranger { .. }
-            | OpenError::Newer { .. }
-            | OpenError::Damaged { .. }
-            | OpenError::Options(_) => Refused::ForGood(why.to_string()),
+            DataDirError::Io { .. } | DataDirError::Write(_) => Refused::NotNow(why.to_string()),
+            DataDirError::InUse { .. }
+            | DataDirError::Empty { .. }
+            | DataDirError::Founded { .. }
+            | DataDirError::HalfFounded { .. }
+            | DataDirError::Occupied { .. }
+            | DataDirError::Stranger { .. }
+            | DataDirError::Removed { .. }
+            | DataDirError::Newer { .. }
+            | DataDirError::Damaged { .. }
+            | DataDirError::Options(_) => Refused::ForGood(why.to_string()),
         })?;
         let place = (opened.recovered.place.index, opened.recovered.place.term);
         let chain = self.chains.get(&place).copied().unwrap_or(0);

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use raft::eraftpb::{ConfState, Entry, HardState, SnapshotMetadata};
 use regent_election::Settings;
 use regent_replica::io::{Batch, SnapshotTask};
-use regent_replica::{Members, Recovered, ReplicaId, Replicated};
+use regent_replica::{Members, Recovered, ReplicaId, ReplicatedState};
 
 use super::directory::{Directory, Fate};
 use crate::dice::Dice;
@@ -90,11 +90,16 @@ pub(super) struct Synced {
 
 impl Disk {
     /// The disk of a founding member, which starts with this whole.
-    pub(super) fn founding(model: Model, id: ReplicaId, whole: &Replicated, index: u64) -> Self {
+    pub(super) fn founding(
+        model: Model,
+        id: ReplicaId,
+        replicated: &ReplicatedState,
+        index: u64,
+    ) -> Self {
         Self::with(match model {
-            Model::Image => Medium::Image(Box::new(Image::founding(whole, index))),
+            Model::Image => Medium::Image(Box::new(Image::founding(replicated, index))),
             Model::Directory { segment_bytes } => {
-                Medium::Directory(Box::new(Directory::founding(whole, id, segment_bytes)))
+                Medium::Directory(Box::new(Directory::founding(replicated, id, segment_bytes)))
             }
         })
     }
@@ -313,20 +318,20 @@ fn sync(directory: &mut Directory, mut writes: VecDeque<Write>) -> (Synced, VecD
 }
 
 impl Image {
-    fn founding(whole: &Replicated, index: u64) -> Self {
+    fn founding(replicated: &ReplicatedState, index: u64) -> Self {
         let mut place = SnapshotMetadata::default();
         (place.index, place.term) = (index, 1);
         let mut conf = ConfState::default();
-        conf.voters = whole.members.keys().map(|id| id.get()).collect();
+        conf.voters = replicated.members.keys().map(|id| id.get()).collect();
         place.set_conf_state(conf);
         let mut hard_state = HardState::default();
         (hard_state.term, hard_state.commit) = (1, index);
-        let snapshot = whole.encode().into();
+        let snapshot = replicated.encode().into();
         Self { hard_state, place, snapshot, chain: 0, entries: Vec::new(), boot: 0 }
     }
 
     fn empty(settings: &Settings) -> Self {
-        let snapshot = Replicated::found(settings.clone(), Members::new()).encode().into();
+        let snapshot = ReplicatedState::found(settings.clone(), Members::new()).encode().into();
         let (hard_state, place) = (HardState::default(), SnapshotMetadata::default());
         Self { hard_state, place, snapshot, chain: 0, entries: Vec::new(), boot: 0 }
     }
@@ -334,9 +339,9 @@ impl Image {
     fn recover(&mut self) -> (Recovered, u64, u64) {
         self.boot += 1;
         let Self { hard_state, place, snapshot, chain, entries, boot } = self.clone();
-        let whole =
-            Replicated::decode(&snapshot).expect("the lab's own disk keeps what it is given");
-        (Recovered { hard_state, place, whole, entries }, boot, chain)
+        let replicated =
+            ReplicatedState::decode(&snapshot).expect("the lab's own disk keeps what it is given");
+        (Recovered { hard_state, place, replicated, entries }, boot, chain)
     }
 
     fn sync(&mut self, writes: VecDeque<Write>) -> Synced {

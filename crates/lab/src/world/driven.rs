@@ -12,7 +12,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use regent_election::driver::{ClaimId, Driver, Input, Output, Probe};
+use regent_election::driver::{ClaimId, Driver, Input, Output, RuntimeProbe};
 use regent_election::participant::{Action, Event, Participant, Phase, Transition};
 use regent_election::{Budget, Group, Metadata, Moment, Node, Priority, Term};
 
@@ -128,7 +128,7 @@ struct Work {
 
 impl Driven {
     fn new(node: Node, budget: Budget, seed: u64, manner: Manner) -> Self {
-        let probe = Some(Probe::new(&budget));
+        let probe = Some(RuntimeProbe::new(&budget));
         Self {
             driver: Driver::new(node, budget, seed, probe),
             budget,

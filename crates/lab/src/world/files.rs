@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use regent_replica::disk::files::{Files, Held, OpenFile, SECTOR_BYTES};
+use regent_replica::disk::files::{DirectoryLock, Files, OpenFile, SECTOR_BYTES};
 
 use crate::dice::Dice;
 
@@ -58,7 +58,7 @@ struct SimFile {
 #[derive(Debug)]
 struct SimLock(SimFiles);
 
-impl Held for SimLock {}
+impl DirectoryLock for SimLock {}
 
 impl Drop for SimLock {
     fn drop(&mut self) {
@@ -206,7 +206,7 @@ fn overlay(bytes: &mut Vec<u8>, at: usize, part: &[u8]) {
 }
 
 impl Files for SimFiles {
-    fn lock(&self) -> io::Result<Box<dyn Held>> {
+    fn lock(&self) -> io::Result<Box<dyn DirectoryLock>> {
         if std::mem::replace(&mut self.directory().is_locked, true) {
             return Err(io::ErrorKind::WouldBlock.into());
         }

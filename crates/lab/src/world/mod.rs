@@ -55,7 +55,7 @@ use member::Member;
 use net::Net;
 use operator::Operator;
 use parcel::{Ask, Parcel};
-use replica::{Replica, Told};
+use replica::{InboxItem, Replica};
 use strike::Strike;
 use watcher::Watcher;
 
@@ -79,7 +79,7 @@ enum Happening {
     /// A message arrives.
     Arrive { from: Address, to: Address, parcel: Parcel },
     /// A replica's inbox is told something by its own machine.
-    Tell { replica: u64, run: u64, told: Told },
+    Tell { replica: u64, run: u64, told: InboxItem },
     /// A sync ends.
     Synced { replica: u64, run: u64 },
     /// A client has something to do.
@@ -170,14 +170,15 @@ impl World {
             (1..=replicas).map(|id| (replica_id(id), seat(id, is_witness(id)))).collect();
         let (seed, drift_ppm, founded_at) = (plan.seed, plan.drift_ppm, FOUNDED_AT);
         let register = plan.register;
-        let setup = Setup { seed, register, members, settings, drift_ppm, founded_at, whole: None };
+        let setup =
+            Setup { seed, register, members, settings, drift_ppm, founded_at, replicated: None };
         Self::founded(plan, setup, START)
     }
 
     /// A world whose store starts with what the setup says, at this true time.
     fn founded(plan: Plan, setup: Setup, now: u64) -> Self {
         let dice = Dice::new(plan.seed);
-        let whole = setup.founding();
+        let replicated = setup.founding();
         let mut world = Self {
             now,
             began: now,
@@ -189,7 +190,7 @@ impl World {
             registers: BTreeMap::new(),
             history: History::new(setup),
             changes: Vec::new(),
-            changed: whole.state.revision(),
+            changed: replicated.state.revision(),
             stats: Stats::default(),
             stage: Stage::Chaos,
             voters: stages::Voters::new(1..=plan.replicas),
@@ -209,7 +210,7 @@ impl World {
         }
         let medium = world.plan.disk.medium;
         for id in 1..=world.plan.replicas {
-            let disk = Disk::founding(medium, replica_id(id), &whole, FOUNDED_AT);
+            let disk = Disk::founding(medium, replica_id(id), &replicated, FOUNDED_AT);
             world.add_replica(id, disk);
             world.start_replica(id);
         }
@@ -324,9 +325,9 @@ impl World {
         let Some(run) = self.replicas.get(&from).and_then(Replica::run) else { return };
         let is_snapshot = matches!(parcel, Parcel::Peer { snapshot: Some(_), .. });
         let told = if is_snapshot {
-            Told::SnapshotSent { to: replica_id(to), arrived: false }
+            InboxItem::SnapshotSent { to: replica_id(to), arrived: false }
         } else if self.dice.once_in(4) {
-            Told::Unreachable { replica: replica_id(to) }
+            InboxItem::Unreachable { replica: replica_id(to) }
         } else {
             return;
         };

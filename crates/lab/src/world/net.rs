@@ -12,9 +12,7 @@ use crate::plan::NetPlan;
 /// One end of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Address {
-    /// A replica.
     Replica(u64),
-    /// A client.
     Client(u32),
     /// The registers that leaders write to.
     Registers,

@@ -13,7 +13,7 @@ use super::{Client, Happening, Timer, World, replica_id, seat};
 use crate::history::{Proc, What};
 use crate::world::disk::Disk;
 
-const LOOK_EVERY_NS: u64 = 300_000_000;
+const OPERATOR_POLL_EVERY_NS: u64 = 300_000_000;
 const PATIENCE_NS: u64 = 1_500_000_000;
 
 /// The client that changes members.
@@ -62,7 +62,7 @@ impl World {
 
     pub(super) fn operator_timer(&mut self, number: u32) {
         let now = self.now;
-        let at = now + LOOK_EVERY_NS;
+        let at = now + OPERATOR_POLL_EVERY_NS;
         self.queue.push(at, Happening::Client { number, run: 1, timer: Timer::Act });
         let Some(status) = self.leading_status() else { return };
         let Some(Client::Operator(operator)) = self.clients.get_mut(&number) else { return };

@@ -10,7 +10,7 @@ use regent_replica::{MemberChange, ReplicaId};
 
 use regent_stores::register::RegisterResult;
 
-use super::lease::{Question, Told};
+use super::lease::{EngineAnswer, Question};
 use crate::history::{Op, Out, What, plain, revision_of};
 
 /// One message.
@@ -29,23 +29,19 @@ pub(super) enum Parcel {
     Ask {
         /// Names the call.
         call: u64,
-        /// What.
         ask: Ask,
     },
     /// A replica answers.
     Reply {
         /// Names the call.
         call: u64,
-        /// What.
         response: Box<Response>,
     },
     /// A client wants to watch.
     Watch {
         /// Names the watch.
         watch: u64,
-        /// What.
         scope: Scope,
-        /// From where.
         cursor: Option<Cursor>,
     },
     /// A client does not want to watch any more.
@@ -59,12 +55,10 @@ pub(super) enum Parcel {
         watch: u64,
         /// Its number within the watch: a connection keeps the order.
         number: u64,
-        /// What.
         item: Item,
     },
     /// A leader writes to the registers of a group.
     Write {
-        /// Where.
         group: Group,
         /// The fencing token.
         term: Term,
@@ -79,7 +73,6 @@ pub(super) enum Parcel {
         run: u64,
         /// Names the question.
         token: u64,
-        /// What.
         question: Box<Question>,
     },
     /// The engine answers.
@@ -88,12 +81,10 @@ pub(super) enum Parcel {
         run: u64,
         /// Names the question.
         token: u64,
-        /// What.
-        answer: Box<RegisterResult<Told>>,
+        answer: Box<RegisterResult<EngineAnswer>>,
     },
     /// A register has refused a write.
     Refused {
-        /// Where.
         group: Group,
         /// The term that was refused.
         term: Term,
@@ -112,8 +103,11 @@ pub(super) enum Item {
 /// What a client may ask of the server in front of a replica.
 #[derive(Clone, Debug)]
 pub(super) enum Ask {
-    /// Change something.
-    Submit { command: Command, request: Option<RequestId>, query: Option<Query> },
+    Submit {
+        command: Command,
+        request: Option<RequestId>,
+        query: Option<Query>,
+    },
     /// Keep a session alive, and give some terms up.
     Heartbeat {
         session: SessionId,
@@ -121,12 +115,16 @@ pub(super) enum Ask {
         tenure: Option<(Group, Term)>,
         disowned: Vec<(Group, Term)>,
     },
-    /// Read.
-    Read { query: Query, linearizable: bool },
+    Read {
+        query: Query,
+        linearizable: bool,
+    },
     /// Change the members.
     Members(MemberChange),
     /// Hand Raft leadership over.
-    RaftTransfer { to: Option<ReplicaId> },
+    RaftTransfer {
+        to: Option<ReplicaId>,
+    },
 }
 
 impl Ask {
@@ -164,8 +162,8 @@ pub(super) fn told(call: u64, response: &Response) -> What {
             let view = view.map(|view| view.map(plain));
             What::Ok { call, revision: Some(revision), out: Out::Applied { answer, view } }
         }
-        Response::Heard { ttl_ms, epoch, revision, .. } => {
-            What::Ok { call, revision: Some(revision), out: Out::Heard { ttl_ms, epoch } }
+        Response::Heartbeat { ttl_ms, epoch, revision, .. } => {
+            What::Ok { call, revision: Some(revision), out: Out::Heartbeat { ttl_ms, epoch } }
         }
         Response::View { view, .. } => {
             What::Ok { call, revision: revision_of(&view), out: Out::Seen(plain(view)) }

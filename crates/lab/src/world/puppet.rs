@@ -30,7 +30,7 @@ const ANSWER_MS_MAX: u64 = 5_000;
 /// Who decides what a participant's application does.
 #[derive(Debug)]
 pub(super) enum Hand {
-    /// Dice.
+    /// Random choices.
     Chance,
     /// A script, deed by deed.
     Puppet,
@@ -156,7 +156,7 @@ impl World {
             .filter(|it| it.core.role() == Role::Leader && it.core.is_serving())
             .filter(|it| !it.core.is_between())
             .max_by_key(|it| it.core.raft_term())
-            .map(|it| &it.core.whole().state)
+            .map(|it| &it.core.replicated().state)
     }
 
     /// Whether the store knows that a participant stands in a group or leads it.

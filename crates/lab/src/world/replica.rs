@@ -8,7 +8,7 @@ use raft::eraftpb::{Entry, EntryType, SnapshotMetadata};
 use regent_election::Moment;
 use regent_election::watch::{Bounds, Hub, HubWatch};
 use regent_replica::io::{Batch, SnapshotTask, Token};
-use regent_replica::{Core, CoreConfig, ReplicaId, Replicated};
+use regent_replica::{Core, CoreConfig, ReplicaId, ReplicatedState};
 
 use crate::fnv::print;
 
@@ -41,7 +41,7 @@ pub(super) struct Running {
     pub(super) core: Core,
     pub(super) hub: Hub,
     /// What has arrived and when, in true time.
-    pub(super) inbox: VecDeque<(u64, Told)>,
+    pub(super) inbox: VecDeque<(u64, InboxItem)>,
     pub(super) outbox: VecDeque<(Address, Parcel)>,
     pub(super) turn_at: Option<u64>,
     /// A slow loop does not come round before this instant.
@@ -76,7 +76,7 @@ struct Base {
 
 /// What waits in an inbox.
 #[derive(Debug)]
-pub(super) enum Told {
+pub(super) enum InboxItem {
     Peer { from: u64, bytes: Arc<[u8]>, snapshot: Option<(Arc<[u8]>, u64)> },
     Ask { client: u32, call: u64, ask: Ask },
     Persisted { batch: u64 },
@@ -124,9 +124,9 @@ impl Running {
         config.is_witness = birth.is_witness;
         let ring_count_min = birth.ring_count;
         let bounds = Bounds { ring_bytes_max: 0, ring_count_min, queue_max: 8 };
-        let hub = Hub::new(config.incarnation, recovered.whole.state.revision(), bounds);
+        let hub = Hub::new(config.incarnation, recovered.replicated.state.revision(), bounds);
         let index = recovered.place.index;
-        let base = Base { index, bytes: recovered.whole.encode().into() };
+        let base = Base { index, bytes: recovered.replicated.encode().into() };
         let log = Mirror::new(index, chain, recovered.entries.clone());
         let kept_commit = recovered.hard_state.commit.max(index);
         let core = Core::new(config, recovered, now).expect("the library takes what the disk kept");
@@ -179,16 +179,17 @@ impl Running {
 
     /// Makes the snapshot that the core asks for: the last one, plus the entries since.
     pub(super) fn make_snapshot(&mut self, task: &SnapshotTask) -> (Arc<[u8]>, u64) {
-        let mut whole =
-            Replicated::decode(&self.base.bytes).expect("a snapshot of one's own can be read");
+        let mut replicated =
+            ReplicatedState::decode(&self.base.bytes).expect("a snapshot of one's own can be read");
         let base = self.base.index;
         // A witness keeps the members and nothing else.
-        let is_kept = |entry: &&Entry| !task.is_bare || entry.entry_type != EntryType::EntryNormal;
+        let is_kept =
+            |entry: &&Entry| !task.has_no_state || entry.entry_type != EntryType::EntryNormal;
         let since = task.entries.iter().filter(|entry| entry.index > base);
         for entry in since.filter(is_kept) {
-            whole.replay(entry).expect("an applied entry can be applied again");
+            replicated.replay(entry).expect("an applied entry can be applied again");
         }
-        let bytes: Arc<[u8]> = whole.encode().into();
+        let bytes: Arc<[u8]> = replicated.encode().into();
         self.base = Base { index: task.place.index, bytes: Arc::clone(&bytes) };
         (bytes, self.log.chain_at(task.place.index))
     }

@@ -9,7 +9,7 @@ use regent_replica::{Backup, Role};
 use super::caller::one_shot;
 use super::net::Address;
 use super::parcel::{Ask, Parcel};
-use super::replica::Told;
+use super::replica::InboxItem;
 use super::{Client, World, group_name, replica_id};
 use crate::history::{History, Proc, Setup, Stage, What};
 use crate::plan::Plan;
@@ -124,7 +124,7 @@ impl World {
         let ask = Ask::RaftTransfer { to: to.map(replica_id) };
         let op = ask.op();
         self.note(Proc::Client { number, run: 1 }, What::Invoke { call, op });
-        self.tell(leader, Told::Ask { client: number, call, ask });
+        self.tell(leader, InboxItem::Ask { client: number, call, ask });
     }
 
     /// Writes something, at any replica that takes it, and says whether that was acknowledged in time.
@@ -215,7 +215,7 @@ impl World {
         let leader = serving.first().and_then(|id| self.replicas.get(id));
         let running = leader.and_then(|leader| leader.running.as_ref());
         let core = &running.expect("somebody serves").core;
-        Backup::of(CLUSTER, core.applied(), stamp_s, core.whole().clone()).encode()
+        Backup::of(CLUSTER, core.applied(), stamp_s, core.replicated().clone()).encode()
     }
 
     /// The whole cluster is gone at this instant, and a backup of it starts another one in its place,
@@ -226,8 +226,9 @@ impl World {
     pub fn restore_from(&mut self, backup: &[u8], now_s: u64) -> Result<History, String> {
         let backup = Backup::decode(backup).map_err(|why| why.to_string())?;
         let members = self.history.setup.members.clone();
-        let whole = backup.restored(members, now_s, Term::NONE).map_err(|why| why.to_string())?;
-        let setup = Setup { whole: Some(whole.encode()), ..self.history.setup.clone() };
+        let replicated =
+            backup.restored(members, now_s, Term::NONE).map_err(|why| why.to_string())?;
+        let setup = Setup { replicated: Some(replicated.encode()), ..self.history.setup.clone() };
         let plan = Plan { seed: self.dice.roll(), ..self.plan.clone() };
         let mut next = Self::founded(plan, setup, self.now);
         next.registers = std::mem::take(&mut self.registers);

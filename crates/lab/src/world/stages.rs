@@ -252,7 +252,7 @@ impl World {
         let Some(first) = running.max_by_key(|running| running.core.applied()) else {
             return self.groups();
         };
-        let state = &first.core.whole().state;
+        let state = &first.core.replicated().state;
         let default = &state.settings().default_policy;
         let is_other = |group: &Group| state.policy(group) != default;
         self.groups().into_iter().filter(is_other).collect()

@@ -5,14 +5,14 @@ use std::task::{Context, Poll, Waker};
 
 use raft::eraftpb::{Entry, EntryType, MessageType};
 use regent_election::store::StoreError;
-use regent_election::{Command, Moment, SessionId};
+use regent_election::{Command, Group, Moment, SessionId, Term};
 use regent_replica::Role;
 use regent_replica::io::{Input, Outputs, PeerMessage, Request, Response};
 use regent_replica::replicated::{Payload, payload};
 
 use super::net::Address;
 use super::parcel::{Ask, Item, Parcel};
-use super::replica::{Asked, Replica, Running, Served, Told};
+use super::replica::{Asked, InboxItem, Replica, Running, Served};
 use super::{Happening, World, replica_id};
 use crate::fnv::print;
 use crate::history::{Proc, What};
@@ -45,9 +45,11 @@ impl World {
                 if snapshot.is_some() {
                     self.report_snapshot(from, id);
                 }
-                Told::Peer { from, bytes, snapshot }
+                InboxItem::Peer { from, bytes, snapshot }
             }
-            (Parcel::Ask { call, ask }, Address::Client(client)) => Told::Ask { client, call, ask },
+            (Parcel::Ask { call, ask }, Address::Client(client)) => {
+                InboxItem::Ask { client, call, ask }
+            }
             (Parcel::Watch { watch, scope, cursor }, Address::Client(client)) => {
                 self.serve_watch(id, client, watch, scope, cursor);
                 return;
@@ -89,12 +91,12 @@ impl World {
     /// The sender of a snapshot learns that it has arrived.
     fn report_snapshot(&mut self, sender: u64, to: u64) {
         let Some(run) = self.replicas.get(&sender).and_then(Replica::run) else { return };
-        let told = Told::SnapshotSent { to: replica_id(to), arrived: true };
+        let told = InboxItem::SnapshotSent { to: replica_id(to), arrived: true };
         self.queue.push(self.now + 1_000_000, Happening::Tell { replica: sender, run, told });
     }
 
     /// Puts something into a replica's inbox.
-    pub(super) fn tell(&mut self, id: u64, told: Told) {
+    pub(super) fn tell(&mut self, id: u64, told: InboxItem) {
         let now = self.now;
         let Some(replica) = self.replicas.get_mut(&id) else { return };
         let Some(running) = &mut replica.running else { return };
@@ -158,27 +160,27 @@ impl World {
         self.begin_sync(id);
     }
 
-    fn drain(&mut self, id: u64, running: &mut Running, arrived_at: u64, told: Told) {
+    fn drain(&mut self, id: u64, running: &mut Running, arrived_at: u64, told: InboxItem) {
         let Some(clock) = self.replicas.get(&id).map(|replica| replica.clock) else { return };
         let own_now = clock.read(self.now);
         let arrived = clock.read(arrived_at).as_nanos();
         let proc = Proc::Replica { id, run: running.run };
         let input = match told {
-            Told::Peer { from, bytes, snapshot } => {
+            InboxItem::Peer { from, bytes, snapshot } => {
                 let message = PeerMessage::decode(&bytes).expect("what was put can be taken");
                 self.note_heard(proc, running, sign_of_peer(&message), arrived, own_now);
                 from_peer(running, from, message, snapshot)
             }
-            Told::Ask { client, call, ask } => {
+            InboxItem::Ask { client, call, ask } => {
                 self.note_heard(proc, running, sign_of(&ask), arrived, own_now);
                 ask_core(running, client, call, ask)
             }
-            Told::Persisted { batch } => Input::Persisted { batch },
-            Told::SnapshotKept { place } => Input::SnapshotKept { place },
-            Told::SnapshotNotMade => Input::SnapshotNotMade,
-            Told::SnapshotSent { to, arrived } => Input::SnapshotSent { to, arrived },
-            Told::Unreachable { replica } => Input::Unreachable { replica },
-            Told::Room { is_there } => Input::Room { is_there },
+            InboxItem::Persisted { batch } => Input::Persisted { batch },
+            InboxItem::SnapshotKept { place } => Input::SnapshotKept { place },
+            InboxItem::SnapshotNotMade => Input::SnapshotNotMade,
+            InboxItem::SnapshotSent { to, arrived } => Input::SnapshotSent { to, arrived },
+            InboxItem::Unreachable { replica } => Input::Unreachable { replica },
+            InboxItem::Room { is_there } => Input::Room { is_there },
         };
         running.core.on(own_now, input);
     }
@@ -193,8 +195,10 @@ impl World {
         clock: u64,
         own_now: Moment,
     ) {
-        if let Some(Sign { session, sequence, is_heartbeat }) = sign
+        // One that does not prove its tenure by now may be refused, and a refused one is no sign of life.
+        if let Some(Sign { session, sequence, is_heartbeat, tenure }) = sign
             && running.core.role() == Role::Leader
+            && running.core.is_proved(session, tenure.as_ref())
         {
             let taken = own_now.as_nanos();
             self.note(proc, What::Hear { is_heartbeat, session, sequence, clock, taken });
@@ -312,9 +316,9 @@ impl World {
         if running.core.is_between() || !has_state {
             return;
         }
-        let whole = running.core.whole();
-        let hash = print(whole.encode());
-        let (index, revision) = (running.core.applied(), whole.state.revision());
+        let replicated = running.core.replicated();
+        let hash = print(replicated.encode());
+        let (index, revision) = (running.core.applied(), replicated.state.revision());
         self.note(proc, What::StateHash { index, revision, hash });
     }
 
@@ -332,7 +336,7 @@ impl World {
             let kept = self.replicas.get(&id).and_then(|r| r.disk.snapshot_at(index));
             let Some(kept) = kept else {
                 // It was replaced, or is not durable yet: Raft asks again later.
-                let told = Told::SnapshotSent { to: replica_id(to), arrived: false };
+                let told = InboxItem::SnapshotSent { to: replica_id(to), arrived: false };
                 running.inbox.push_back((self.now, told));
                 return;
             };
@@ -359,14 +363,14 @@ impl World {
             Some(Asked::Plain { client, call }) => (client, call, response),
             Some(Asked::Disown { client, call, rest }) => match response {
                 Response::Applied { .. } => {
-                    running.inbox.push_back((self.now, Told::Ask { client, call, ask: rest }));
+                    running.inbox.push_back((self.now, InboxItem::Ask { client, call, ask: rest }));
                     let at = self.now + 20_000;
                     self.queue.push(at, Happening::Turn { replica: id, run: running.run });
                     running.turn_at = Some(at);
                     return;
                 }
                 Response::Error(_)
-                | Response::Heard { .. }
+                | Response::Heartbeat { .. }
                 | Response::View { .. }
                 | Response::Done => (client, call, response),
             },
@@ -398,7 +402,7 @@ impl World {
         if (is_skipped || may_confirm)
             && let Some(batch) = replica.disk.last_written()
         {
-            let told = Told::Persisted { batch };
+            let told = InboxItem::Persisted { batch };
             self.queue.push(now, Happening::Tell { replica: id, run, told });
         }
         if !replica.disk.begin_sync() {
@@ -414,7 +418,7 @@ impl World {
         let Some(is_there) = room else { return };
         let Some(running) = self.running(id) else { return };
         if std::mem::replace(&mut running.has_room, is_there) != is_there {
-            self.tell(id, Told::Room { is_there });
+            self.tell(id, InboxItem::Room { is_there });
         }
     }
 
@@ -437,13 +441,13 @@ impl World {
                     running.kept_commit = running.kept_commit.max(commit);
                 }
             }
-            self.tell(id, Told::Persisted { batch });
+            self.tell(id, InboxItem::Persisted { batch });
         }
         for place in synced.snapshots {
-            self.tell(id, Told::SnapshotKept { place });
+            self.tell(id, InboxItem::SnapshotKept { place });
         }
         if synced.not_made {
-            self.tell(id, Told::SnapshotNotMade);
+            self.tell(id, InboxItem::SnapshotNotMade);
         }
         self.note_room(id, synced.room);
         if synced.is_refused {
@@ -464,7 +468,7 @@ impl World {
     ) {
         let now = self.now;
         let Some(running) = self.running(id) else { return };
-        let state = &running.core.whole().state;
+        let state = &running.core.replicated().state;
         let incarnation = running.hub.newest().incarnation;
         let replay = match (&scope, cursor) {
             (regent_election::store::Scope::Group(group), Some(cursor))
@@ -520,13 +524,15 @@ struct Sign {
     session: SessionId,
     sequence: Option<u64>,
     is_heartbeat: bool,
+    /// What it must prove.
+    tenure: Option<(Group, Term)>,
 }
 
 fn sign_of(ask: &Ask) -> Option<Sign> {
     match ask {
-        Ask::Heartbeat { session, sequence, disowned, .. } => {
-            let is_heartbeat = disowned.is_empty();
-            Some(Sign { session: *session, sequence: *sequence, is_heartbeat })
+        Ask::Heartbeat { session, sequence, disowned, tenure } => {
+            let (is_heartbeat, tenure) = (disowned.is_empty(), tenure.clone());
+            Some(Sign { session: *session, sequence: *sequence, is_heartbeat, tenure })
         }
         Ask::Submit { command, .. } => sign_of_command(command),
         Ask::Read { .. } | Ask::Members(_) | Ask::RaftTransfer { .. } => None,
@@ -535,13 +541,14 @@ fn sign_of(ask: &Ask) -> Option<Sign> {
 
 fn sign_of_command(command: &Command) -> Option<Sign> {
     let session = command.session()?;
-    Some(Sign { session, sequence: None, is_heartbeat: false })
+    Some(Sign { session, sequence: None, is_heartbeat: false, tenure: None })
 }
 
 fn sign_of_peer(message: &PeerMessage) -> Option<Sign> {
     match message {
-        PeerMessage::Heartbeat { session, sequence, .. } => {
-            Some(Sign { session: *session, sequence: *sequence, is_heartbeat: true })
+        PeerMessage::Heartbeat { session, sequence, tenure, .. } => {
+            let (session, sequence, tenure) = (*session, *sequence, tenure.clone());
+            Some(Sign { session, sequence, is_heartbeat: true, tenure })
         }
         PeerMessage::Propose { command, .. } => sign_of_command(command),
         _ => None,
@@ -558,11 +565,11 @@ fn from_peer(
     let from = replica_id(from);
     match (message, snapshot) {
         (PeerMessage::Raft(message), Some((bytes, chain))) => {
-            let whole = regent_replica::Replicated::decode(&bytes)
+            let replicated = regent_replica::ReplicatedState::decode(&bytes)
                 .expect("a snapshot arrives whole or not at all");
             let index = message.get_snapshot().get_metadata().index;
             running.arriving.insert(index, chain);
-            Input::Snapshot { from, message, bytes, whole: Box::new(whole) }
+            Input::Snapshot { from, message, bytes, replicated: Box::new(replicated) }
         }
         (message, _) => Input::Message { from, message },
     }

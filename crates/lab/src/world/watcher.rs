@@ -18,7 +18,7 @@ use crate::history::{Proc, Watched, What};
 /// A connection that says nothing for so long is given up.
 const PATIENCE_NS: u64 = 1_200_000_000;
 /// How often a watcher looks at its connection.
-const LOOK_EVERY_NS: u64 = 200_000_000;
+const WATCHER_POLL_EVERY_NS: u64 = 200_000_000;
 
 /// A client that watches.
 #[derive(Debug)]
@@ -61,7 +61,7 @@ impl World {
 
     pub(super) fn watcher_timer(&mut self, number: u32) {
         let now = self.now;
-        let at = now + LOOK_EVERY_NS;
+        let at = now + WATCHER_POLL_EVERY_NS;
         self.queue.push(at, Happening::Client { number, run: 1, timer: Timer::Act });
         let Some(Client::Watcher(watcher)) = self.clients.get_mut(&number) else { return };
         // Now and then a healthy connection is left too, to resume elsewhere.

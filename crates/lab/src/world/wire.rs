@@ -1,8 +1,10 @@
 //! Between a participant and a replica: what a server makes of a request, and a library of an answer.
 
-use regent_election::participant::{GroupRequest, Reply, Request, Verb};
+use regent_election::participant::{Reply, Request};
 use regent_election::state::{Query, View};
-use regent_election::store::{CampaignSession, Campaigned, Heard, Heartbeat, Open, StoreResult};
+use regent_election::store::{
+    CampaignSession, Campaigned, Heartbeat, HeartbeatView, Open, StoreResult,
+};
 use regent_election::{Answer, Command, IfLost, Opening, Revision};
 use regent_replica::io::Response;
 
@@ -40,16 +42,9 @@ pub(super) fn ask_of(request: Request) -> Ask {
                 request: campaign.request,
             }
         }
-        Request::Group(GroupRequest { group, session, request, verb }) => {
-            let query = matches!(verb, Verb::Accept(_)).then_some(Query::Session(session));
-            let command = match verb {
-                Verb::Withdraw => Command::Withdraw { group, session },
-                Verb::Accept(term) => Command::Accept { group, session, term },
-                Verb::Resign(term) => Command::Resign { group, session, term },
-                Verb::Offer(term, to) => Command::Offer { group, session, term, to },
-                Verb::Warm(term) => Command::Warm { group, session, term },
-                Verb::Transfer(term, to) => Command::Transfer { group, session, term, to },
-            };
+        Request::Group(asked) => {
+            let query = asked.is_heard().then_some(Query::Session(asked.session));
+            let (command, request) = asked.command();
             Ask::Submit { command, request: Some(request), query }
         }
     }
@@ -59,8 +54,8 @@ pub(super) fn ask_of(request: Request) -> Ask {
 pub(super) fn reply_of(response: Response) -> StoreResult<Reply> {
     match response {
         Response::Error(error) => Err(error),
-        Response::Heard { ttl_ms, epoch, revision, .. } => {
-            Ok(Reply::Heard(Heard { ttl_ms, epoch, revision }))
+        Response::Heartbeat { ttl_ms, epoch, revision, .. } => {
+            Ok(Reply::Heartbeat(HeartbeatView { ttl_ms, epoch, revision }))
         }
         Response::View { view: View::Session(view), .. } => Ok(Reply::Session(view)),
         Response::View { .. } | Response::Done => Ok(Reply::Done),
@@ -77,7 +72,7 @@ fn applied(answer: Answer, revision: Revision, view: Option<View>) -> StoreResul
     Ok(match (answer, view) {
         (Answer::Session { .. }, Some(View::Session(view))) => Reply::Session(view),
         (Answer::Done, Some(View::Session(view))) => {
-            Reply::Heard(Heard { ttl_ms: view.ttl_ms, epoch: view.epoch, revision })
+            Reply::Heartbeat(HeartbeatView { ttl_ms: view.ttl_ms, epoch: view.epoch, revision })
         }
         (
             Answer::Elected { .. } | Answer::Standing { .. } | Answer::Lost,

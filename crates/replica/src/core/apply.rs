@@ -4,8 +4,10 @@ use std::time::Duration;
 
 use raft::eraftpb::{Entry as LogEntry, SnapshotMetadata};
 use regent_election::deed::Draft;
-use regent_election::{Answer, Applied, Effect, Event, Refusal, Revision};
+use regent_election::ledger::Slice;
+use regent_election::{Applied, Effect};
 
+use super::requests::Waiter;
 use super::{Core, Role, unavailable};
 use crate::io::{Response, SnapshotTask, Token};
 use crate::limits::{
@@ -26,19 +28,11 @@ pub(super) struct Applying {
     origin: Origin,
     /// What the recorder is to be told of it, if there is one.
     draft: Option<Draft>,
-    /// Once the state has changed: what is left to be told.
-    outcome: Option<Outcome>,
 }
 
-/// What an entry came to.
-#[derive(Debug)]
-struct Outcome {
-    revision: Revision,
-    answer: Result<Answer, Refusal>,
-    events: Vec<Event>,
-    /// Those that are not timed yet.
-    effects: std::vec::IntoIter<Effect>,
-}
+/// What is done of an entry before messages and heartbeats get their turn again.
+const SLICE: Slice =
+    Slice { groups_max: APPLY_GROUPS_PER_SLICE, effects_max: APPLY_EFFECTS_PER_SLICE };
 
 impl Core {
     pub(super) fn apply(&mut self) {
@@ -59,28 +53,29 @@ impl Core {
 
     /// Does a slice of the entry under way; whether it is done.
     fn advance(&mut self) -> bool {
-        let Some(Applying { index, origin, draft, mut outcome }) = self.applying.take() else {
-            return true;
-        };
-        if outcome.is_none() {
-            let Some(applied) = self.whole.state.advance(APPLY_GROUPS_PER_SLICE) else {
-                self.applying = Some(Applying { index, origin, draft, outcome });
-                return false;
-            };
-            let Applied { revision, answer, events, effects } = applied;
-            outcome = Some(Outcome { revision, answer, events, effects: effects.into_iter() });
+        let Some(applying) = self.applying.take() else { return true };
+        let Self { ledger, held, now, .. } = self;
+        let mut decided: Vec<Waiter> = Vec::new();
+        let applied = ledger.advance(*now, SLICE, |effect| {
+            if let Effect::SessionEnded { session } = effect {
+                decided.extend(held.remove(session).into_iter().flatten());
+            }
+        });
+        // Whoever waited for the outcome of an expiry is answered from a state in which it is applied:
+        // on another replica, that may be later than here.
+        for waiter in decided {
+            self.confirm_one(applying.index, waiter);
         }
-        let Some(mut outcome) = outcome else { return true };
-        self.time(index, outcome.effects.by_ref().take(APPLY_EFFECTS_PER_SLICE));
-        if outcome.effects.len() > 0 {
-            self.applying = Some(Applying { index, origin, draft, outcome: Some(outcome) });
+        let Some(applied) = applied else {
+            self.applying = Some(applying);
             return false;
-        }
+        };
+        let Applying { index, origin, draft } = applying;
         if let Some(draft) = draft {
-            let Outcome { revision, answer, events, .. } = &outcome;
-            self.out.taped.extend(draft.complete(&self.whole.state, *revision, answer, events));
+            let Applied { revision, answer, events, .. } = &applied;
+            self.out.taped.extend(draft.complete(self.ledger.state(), *revision, answer, events));
         }
-        self.finish(index, origin, outcome);
+        self.finish(index, origin, applied);
         true
     }
 
@@ -90,22 +85,22 @@ impl Core {
         match payload {
             Payload::Empty => self.applied_to(index),
             Payload::Proposal(origin, proposal) => {
-                if self.whole.admit(origin) && !self.config.is_witness {
-                    let state = &self.whole.state;
+                if self.ledger.kept_mut().admit(origin) && !self.config.is_witness {
+                    let state = self.ledger.state();
                     let draft = self.config.is_taped.then(|| Draft::of(state, &proposal));
-                    self.whole.state.begin(proposal);
-                    self.applying = Some(Applying { index, origin, draft, outcome: None });
+                    self.ledger.begin(proposal);
+                    self.applying = Some(Applying { index, origin, draft });
                 } else {
                     self.applied_to(index);
                 }
             }
             Payload::Release => {
-                self.whole.is_held = false;
+                self.ledger.kept_mut().grants_paused = false;
                 self.released_at = None;
                 self.applied_to(index);
             }
             Payload::Members(change) => {
-                self.whole.change_members(&change);
+                self.ledger.kept_mut().change_members(&change);
                 let members = self
                     .node
                     .apply_conf_change(&change.to_raft())
@@ -125,9 +120,9 @@ impl Core {
     }
 
     /// Tells watchers and, if it was ours, the client that asked. Everything is timed already.
-    fn finish(&mut self, index: u64, origin: Origin, outcome: Outcome) {
+    fn finish(&mut self, index: u64, origin: Origin, applied: Applied) {
         self.applied_to(index);
-        let Outcome { revision, answer, events, .. } = outcome;
+        let Applied { revision, answer, events, .. } = applied;
         self.out.events.push((revision, events));
         let is_ours = origin.replica == self.config.id && origin.boot == self.config.boot;
         if is_ours && let Some(pending) = self.pending.remove(&origin.number) {
@@ -352,7 +347,7 @@ impl Core {
     }
 
     fn is_witness(&self, id: u64) -> bool {
-        let member = ReplicaId::new(id).and_then(|id| self.whole.members.get(&id));
+        let member = ReplicaId::new(id).and_then(|id| self.ledger.kept().members.get(&id));
         member.is_some_and(|member| member.is_witness)
     }
 
@@ -410,8 +405,8 @@ impl Core {
         place.term = term;
         place.set_conf_state(log.members().clone());
         let entries = log.slice(last + 1, self.applied + 1).to_vec();
-        let is_bare = self.config.is_witness;
+        let has_no_state = self.config.is_witness;
         self.snapshot_task = Some(self.applied);
-        self.out.snapshot = Some(SnapshotTask { place, entries, is_bare });
+        self.out.snapshot = Some(SnapshotTask { place, entries, has_no_state });
     }
 }

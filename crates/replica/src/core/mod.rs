@@ -19,6 +19,7 @@
 //! only "no" and "confirmed at this index".
 
 mod apply;
+mod heartbeats;
 mod leases;
 mod patience;
 mod proposals;
@@ -28,13 +29,13 @@ mod rounds;
 mod status;
 mod timer;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use raft::eraftpb::{Entry as LogEntry, HardState, SnapshotMetadata};
 use raft::{RawNode, ReadOnlyOption, StateRole};
-use regent_election::deadlines::Deadlines;
+use regent_election::ledger::Ledger;
 use regent_election::mutant::{self, Mutant};
 use regent_election::store::StoreError;
 use regent_election::{Incarnation, Moment, SessionNo};
@@ -46,7 +47,7 @@ use crate::limits::{
 };
 use crate::log::Log;
 use crate::member::{MemberChange, ReplicaId};
-use crate::replicated::Replicated;
+use crate::replicated::ReplicatedState;
 use crate::timing::Timing;
 
 use apply::Applying;
@@ -64,9 +65,8 @@ pub struct CoreConfig {
     pub id: ReplicaId,
     /// Which run of it: counted on its disk.
     pub boot: u64,
-    /// Its timers.
     pub timing: Timing,
-    /// Its dice.
+    /// Seeds its random choices.
     pub seed: u64,
     /// The life of the store's numbering.
     pub incarnation: Incarnation,
@@ -103,7 +103,7 @@ pub struct Recovered {
     /// Where the newest snapshot stands.
     pub place: SnapshotMetadata,
     /// What it holds.
-    pub whole: Replicated,
+    pub replicated: ReplicatedState,
     /// The entries after it.
     pub entries: Vec<LogEntry>,
 }
@@ -112,8 +112,9 @@ pub struct Recovered {
 pub struct Core {
     config: CoreConfig,
     node: RawNode<Log>,
-    whole: Replicated,
-    deadlines: Deadlines,
+    /// Everything replicated, and the time of its sessions. It serves while this replica leads and has
+    /// applied its first entry.
+    ledger: Ledger<ReplicatedState>,
     timer: ElectionTimer,
     now: Moment,
     /// The timers that hold: those of the configuration, with the patience of [`Core::set_patience`].
@@ -134,18 +135,14 @@ pub struct Core {
     /// The entry that is being applied in slices.
     applying: Option<Applying>,
 
-    /// Leads, and has applied its first entry: it may judge sessions.
-    is_serving: bool,
     /// No expiry before a round above this number is confirmed (semantics 8).
     expiry_gate: Option<u64>,
-    expiring: BTreeSet<SessionNo>,
-    /// When offices that nobody audible stood for were last looked at.
-    refilled_at: Option<Moment>,
     /// When the hold after a restore is over, while this replica leads and there is one.
     released_at: Option<Moment>,
     /// Heartbeats that met a proposed expiry and wait for its outcome.
     held: BTreeMap<SessionNo, Vec<Waiter>>,
-    wants_waits: bool,
+    /// When heartbeats arrived that still have to prove their tenure.
+    unproven: BTreeMap<SessionNo, Vec<Moment>>,
 
     numbers: u64,
     submissions: VecDeque<Submission>,
@@ -160,7 +157,7 @@ pub struct Core {
     unconfirmed: VecDeque<Unconfirmed>,
     /// The last batch with another Raft term or vote, while the disk may still forget it.
     unkept_vote: Option<u64>,
-    arriving: Option<(u64, Arc<[u8]>, Box<Replicated>)>,
+    arriving: Option<(u64, Arc<[u8]>, Box<ReplicatedState>)>,
     /// A snapshot that was installed and is not durable yet: its batch and its index. Raft counts it
     /// as applied only when it is durable, and until then looks in vain for what it replaced.
     installing: Option<(u64, u64)>,
@@ -217,8 +214,8 @@ impl Core {
     /// # Errors
     /// If the library refuses what the disk remembers.
     pub fn new(mut config: CoreConfig, disk: Recovered, now: Moment) -> Result<Self, raft::Error> {
-        let Recovered { hard_state, place, whole, entries } = disk;
-        config.is_witness = whole.makes_witness(config.id, config.is_witness);
+        let Recovered { hard_state, place, replicated, entries } = disk;
+        config.is_witness = replicated.makes_witness(config.id, config.is_witness);
         let applied = place.index;
         let ticks = |ms: u64| usize::try_from(ms / TICK_MS).unwrap_or(NEVER);
         let raft_config = raft::Config {
@@ -248,12 +245,11 @@ impl Core {
         log.may_send_snapshots(!config.is_witness);
         let node = RawNode::new(&raft_config, log, &logger)?;
         let patience = Duration::from_millis(config.timing.election_ms_max());
-        let mut core = Self {
+        Ok(Self {
             timer: ElectionTimer::new(config.timing, config.seed),
             rounds: Rounds::new(config.id.get(), config.boot, patience),
             node,
-            whole,
-            deadlines: Deadlines::new(),
+            ledger: Ledger::new(replicated, config.incarnation, now),
             now,
             timing: config.timing,
             patience_percent: 100,
@@ -265,13 +261,10 @@ impl Core {
             applied,
             committed: VecDeque::new(),
             applying: None,
-            is_serving: false,
             expiry_gate: None,
-            expiring: BTreeSet::new(),
-            refilled_at: None,
             released_at: None,
             held: BTreeMap::new(),
-            wants_waits: false,
+            unproven: BTreeMap::new(),
             numbers: 0,
             submissions: VecDeque::new(),
             pending: BTreeMap::new(),
@@ -295,9 +288,7 @@ impl Core {
             wall_ms: 0,
             out: Outputs::default(),
             config,
-        };
-        core.count_sessions();
-        Ok(core)
+        })
     }
 
     /// Does everything that follows from what was told and from the time.
@@ -394,7 +385,7 @@ impl Core {
         }
         self.role = role;
         let may_serve = role == Role::Leader && !self.config.is_witness;
-        if may_serve && !self.is_serving && self.node.raft.apply_to_current_term() {
+        if may_serve && !self.ledger.is_serving() && self.node.raft.apply_to_current_term() {
             self.start_serving();
         }
     }

@@ -12,11 +12,11 @@ use raft::eraftpb::{Entry as LogEntry, Message, MessageType};
 use regent_election::mutant::{self, Mutant};
 use regent_election::state::Query;
 use regent_election::store::StoreError;
-use regent_election::{Command, Entry, Group, Moment, RequestId, SessionNo, Step};
+use regent_election::{Command, Entry, Moment, RequestId};
 
 use super::{Core, Role, unavailable};
 use crate::io::{PeerMessage, Token};
-use crate::limits::{PROPOSALS_MAX, SILENT_LOOKED_AT_MAX, SILENT_WHOLE_MAX};
+use crate::limits::PROPOSALS_MAX;
 use crate::member::ReplicaId;
 use crate::replicated::{Origin, RELEASE, encode_proposal};
 
@@ -68,6 +68,7 @@ impl Core {
         let mut locals = Vec::new();
         let mut remotes = Vec::new();
         let mut declined = Vec::new();
+        // It must not be passed over as silent by its own campaign.
         let mut heard = BTreeSet::new();
         for submission in std::mem::take(&mut self.submissions) {
             match submission {
@@ -76,30 +77,28 @@ impl Core {
                         self.refuse(token, self.why_not(&command));
                         continue;
                     }
-                    heard.extend(self.session_of(&command));
+                    heard.extend(self.ledger.asker(&command));
                     self.numbers += 1;
                     let number = self.numbers;
                     self.pending.insert(number, Pending { token, query, since });
                     locals.push(number);
                     let origin = Origin { replica: self.config.id, boot: self.config.boot, number };
-                    entries.push(self.log_entry(origin, *command, request, &heard));
+                    let entry = self.ledger.entry(*command, request, self.wall_ms, &heard);
+                    entries.push(log_entry(origin, &entry));
                 }
                 Submission::Remote { replica, boot, number, .. }
                     if self.is_taken(replica, boot, number)
                         && !mutant::is(Mutant::DuplicatesApplied) => {}
                 Submission::Remote { replica, boot, number, command, request } => {
-                    let is_for_drivers = matches!(
-                        command,
-                        Command::Expire { .. } | Command::Elapsed { .. } | Command::Refill { .. }
-                    );
-                    if is_for_drivers || !self.may_write(&command) {
+                    if command.is_for_drivers() || !self.may_write(&command) {
                         declined.push((replica, boot, number));
                         continue;
                     }
-                    heard.extend(self.session_of(&command));
+                    heard.extend(self.ledger.asker(&command));
                     remotes.push((replica, boot, number));
                     let origin = Origin { replica, boot, number };
-                    entries.push(self.log_entry(origin, command, request, &heard));
+                    let entry = self.ledger.entry(command, request, self.wall_ms, &heard);
+                    entries.push(log_entry(origin, &entry));
                 }
             }
         }
@@ -108,7 +107,7 @@ impl Core {
                 self.note_taken(replica, boot, number);
             }
             for session in heard {
-                let _ = self.deadlines.heard(session, None, self.now);
+                self.ledger.shows_life(self.now, session);
             }
             self.decline(declined);
             return;
@@ -121,12 +120,6 @@ impl Core {
         self.decline(remotes.into_iter().chain(declined));
     }
 
-    /// Whose wish it is. Whatever is appended for a session is a sign of life: it must not be passed over
-    /// as silent by its own campaign.
-    fn session_of(&self, command: &Command) -> Option<SessionNo> {
-        command.session().and_then(|id| self.whole.state.find_session(id))
-    }
-
     /// Hands entries to Raft in one message; false means that none of them was appended.
     fn step_proposal(&mut self, entries: Vec<LogEntry>) -> bool {
         let mut message = Message::default();
@@ -136,13 +129,15 @@ impl Core {
         self.node.raft.step(message).is_ok()
     }
 
-    /// Proposes something that no client asked for; false means that it was not appended.
-    pub(super) fn propose_own(&mut self, command: Command) -> bool {
+    /// Proposes what time has brought; what is not appended goes back.
+    pub(super) fn propose_own(&mut self, command: Command) {
         self.numbers += 1;
         let number = self.numbers;
         let origin = Origin { replica: self.config.id, boot: self.config.boot, number };
-        let entry = self.log_entry(origin, command, None, &BTreeSet::new());
-        self.step_proposal(vec![entry])
+        let entry = self.ledger.entry(command, None, self.wall_ms, &BTreeSet::new());
+        if !self.step_proposal(vec![log_entry(origin, &entry)]) {
+            self.ledger.not_proposed(&entry.command);
+        }
     }
 
     /// Proposes to end the hold after a restore; false means that it was not appended.
@@ -150,85 +145,6 @@ impl Core {
         let mut entry = LogEntry::default();
         entry.context = RELEASE.to_vec().into();
         self.step_proposal(vec![entry])
-    }
-
-    /// The entry with what travels beside the command: who is silent, save for those just `heard`.
-    fn log_entry(
-        &self,
-        origin: Origin,
-        command: Command,
-        request: Option<RequestId>,
-        heard: &BTreeSet<SessionNo>,
-    ) -> LogEntry {
-        let mut silent = self.silent_for(&command);
-        silent.retain(|session| !heard.contains(session));
-        let proposal = Entry { command, request, silent, wall_ms: self.wall_ms };
-        let mut entry = LogEntry::default();
-        entry.data = encode_proposal(origin, &proposal).into();
-        entry
-    }
-
-    /// The silent sessions among the standbys that a command may promote.
-    fn silent_for(&self, command: &Command) -> Vec<SessionNo> {
-        if mutant::is(Mutant::SilentPromoted) {
-            return Vec::new();
-        }
-        let promotes_nobody = matches!(
-            command,
-            Command::Open { .. }
-                | Command::ChangeTtl { .. }
-                | Command::Accept { .. }
-                | Command::Warm { .. }
-        );
-        if promotes_nobody {
-            return Vec::new();
-        }
-        let silent: &BTreeSet<SessionNo> = self.deadlines.silent();
-        if silent.len() <= SILENT_WHOLE_MAX {
-            return silent.iter().copied().collect();
-        }
-        let groups = self.concerned(command);
-        let standbys = groups.iter().flat_map(|group| self.whole.state.standbys(group));
-        let concerned: BTreeSet<SessionNo> =
-            standbys.take(SILENT_LOOKED_AT_MAX).filter(|no| silent.contains(no)).collect();
-        concerned.into_iter().collect()
-    }
-
-    /// The groups in which a command may promote somebody.
-    fn concerned(&self, command: &Command) -> Vec<Group> {
-        let state = &self.whole.state;
-        let of_session = |session: SessionNo| {
-            state.led_by(session).chain(state.stood_by(session)).cloned().collect::<Vec<_>>()
-        };
-        match command {
-            Command::Open { .. }
-            | Command::ChangeTtl { .. }
-            | Command::Accept { .. }
-            | Command::Admit { .. }
-            | Command::ForgetFence { .. }
-            | Command::Report { .. }
-            | Command::Warm { .. } => Vec::new(),
-            Command::Close { session } => {
-                state.find_session(*session).map(of_session).unwrap_or_default()
-            }
-            Command::Expire { sessions } => {
-                sessions.iter().flat_map(|session| of_session(*session)).collect()
-            }
-            Command::Refill { session } => of_session(*session),
-            // It may concern any group; those that would be filled are the vacant ones.
-            Command::PutSettings { .. } => state.stranded().cloned().collect(),
-            Command::Campaign { group, .. }
-            | Command::Withdraw { group, .. }
-            | Command::Resign { group, .. }
-            | Command::Offer { group, .. }
-            | Command::Relieve { group, .. }
-            | Command::Transfer { group, .. }
-            | Command::StepDown { group, .. }
-            | Command::PutPolicy { group, .. }
-            | Command::Move { group, .. }
-            | Command::Delete { group }
-            | Command::Elapsed { group, .. } => vec![group.clone()],
-        }
     }
 
     fn forward_submissions(&mut self, leader: ReplicaId) {
@@ -291,33 +207,14 @@ impl Core {
         self.taken.get(&replica).is_some_and(|taken| (boot, number) <= *taken)
     }
 
-    /// Without room only what frees an office or a session is taken; after a restore nobody stands
-    /// before the leases of the earlier life are over.
+    /// Without room only what frees something or confirms a promotion is taken; after a restore
+    /// nobody stands before the leases of the earlier life are over.
     const fn may_write(&self, command: &Command) -> bool {
-        if self.is_held_back(command) {
-            return false;
-        }
-        self.has_room
-            || matches!(
-                command,
-                Command::Close { .. }
-                    | Command::Withdraw { .. }
-                    | Command::Resign { .. }
-                    | Command::Expire { .. }
-                    | Command::Elapsed { .. }
-            )
+        !self.is_held_back(command) && (self.has_room || command.passes_full_disk())
     }
 
-    /// Nobody stands before the leases of an earlier life are over, nobody changes the longest ttl, by
-    /// which that is measured, and no group leaves: its office looks vacant, and may not be.
     const fn is_held_back(&self, command: &Command) -> bool {
-        self.whole.is_held
-            && matches!(
-                command,
-                Command::Campaign { .. }
-                    | Command::PutSettings { .. }
-                    | Command::Move { step: Step::Depart { .. } | Step::Arrive { .. }, .. }
-            )
+        self.ledger.kept().grants_paused && command.waits_after_restore()
     }
 
     fn why_not(&self, command: &Command) -> StoreError {
@@ -352,4 +249,11 @@ impl Core {
             self.refuse(pending.token, StoreError::Uncertain { why });
         }
     }
+}
+
+/// A proposal as Raft carries it.
+fn log_entry(origin: Origin, proposal: &Entry) -> LogEntry {
+    let mut entry = LogEntry::default();
+    entry.data = encode_proposal(origin, proposal).into();
+    entry
 }

@@ -9,10 +9,10 @@
 //! say other things in it, to learners that remember what it said first.
 
 use raft::eraftpb::{HardState, Message};
-use regent_election::{Group, Moment};
+use regent_election::{Group, Ledger, Moment};
 
 use super::{Core, Unconfirmed};
-use crate::io::{Batch, Hearing, PeerMessage};
+use crate::io::{Batch, HeartbeatAnswer, PeerMessage};
 use crate::member::ReplicaId;
 
 use super::requests::Waiter;
@@ -133,8 +133,8 @@ impl Core {
     fn tell_remote(&mut self, index: u64, (replica, boot, number, looks_at): Remote) {
         let message = match looks_at {
             None => {
-                let hearing = Hearing::Confirmed { index };
-                PeerMessage::Heard { boot, number, hearing }
+                let answer = HeartbeatAnswer::Confirmed { index };
+                PeerMessage::HeartbeatAnswer { boot, number, answer }
             }
             Some(group) => {
                 let (remaining_ms, silent) = self.sight(&group);
@@ -153,28 +153,27 @@ impl Core {
         if place.index == 0 {
             return None;
         }
-        let (index, bytes, whole) =
+        let (index, bytes, replicated) =
             self.arriving.take().expect("Raft accepts a snapshot only in the step that brought it");
         assert_eq!(index, place.index, "Raft accepted another snapshot than the one that came");
         self.node.mut_store().restore(place.clone());
         // What the members say counts more than what this replica was told when it joined: if it
         // were wrong about itself, it would one day take no state for an empty one.
-        self.config.is_witness = whole.makes_witness(self.config.id, self.config.is_witness);
+        self.config.is_witness = replicated.makes_witness(self.config.id, self.config.is_witness);
         self.node.mut_store().may_send_snapshots(!self.config.is_witness);
-        let (whole, bytes) = if self.config.is_witness {
-            let bare = whole.without_state();
+        let (replicated, bytes) = if self.config.is_witness {
+            let bare = replicated.without_state();
             let bytes = bare.encode().into();
             (bare, bytes)
         } else {
-            (*whole, bytes)
+            (*replicated, bytes)
         };
-        self.whole = whole;
+        self.out.installed = Some(replicated.state.revision());
+        self.ledger = Ledger::new(replicated, self.config.incarnation, self.now);
         self.committed.clear();
         self.applying = None;
         self.applied = index;
         self.snapshot_task = None;
-        self.count_sessions();
-        self.out.installed = Some(self.whole.state.revision());
         Some((place.clone(), bytes))
     }
 
@@ -206,7 +205,9 @@ fn remote_of(waiter: &Waiter) -> Option<Remote> {
         Waiter::Read(..)
         | Waiter::Stale(..)
         | Waiter::Heartbeat(..)
+        | Waiter::Unproven(..)
+        | Waiter::Uncounted(..)
         | Waiter::Look(..)
-        | Waiter::Oneself => None,
+        | Waiter::LeadershipCheck => None,
     }
 }

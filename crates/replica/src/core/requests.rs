@@ -4,15 +4,14 @@ use std::time::Duration;
 
 use raft::SnapshotStatus;
 use raft::eraftpb::{EntryType, Message, MessageType};
-use regent_election::deadlines::Hearing as Heard;
 use regent_election::mutant::{self, Mutant};
 use regent_election::state::{Lens, Query, View};
-use regent_election::store::OfficeState;
-use regent_election::{Group, Moment, Refusal, SessionId, SessionNo, Term};
+use regent_election::{Group, Moment, Refusal, SessionNo};
 
+use super::heartbeats::{ArrivedHeartbeat, Unproven};
 use super::proposals::Submission;
 use super::{Core, Role, unavailable};
-use crate::io::{Hearing, Input, PeerMessage, Request, Response, Token};
+use crate::io::{HeartbeatAnswer, Input, PeerMessage, Request, Response, Token};
 use crate::limits::{FORWARDED_MAX, LOG_BYTES_KEPT, LOG_ENTRIES_KEPT};
 use crate::member::ReplicaId;
 use crate::raft_codec::admissible;
@@ -24,21 +23,26 @@ pub(super) enum Waiter {
     Read(Token, Query),
     /// A client of this replica reads whatever there is, as soon as no entry is half applied.
     Stale(Token, Query),
-    /// A client of this replica keeps its session alive, under this number.
-    Heartbeat(Token, SessionId, Option<(Group, Term)>, Option<u64>),
+    /// A client of this replica keeps its session alive.
+    Heartbeat(Token, ArrivedHeartbeat),
     /// The same, of another replica's client.
     Remote { replica: ReplicaId, boot: u64, number: u64 },
+    /// One of these two at the Raft leader, before it is counted: by what is applied here it does not
+    /// prove its tenure. A round shows whether this replica is behind.
+    Unproven(Box<Self>, Unproven),
+    /// A client of this replica whose heartbeat the Raft leader did not count, for want of that proof.
+    Uncounted(Token, ArrivedHeartbeat),
     /// A client of this replica looks at a group; what only the leader knows is beside it.
-    Look(Token, Group, Option<Sight>),
+    Look(Token, Group, Option<LeaderKnowledge>),
     /// The same, of another replica's client.
     RemoteLook { replica: ReplicaId, boot: u64, number: u64, group: Group },
-    /// Nobody: the Raft leader itself wants to know that it still is one.
-    Oneself,
+    /// Confirms that this replica still leads.
+    LeadershipCheck,
 }
 
 /// What the Raft leader knows of a group beside its state.
 #[derive(Debug)]
-pub(super) struct Sight {
+pub(super) struct LeaderKnowledge {
     remaining: Option<Duration>,
     silent: Vec<SessionNo>,
 }
@@ -49,14 +53,14 @@ impl Core {
         self.now = self.now.max(now);
         match input {
             Input::Message { from, message } => self.on_message(from, message),
-            Input::Snapshot { from, message, bytes, whole } => {
+            Input::Snapshot { from, message, bytes, replicated } => {
                 if admissible(&message, from.get(), self.config.id.get()).is_ok() {
                     let index = message.get_snapshot().get_metadata().index;
                     let _ = self.node.step(*message);
                     // Of several that arrive before a turn, Raft keeps one, and not always the last.
                     let kept = self.node.snap().map(|kept| kept.get_metadata().index);
                     if kept == Some(index) {
-                        self.arriving = Some((index, bytes, whole));
+                        self.arriving = Some((index, bytes, replicated));
                     }
                 }
             }
@@ -129,15 +133,17 @@ impl Core {
                     self.refuse(pending.token, error);
                 }
             }
-            PeerMessage::Heartbeat { boot, number, session, sequence } => {
+            PeerMessage::Heartbeat { boot, number, session, sequence, tenure } => {
                 let waiter = Waiter::Remote { replica: from, boot, number };
-                self.hear(waiter, session, sequence);
+                self.count_heartbeat(waiter, ArrivedHeartbeat { session, sequence, tenure });
             }
             PeerMessage::Look { boot, number, group } => {
                 let waiter = Waiter::RemoteLook { replica: from, boot, number, group };
                 if self.role != Role::Leader || self.rounds.queue(self.now, waiter).is_err() {
-                    let hearing = Hearing::Unavailable;
-                    self.out.sends.push((from, PeerMessage::Heard { boot, number, hearing }));
+                    let answer = HeartbeatAnswer::Unavailable;
+                    self.out
+                        .sends
+                        .push((from, PeerMessage::HeartbeatAnswer { boot, number, answer }));
                 }
             }
             PeerMessage::Seen { boot, number, index, remaining_ms, silent } => {
@@ -145,21 +151,22 @@ impl Core {
                     && let Some((_, Waiter::Look(token, group, _))) = self.away.remove(&number)
                 {
                     let remaining = remaining_ms.map(Duration::from_millis);
-                    let sight = Sight { remaining, silent };
+                    let sight = LeaderKnowledge { remaining, silent };
                     let waiter = Waiter::Look(token, group, Some(sight));
                     self.rounds.confirm_one(self.now, index, waiter);
                 }
             }
-            PeerMessage::Heard { boot, number, hearing } => {
+            PeerMessage::HeartbeatAnswer { boot, number, answer } => {
                 if boot == self.config.boot
                     && let Some((_, waiter)) = self.away.remove(&number)
                 {
-                    match hearing {
-                        Hearing::Confirmed { index } => {
+                    match answer {
+                        HeartbeatAnswer::Confirmed { index } => {
                             self.rounds.confirm_one(self.now, index, waiter);
                         }
-                        Hearing::NotNewer { last } => self.not_newer(waiter, last),
-                        Hearing::Unavailable => self.give_up(waiter),
+                        HeartbeatAnswer::NotNewer { last } => self.not_newer(waiter, last),
+                        HeartbeatAnswer::Unavailable => self.give_up(waiter),
+                        HeartbeatAnswer::Unproven { index } => self.not_counted(waiter, index),
                     }
                 }
             }
@@ -211,14 +218,7 @@ impl Core {
                 });
             }
             Request::Heartbeat { session, sequence, tenure } => {
-                let waiter = Waiter::Heartbeat(token, session, tenure, sequence);
-                match (self.role, self.leader()) {
-                    (Role::Leader, _) => self.hear(waiter, session, sequence),
-                    (Role::Follower | Role::Candidate, Some(leader)) => {
-                        self.send_heartbeat(leader, waiter, session, sequence);
-                    }
-                    (Role::Follower | Role::Candidate, None) => self.give_up(waiter),
-                }
+                self.take_heartbeat(token, ArrivedHeartbeat { session, sequence, tenure });
             }
             Request::Read { query: Query::Group(group), linearizable: true }
                 if self.role != Role::Leader =>
@@ -278,57 +278,8 @@ impl Core {
         }
     }
 
-    /// A heartbeat has arrived at the Raft leader. Arrival alone extends the session; the answer
-    /// waits for a round that begins after it (semantics 5, 6).
-    fn hear(&mut self, waiter: Waiter, session: SessionId, sequence: Option<u64>) {
-        if self.role != Role::Leader || self.config.is_witness {
-            self.give_up(waiter);
-            return;
-        }
-        if let Some(no) = self.whole.state.find_session(session) {
-            match self.deadlines.heard(no, sequence, self.now) {
-                Heard::Heard | Heard::Unknown => {}
-                Heard::Expiring if mutant::is(Mutant::ExpiringRevived) => {}
-                Heard::Expiring => {
-                    self.held.entry(no).or_default().push(waiter);
-                    return;
-                }
-                Heard::NotNewer { last } => {
-                    self.not_newer(waiter, last);
-                    return;
-                }
-            }
-        }
-        if mutant::is(Mutant::HeartbeatWithoutRound) {
-            self.confirm_one(self.applied, waiter);
-            return;
-        }
-        if let Err(waiter) = self.rounds.queue(self.now, waiter) {
-            self.give_up(waiter);
-        }
-    }
-
-    fn send_heartbeat(
-        &mut self,
-        leader: ReplicaId,
-        waiter: Waiter,
-        session: SessionId,
-        sequence: Option<u64>,
-    ) {
-        if !self.may_forward() {
-            self.give_up(waiter);
-            return;
-        }
-        self.numbers += 1;
-        let number = self.numbers;
-        self.away.insert(number, (self.now, waiter));
-        let boot = self.config.boot;
-        let message = PeerMessage::Heartbeat { boot, number, session, sequence };
-        self.out.sends.push((leader, message));
-    }
-
     /// Those whom the leader has confirmed and this replica cannot answer yet wait, too.
-    fn may_forward(&self) -> bool {
+    pub(super) fn may_forward(&self) -> bool {
         self.away.len() + self.rounds.confirmed() < FORWARDED_MAX
     }
 
@@ -337,39 +288,25 @@ impl Core {
         match waiter {
             Waiter::Read(token, _)
             | Waiter::Stale(token, _)
-            | Waiter::Heartbeat(token, ..)
+            | Waiter::Heartbeat(token, _)
+            | Waiter::Uncounted(token, _)
             | Waiter::Look(token, ..) => {
                 self.refuse(token, unavailable("no quorum has confirmed this replica in time"));
             }
             Waiter::Remote { replica, boot, number }
             | Waiter::RemoteLook { replica, boot, number, .. } => {
-                let hearing = Hearing::Unavailable;
-                self.out.sends.push((replica, PeerMessage::Heard { boot, number, hearing }));
+                let answer = HeartbeatAnswer::Unavailable;
+                self.out
+                    .sends
+                    .push((replica, PeerMessage::HeartbeatAnswer { boot, number, answer }));
             }
-            Waiter::Oneself => {
+            Waiter::Unproven(waiter, unproven) => self.give_up_unproven(*waiter, unproven),
+            Waiter::LeadershipCheck => {
                 // The gate opens only by a round, so one is tried for as long as it is closed.
-                if self.is_serving && self.expiry_gate.is_some() {
-                    let _ = self.rounds.queue(self.now, Waiter::Oneself);
+                if self.ledger.is_serving() && self.expiry_gate.is_some() {
+                    let _ = self.rounds.queue(self.now, Waiter::LeadershipCheck);
                 }
             }
-        }
-    }
-
-    fn not_newer(&mut self, waiter: Waiter, last: u64) {
-        match waiter {
-            Waiter::Heartbeat(token, _, _, sequence) => {
-                let given = sequence.unwrap_or_default();
-                self.refuse(token, Refusal::HeartbeatNotNewer { given, last }.into());
-            }
-            Waiter::Remote { replica, boot, number } => {
-                let hearing = Hearing::NotNewer { last };
-                self.out.sends.push((replica, PeerMessage::Heard { boot, number, hearing }));
-            }
-            Waiter::Read(..)
-            | Waiter::Stale(..)
-            | Waiter::Look(..)
-            | Waiter::RemoteLook { .. }
-            | Waiter::Oneself => {}
         }
     }
 
@@ -404,10 +341,12 @@ impl Core {
                     self.answer(token, response);
                 }
                 Waiter::Stale(token, query) => self.answer_stale(token, &query),
-                Waiter::Heartbeat(token, session, tenure, _) => {
-                    let response = self.heard(session, tenure);
+                Waiter::Heartbeat(token, heartbeat) => {
+                    let response = self.heartbeat_response(heartbeat.session, heartbeat.tenure);
                     self.answer(token, response);
                 }
+                Waiter::Unproven(waiter, unproven) => self.judge(*waiter, &unproven),
+                Waiter::Uncounted(token, heartbeat) => self.tell_uncounted(token, heartbeat),
                 Waiter::Look(token, group, sight) => {
                     let response = match self.look(&group, sight) {
                         Ok(view) => Response::View { view, stale_ms: None },
@@ -415,71 +354,36 @@ impl Core {
                     };
                     self.answer(token, response);
                 }
-                Waiter::Remote { .. } | Waiter::RemoteLook { .. } | Waiter::Oneself => {}
+                Waiter::Remote { .. } | Waiter::RemoteLook { .. } | Waiter::LeadershipCheck => {}
             }
         }
     }
 
     /// A group as an operator sees it, with what the Raft leader knew of it.
-    fn look(&self, group: &Group, sight: Option<Sight>) -> Result<View, Refusal> {
+    fn look(&self, group: &Group, sight: Option<LeaderKnowledge>) -> Result<View, Refusal> {
         let query = Query::Group(group.clone());
-        let Some(Sight { remaining, silent }) = sight else { return self.read(&query) };
+        let Some(LeaderKnowledge { remaining, silent }) = sight else { return self.read(&query) };
         let lens = Lens {
             incarnation: self.config.incarnation,
             remaining: &|_| remaining,
             is_silent: &|no| silent.contains(&no),
         };
-        self.whole.state.query(&query, lens)
+        self.ledger.state().query(&query, lens)
     }
 
     /// What this Raft leader knows of a group beside its state.
     pub(super) fn sight(&self, group: &Group) -> (Option<u64>, Vec<SessionNo>) {
-        let state = &self.whole.state;
-        let remaining = state
-            .holder(group)
-            .and_then(|holder| self.deadlines.remaining(holder.session, self.now));
-        let silent = self.deadlines.silent();
-        let silent = state.standbys(group).filter(|no| silent.contains(no)).collect();
+        let (remaining, silent) = self.ledger.sight(self.now, group);
         (remaining.map(|remaining| remaining.as_millis() as u64), silent)
-    }
-
-    /// The answer to a confirmed heartbeat, from applied state.
-    fn heard(&self, session: SessionId, tenure: Option<(Group, Term)>) -> Response {
-        let state = &self.whole.state;
-        let Some(no) = state.find_session(session) else {
-            return Response::Error(Refusal::SessionUnknown.into());
-        };
-        let mut must_accept = false;
-        if let Some((group, term)) = tenure {
-            if let Err(refusal) = state.may_renew(&group, no, term) {
-                return Response::Error(refusal.into());
-            }
-            must_accept =
-                state.holder(&group).is_some_and(|holder| holder.state == OfficeState::Elected);
-        }
-        Response::Heard {
-            ttl_ms: state.ttl_ms(no).unwrap_or_default(),
-            epoch: state.epoch(no).unwrap_or_default(),
-            revision: state.revision(),
-            must_accept,
-        }
     }
 
     /// Reads from applied state.
     pub(super) fn read(&self, query: &Query) -> Result<View, Refusal> {
-        let remaining = |no| {
-            // Only the Raft leader counts; everybody else says nothing (semantics 30).
-            self.is_serving.then(|| self.deadlines.remaining(no, self.now)).flatten()
-        };
-        let is_silent = |no| self.is_serving && self.deadlines.silent().contains(&no);
-        let incarnation = self.config.incarnation;
-        self.whole
-            .state
-            .query(query, Lens { incarnation, remaining: &remaining, is_silent: &is_silent })
+        self.ledger.read(self.now, query)
     }
 
     fn stale_ms(&self) -> u64 {
-        if self.is_serving {
+        if self.ledger.is_serving() {
             return 0;
         }
         let since = self.contact_at.map(|at| self.now.since(at));

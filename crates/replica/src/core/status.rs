@@ -39,11 +39,8 @@ pub struct Status {
     pub snapshot: u64,
     /// Bytes of log in memory.
     pub log_bytes: usize,
-    /// Everybody.
     pub members: Members,
-    /// Who votes.
     pub voters: Vec<ReplicaId>,
-    /// Who learns.
     pub learners: Vec<ReplicaId>,
     /// Whether a change of members is half done.
     pub is_joint: bool,
@@ -79,18 +76,18 @@ impl Core {
             role: self.role,
             raft_term: raft.term,
             leader: self.leader(),
-            is_serving: self.is_serving,
+            is_serving: self.ledger.is_serving(),
             is_witness: self.config.is_witness,
             last: raft.raft_log.last_index(),
             committed: raft.raft_log.committed,
             applied: self.applied,
             snapshot: log.snapshot_place().index,
             log_bytes: log.bytes(),
-            members: self.whole.members.clone(),
+            members: self.ledger.kept().members.clone(),
             voters: ids(&log.members().voters),
             learners: ids(&log.members().learners),
             is_joint: !log.members().voters_outgoing.is_empty(),
-            due_expiries: self.expiring.len(),
+            due_expiries: self.ledger.expiring(),
             progress,
         }
     }
@@ -104,7 +101,7 @@ impl Core {
     /// Whether it leads and may judge sessions.
     #[must_use]
     pub const fn is_serving(&self) -> bool {
-        self.is_serving
+        self.ledger.is_serving()
     }
 
     /// Raft's own term.
@@ -119,7 +116,7 @@ impl Core {
         self.applied
     }
 
-    /// Whether an entry is half applied: [`Core::whole`] is then between two revisions.
+    /// Whether an entry is half applied: [`Core::replicated`] is then between two revisions.
     #[must_use]
     pub const fn is_between(&self) -> bool {
         self.applying.is_some()
@@ -127,7 +124,7 @@ impl Core {
 
     /// What the replica has applied, for checks and stale reads.
     #[must_use]
-    pub const fn whole(&self) -> &crate::Replicated {
-        &self.whole
+    pub const fn replicated(&self) -> &crate::ReplicatedState {
+        self.ledger.kept()
     }
 }

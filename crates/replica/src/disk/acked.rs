@@ -24,9 +24,9 @@
 use std::sync::Arc;
 
 use super::bytes::{checksum, u32_at, u64_at};
-use super::error::{OpenError, Trying, WriteError};
+use super::error::{DataDirError, Trying, WriteError};
 use super::files::{Files, OpenFile, SECTOR_BYTES};
-use super::identity::{Identity, Kind};
+use super::identity::{Identity, Kind, PREFIX_BYTES};
 use super::names::ACKED;
 
 const KIND: Kind = Kind { magic: *b"regntack", version: 1 };
@@ -52,8 +52,14 @@ pub(super) struct Mark {
     slot: usize,
 }
 
+/// Whether this is a file that was made and never written again, in whole or in part: every start
+/// writes a second slot.
+pub(super) fn is_unstarted(bytes: &[u8]) -> bool {
+    bytes.len() <= SLOT_BYTES && bytes.iter().skip(PREFIX_BYTES).take(8).all(|byte| *byte == 0)
+}
+
 /// Reads the highest mark.
-pub(super) fn read(files: &dyn Files) -> Result<Mark, OpenError> {
+pub(super) fn read(files: &dyn Files) -> Result<Mark, DataDirError> {
     let bytes = files.read(ACKED, 1 << 20).opening("read", files, ACKED)?;
     let path = files.path(ACKED);
     let mut best: Option<Mark> = None;
@@ -68,7 +74,7 @@ pub(super) fn read(files: &dyn Files) -> Result<Mark, OpenError> {
             best = Some(Mark { identity, number, slot });
         }
     }
-    best.ok_or_else(|| OpenError::damaged(&path, 0, "none of its marks matches its checksum"))
+    best.ok_or_else(|| DataDirError::damaged(&path, 0, "none of its marks matches its checksum"))
 }
 
 impl Acked {

@@ -4,7 +4,7 @@
 //! back under its old number it is a voter like before, and with its vote somebody could win who
 //! never heard of what it had helped to commit (S10). So every replica remembers, on its disk, the
 //! incarnation under which it first met each number, before it listens to it, and never listens to
-//! another one. Remembering it in memory only would forget it with the next restart, which is when
+//! another one. Only members are written down: nobody else counts for anything. Remembering it in memory only would forget it with the next restart, which is when
 //! operators replace disks.
 //!
 //! | byte | field |
@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::bytes::{checksum, u32_at, u64_at};
-use super::error::{OpenError, Trying, WriteError};
+use super::error::{DataDirError, Trying, WriteError};
 use super::files::Files;
 use super::identity::{Identity, Kind, PREFIX_BYTES};
 use super::names::{self, PEERS};
@@ -46,7 +46,7 @@ impl Acquaintances {
         files: Arc<dyn Files>,
         identity: Identity,
         is_there: bool,
-    ) -> Result<Self, OpenError> {
+    ) -> Result<Self, DataDirError> {
         let known = if is_there { read(&*files, &identity)? } else { BTreeMap::new() };
         Ok(Self { files, identity, known: Mutex::new(known) })
     }
@@ -66,6 +66,12 @@ impl Acquaintances {
         self.write(&more)?;
         *known = more;
         Ok(true)
+    }
+
+    /// The life in which that replica was met first, if it was met.
+    #[must_use]
+    pub fn first_met(&self, id: ReplicaId) -> Option<u64> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).get(&id).copied()
     }
 
     fn write(&self, known: &BTreeMap<ReplicaId, u64>) -> Result<(), WriteError> {
@@ -93,10 +99,10 @@ impl Acquaintances {
     }
 }
 
-fn read(files: &dyn Files, identity: &Identity) -> Result<BTreeMap<ReplicaId, u64>, OpenError> {
+fn read(files: &dyn Files, identity: &Identity) -> Result<BTreeMap<ReplicaId, u64>, DataDirError> {
     let bytes = files.read(PEERS, BYTES_MAX).opening("read", files, PEERS)?;
     let path = files.path(PEERS);
-    let damaged = |at: usize, why: &str| OpenError::damaged(&path, at, why);
+    let damaged = |at: usize, why: &str| DataDirError::damaged(&path, at, why);
     let body_end = bytes.len().checked_sub(4).filter(|end| *end >= PREFIX_BYTES + 8);
     let body_end = body_end.ok_or_else(|| damaged(bytes.len(), "it is shorter than its head"))?;
     if bytes[..8] != KIND.magic || checksum(0, &bytes[..body_end]) != u32_at(&bytes, body_end) {

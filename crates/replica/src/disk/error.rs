@@ -9,15 +9,13 @@ use super::files::Files;
 
 /// Why a data directory cannot be used. Nothing in it was changed.
 #[derive(Debug, thiserror::Error)]
-pub enum OpenError {
+pub enum DataDirError {
     /// The operating system refused.
     #[error("cannot {what} {}: {source}", path.display())]
     Io {
         /// What was tried.
         what: &'static str,
-        /// On what.
         path: PathBuf,
-        /// Why not.
         source: io::Error,
     },
     /// Another process has it.
@@ -25,16 +23,10 @@ pub enum OpenError {
         "{} is held by another process; stop that one first, or choose another directory",
         path.display()
     )]
-    InUse {
-        /// The lock.
-        path: PathBuf,
-    },
+    InUse { path: PathBuf },
     /// It holds no replica.
     #[error("{} holds no replica; found a cluster there, or join one", path.display())]
-    Empty {
-        /// The directory.
-        path: PathBuf,
-    },
+    Empty { path: PathBuf },
     /// It holds a replica already.
     #[error(
         "{} holds a replica already; open it, or choose an empty directory",
@@ -44,9 +36,21 @@ pub enum OpenError {
         /// What was found.
         path: PathBuf,
     },
+    /// Something is there that no bootstrap may replace.
+    #[error(
+        "{} cannot be bootstrapped: it holds {}; nothing was changed; {}",
+        path.display(), found.join(", "), way_out(marker.as_deref())
+    )]
+    Occupied {
+        path: PathBuf,
+        /// What is in the way.
+        found: Vec<String>,
+        /// The marker of a bootstrap that was cut short, if there is one.
+        marker: Option<PathBuf>,
+    },
     /// Founding was cut short, before anything was promised.
     #[error(
-        "{} was being founded when that was cut short; nothing was promised yet: found it again",
+        "{} marks a bootstrap that was cut short: bootstrap again to finish it, which is refused if anything else is there",
         path.display()
     )]
     HalfFounded {
@@ -71,13 +75,15 @@ pub enum OpenError {
         "{} has format {found}, and this program knows {known}; use the newer program",
         path.display()
     )]
-    Newer {
-        /// The file.
+    Newer { path: PathBuf, found: u32, known: u32 },
+    /// The directory holds the data of a store that earlier builds had.
+    #[error(
+        "{} belongs to the store local:, which was removed; to keep its groups and terms, serve the directory with the last build that has local: and move them with its `regent migrate`; to start empty, choose another directory",
+        path.display()
+    )]
+    Removed {
+        /// A file of that store.
         path: PathBuf,
-        /// Its format.
-        found: u32,
-        /// Ours.
-        known: u32,
     },
     /// Something is not what was written. What this replica promised can no longer be proved, so it
     /// must not vote (S10).
@@ -86,7 +92,6 @@ pub enum OpenError {
         path.display()
     )]
     Damaged {
-        /// The file.
         path: PathBuf,
         /// Where in it.
         offset: u64,
@@ -99,6 +104,17 @@ pub enum OpenError {
     /// A first write failed.
     #[error(transparent)]
     Write(#[from] WriteError),
+}
+
+/// What helps where nothing can be founded.
+fn way_out(marker: Option<&Path>) -> String {
+    match marker {
+        Some(marker) => format!(
+            "a bootstrap that was cut short does not leave that: if a replica ran here, remove {} and start it again; else choose an empty directory",
+            marker.display()
+        ),
+        None => "choose an empty directory, or move that away first".to_owned(),
+    }
 }
 
 /// Why something was not written.
@@ -122,9 +138,7 @@ pub enum WriteError {
     Fatal {
         /// What was tried.
         what: &'static str,
-        /// On what.
         path: PathBuf,
-        /// Why not.
         source: io::Error,
     },
 }
@@ -137,7 +151,7 @@ pub enum SnapshotError {
     Write(#[from] WriteError),
     /// It could not be read, or is not what was written. A restart uses the one before it.
     #[error("the newest snapshot cannot be used: {0}")]
-    Unusable(#[source] Box<OpenError>),
+    Unusable(#[source] Box<DataDirError>),
     /// The entries do not go on where the newest snapshot ends: a later one came from the leader
     /// meanwhile. There is nothing to be done.
     #[error("the entries begin at {first}, and the newest snapshot ends at {newest}")]
@@ -152,7 +166,6 @@ pub enum SnapshotError {
     Nonsense {
         /// The entry's index.
         index: u64,
-        /// Why.
         source: CodecError,
     },
 }
@@ -160,15 +173,15 @@ pub enum SnapshotError {
 /// Says what was tried on which file when it fails.
 pub(super) trait Trying<T> {
     /// While opening: nothing is lost, the replica does not start.
-    fn opening(self, what: &'static str, files: &dyn Files, name: &str) -> Result<T, OpenError>;
+    fn opening(self, what: &'static str, files: &dyn Files, name: &str) -> Result<T, DataDirError>;
 
     /// While writing: the disk's state is unknown.
     fn writing(self, what: &'static str, files: &dyn Files, name: &str) -> Result<T, WriteError>;
 }
 
 impl<T> Trying<T> for io::Result<T> {
-    fn opening(self, what: &'static str, files: &dyn Files, name: &str) -> Result<T, OpenError> {
-        self.map_err(|source| OpenError::Io { what, path: files.path(name), source })
+    fn opening(self, what: &'static str, files: &dyn Files, name: &str) -> Result<T, DataDirError> {
+        self.map_err(|source| DataDirError::Io { what, path: files.path(name), source })
     }
 
     fn writing(self, what: &'static str, files: &dyn Files, name: &str) -> Result<T, WriteError> {
@@ -176,7 +189,7 @@ impl<T> Trying<T> for io::Result<T> {
     }
 }
 
-impl OpenError {
+impl DataDirError {
     /// What is wrong, without the way out: that is another one if there is something to fall back on.
     pub(super) fn fault(&self) -> String {
         match self {

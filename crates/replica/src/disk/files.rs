@@ -18,6 +18,8 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use super::names::is_of_replica;
+
 /// The unit that a disk writes whole or not at all.
 pub const SECTOR_BYTES: usize = 512;
 
@@ -29,9 +31,11 @@ pub const SECTOR_BYTES: usize = 512;
 pub trait Files: Debug + Send + Sync {
     /// Takes the directory for this process alone, until the value returned is dropped or the
     /// process dies. [`io::ErrorKind::WouldBlock`] if another one has it, be it in this very process.
-    fn lock(&self) -> io::Result<Box<dyn Held>>;
+    fn lock(&self) -> io::Result<Box<dyn DirectoryLock>>;
 
-    /// The names of all files, in any order.
+    /// The names of everything in the directory, in any order, but for what a file system puts there
+    /// by itself. [`io::ErrorKind::InvalidData`] if something that is no regular file has the name of
+    /// one of a replica's files.
     fn list(&self) -> io::Result<Vec<String>>;
 
     /// A whole file: everything written, synced or not.
@@ -86,9 +90,9 @@ pub trait OpenFile: Debug + Send {
 }
 
 /// Something that is held until it is dropped.
-pub trait Held: Debug + Send + Sync {}
+pub trait DirectoryLock: Debug + Send + Sync {}
 
-impl Held for File {}
+impl DirectoryLock for File {}
 
 /// A directory of the operating system, for its owner only.
 #[derive(Debug)]
@@ -114,7 +118,7 @@ impl RealFiles {
 }
 
 impl Files for RealFiles {
-    fn lock(&self) -> io::Result<Box<dyn Held>> {
+    fn lock(&self) -> io::Result<Box<dyn DirectoryLock>> {
         let file = private().create(true).truncate(false).open(self.path("lock"))?;
         match file.try_lock() {
             Ok(()) => Ok(Box::new(file)),
@@ -127,9 +131,16 @@ impl Files for RealFiles {
         let mut names = Vec::new();
         for entry in fs::read_dir(&self.directory)? {
             let entry = entry?;
-            if entry.file_type()?.is_file() {
-                // What is no text is no name of ours.
-                names.extend(entry.file_name().into_string());
+            let kind = entry.file_type()?;
+            // What is no text is no name of ours, but it is there.
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if !kind.is_file() && is_of_replica(&name) {
+                let what = if kind.is_symlink() { "a symbolic link" } else { "no regular file" };
+                let why = format!("{name} is {what}; put the file itself there");
+                return Err(io::Error::new(io::ErrorKind::InvalidData, why));
+            }
+            if !kind.is_dir() || name != OF_FILE_SYSTEM {
+                names.push(name);
             }
         }
         Ok(names)
@@ -190,6 +201,9 @@ impl OpenFile for File {
         File::sync_data(self)
     }
 }
+
+/// A directory at the root of file systems, in which repaired files are put: an empty disk has one.
+const OF_FILE_SYSTEM: &str = "lost+found";
 
 /// Files for their owner only: they hold the secrets of sessions.
 fn private() -> OpenOptions {

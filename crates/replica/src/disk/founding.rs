@@ -3,8 +3,9 @@
 use raft::eraftpb::{ConfState, HardState, SnapshotMetadata};
 use regent_election::Settings;
 
+use super::wal::payload::Summary;
 use crate::member::Members;
-use crate::replicated::Replicated;
+use crate::replicated::ReplicatedState;
 
 /// The first snapshot and the first hard state.
 #[derive(Clone, Debug)]
@@ -12,7 +13,7 @@ pub struct Founding {
     /// Where the snapshot stands.
     pub place: SnapshotMetadata,
     /// What it holds.
-    pub whole: Replicated,
+    pub replicated: ReplicatedState,
     /// Raft term, vote and commit.
     pub hard_state: HardState,
 }
@@ -22,20 +23,26 @@ impl Founding {
     /// term 1 is what they all agree on without having talked.
     #[must_use]
     pub fn cluster(settings: Settings, members: Members) -> Self {
-        Self::restored(Replicated::found(settings, members))
+        Self::restored(ReplicatedState::found(settings, members))
     }
 
     /// A cluster that starts with this whole, whose members are all voters: one that was restored.
     #[must_use]
-    pub fn restored(whole: Replicated) -> Self {
+    pub fn restored(replicated: ReplicatedState) -> Self {
         let mut voters = ConfState::default();
-        voters.voters = whole.members.keys().map(|id| id.get()).collect();
+        voters.voters = replicated.members.keys().map(|id| id.get()).collect();
         let mut place = SnapshotMetadata::default();
         (place.index, place.term) = (1, 1);
         place.set_conf_state(voters);
         let mut hard_state = HardState::default();
         (hard_state.term, hard_state.commit) = (1, 1);
-        Self { place, whole, hard_state }
+        Self { place, replicated, hard_state }
+    }
+
+    /// What the log opens with.
+    pub(super) fn summary(&self) -> Summary {
+        let last = (self.place.index, self.place.term);
+        Summary { hard_state: self.hard_state.clone(), boot: 0, last }
     }
 
     /// A replica that joins: it knows of no members, counts for nothing, and is told everything.
@@ -43,7 +50,7 @@ impl Founding {
     pub fn joining() -> Self {
         Self {
             place: SnapshotMetadata::default(),
-            whole: Replicated::found(Settings::default(), Members::new()),
+            replicated: ReplicatedState::found(Settings::default(), Members::new()),
             hard_state: HardState::default(),
         }
     }

@@ -16,7 +16,7 @@ use std::fmt;
 use std::path::Path;
 
 use super::bytes::{u32_at, u64_at};
-use super::error::OpenError;
+use super::error::DataDirError;
 use crate::member::ReplicaId;
 
 /// Bytes that open every file.
@@ -27,7 +27,6 @@ pub(super) const PREFIX_BYTES: usize = 48;
 pub struct Identity {
     /// The cluster, drawn by lot when it was founded or restored.
     pub cluster: u128,
-    /// The replica.
     pub replica: ReplicaId,
     /// This life of its disk, drawn by lot.
     pub incarnation: u64,
@@ -59,24 +58,25 @@ impl Identity {
     }
 
     /// Reads the prefix of a file of this kind whose checksum has been found right.
-    pub(super) fn take(kind: Kind, bytes: &[u8], path: &Path) -> Result<Self, OpenError> {
+    pub(super) fn take(kind: Kind, bytes: &[u8], path: &Path) -> Result<Self, DataDirError> {
         let version = u32_at(bytes, 8);
         if version != kind.version {
             let (path, known) = (path.to_owned(), kind.version);
-            return Err(OpenError::Newer { path, found: version, known });
+            return Err(DataDirError::Newer { path, found: version, known });
         }
         let replica = ReplicaId::new(u64_at(bytes, 32));
-        let replica = replica.ok_or_else(|| OpenError::damaged(path, 32, "replica 0 is nobody"))?;
+        let replica =
+            replica.ok_or_else(|| DataDirError::damaged(path, 32, "replica 0 is nobody"))?;
         let cluster = u128::from(u64_at(bytes, 16)) | u128::from(u64_at(bytes, 24)) << 64;
         Ok(Self { cluster, replica, incarnation: u64_at(bytes, 40) })
     }
 
     /// Whether a file that should be of this replica is.
-    pub(super) fn check(&self, found: Self, path: &Path) -> Result<(), OpenError> {
+    pub(super) fn check(&self, found: Self, path: &Path) -> Result<(), DataDirError> {
         if found == *self {
             return Ok(());
         }
         let (found, expected) = (found.to_string(), self.to_string());
-        Err(OpenError::Stranger { path: path.to_owned(), found, expected })
+        Err(DataDirError::Stranger { path: path.to_owned(), found, expected })
     }
 }

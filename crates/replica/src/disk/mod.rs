@@ -27,6 +27,7 @@ mod acquainted;
 mod bytes;
 mod founding;
 mod identity;
+mod leftover;
 mod names;
 mod open;
 mod reserve;
@@ -34,8 +35,8 @@ mod wal;
 
 use std::sync::Arc;
 
-use self::error::{OpenError, WriteError};
-use self::files::{Files, Held};
+use self::error::{DataDirError, WriteError};
+use self::files::{DirectoryLock, Files};
 use self::limits::{SEGMENT_BYTES_DEFAULT, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN};
 use self::wal::Wal;
 use crate::core::Recovered;
@@ -46,12 +47,13 @@ pub use self::acquainted::Acquaintances;
 pub use self::files::RealFiles;
 pub use self::founding::Founding;
 pub use self::identity::Identity;
+pub use self::names::is_of_local;
 pub use self::reserve::Reserve;
 pub use self::snapshot::Snapshots;
 
 /// How a directory is used, and whose it should be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Options {
+pub struct DiskOptions {
     /// Bytes of a segment of the log.
     pub segment_bytes: u64,
     /// The cluster it must belong to, if that is known.
@@ -60,25 +62,25 @@ pub struct Options {
     pub replica: Option<ReplicaId>,
 }
 
-impl Default for Options {
+impl Default for DiskOptions {
     fn default() -> Self {
         Self { segment_bytes: SEGMENT_BYTES_DEFAULT, cluster: None, replica: None }
     }
 }
 
-impl Options {
+impl DiskOptions {
     /// Whether a log can be kept like this.
     ///
     /// # Errors
     /// If segments are too small, too large or odd.
-    pub fn check(&self) -> Result<(), OpenError> {
+    pub fn check(&self) -> Result<(), DataDirError> {
         let Self { segment_bytes, .. } = *self;
         let is_good = (SEGMENT_BYTES_MIN..=SEGMENT_BYTES_MAX).contains(&segment_bytes)
             && segment_bytes.is_multiple_of(8);
         if is_good {
             return Ok(());
         }
-        Err(OpenError::Options(format!(
+        Err(DataDirError::Options(format!(
             "segments of {segment_bytes} bytes are refused: from {SEGMENT_BYTES_MIN} to {SEGMENT_BYTES_MAX}, in steps of 8"
         )))
     }
@@ -109,22 +111,23 @@ pub struct Disk {
     has_failed: bool,
     files: Arc<dyn Files>,
     /// Released last.
-    _held: Box<dyn Held>,
+    _held: Box<dyn DirectoryLock>,
 }
 
 impl Disk {
     /// Opens a directory in which a replica lives.
-    pub fn open(files: Arc<dyn Files>, options: Options) -> Result<Opened, OpenError> {
+    pub fn open(files: Arc<dyn Files>, options: DiskOptions) -> Result<Opened, DataDirError> {
         open::open(files, options)
     }
 
-    /// Founds a replica in an empty directory, and opens it. What was cut short is begun again.
+    /// Founds a replica in an empty directory, and opens it. A bootstrap that was cut short is begun
+    /// again if nothing but what it wrote is there; anything else is refused and stays as it is.
     pub fn found(
         files: Arc<dyn Files>,
-        options: Options,
+        options: DiskOptions,
         identity: Identity,
         founding: &Founding,
-    ) -> Result<Opened, OpenError> {
+    ) -> Result<Opened, DataDirError> {
         open::found(files, options, identity, founding)
     }
 

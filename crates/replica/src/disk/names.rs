@@ -10,6 +10,9 @@
 //! | `spare-N` | zeros that will become a segment |
 //! | `snapshot-N` | everything up to index N |
 //! | `….tmp` | half-made; removed at the next start |
+//!
+//! `journal-N.log` and `state-N.snap` are files of the store `local:`, which was removed. A replica
+//! never starts beside them: its terms would begin again below theirs.
 
 /// What marks a directory that is being founded.
 pub(super) const FOUNDING: &str = "founding";
@@ -17,6 +20,8 @@ pub(super) const FOUNDING: &str = "founding";
 pub(super) const ACKED: &str = "acked";
 /// Which life of each peer was met.
 pub(super) const PEERS: &str = "peers";
+/// Held by the process that uses the directory.
+pub(super) const LOCK: &str = "lock";
 /// What half-made files end in.
 const BESIDE: &str = ".tmp";
 
@@ -37,7 +42,7 @@ pub(super) fn beside(name: &str) -> String {
     format!("{name}{BESIDE}")
 }
 
-/// The files of a directory by kind, numbers rising. What is not ours is left alone.
+/// The files of a directory by kind, numbers rising. What is not ours is never touched.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Listing {
     pub(super) segments: Vec<u64>,
@@ -47,6 +52,10 @@ pub(super) struct Listing {
     pub(super) has_acked: bool,
     pub(super) has_peers: bool,
     pub(super) is_founding: bool,
+    /// A file of the removed store `local:`.
+    pub(super) of_local: Option<String>,
+    /// What no replica calls its files.
+    pub(super) others: Vec<String>,
 }
 
 impl Listing {
@@ -61,10 +70,16 @@ impl Listing {
                 listing.snapshots.push(index);
             } else if name.strip_suffix(BESIDE).is_some_and(is_ours) {
                 listing.half_made.push(name);
+            } else if is_of_local(&name) {
+                listing.of_local = Some(name);
             } else {
-                listing.has_acked |= name == ACKED;
-                listing.has_peers |= name == PEERS;
-                listing.is_founding |= name == FOUNDING;
+                match &*name {
+                    ACKED => listing.has_acked = true,
+                    PEERS => listing.has_peers = true,
+                    FOUNDING => listing.is_founding = true,
+                    LOCK => {}
+                    _ => listing.others.push(name),
+                }
             }
         }
         listing.segments.sort_unstable();
@@ -94,6 +109,19 @@ impl Listing {
             .chain(snapshots)
             .chain(half_made)
     }
+}
+
+/// Whether the removed store `local:` called its files so.
+#[must_use]
+pub fn is_of_local(name: &str) -> bool {
+    let journal = name.strip_prefix("journal-").and_then(|rest| rest.strip_suffix(".log"));
+    let snapshot = name.strip_prefix("state-").and_then(|rest| rest.strip_suffix(".snap"));
+    journal.or(snapshot).is_some_and(|number| number.parse::<u64>().is_ok())
+}
+
+/// Whether a replica calls a file so, be it half-made.
+pub(super) fn is_of_replica(name: &str) -> bool {
+    [LOCK, FOUNDING].contains(&name) || is_ours(name.strip_suffix(BESIDE).unwrap_or(name))
 }
 
 fn is_ours(name: &str) -> bool {
@@ -126,5 +154,12 @@ mod tests {
         assert_eq!(listing.half_made, ["acked.tmp".to_owned(), beside(&segment(4))]);
         assert!(!listing.has_acked && !listing.is_founding && listing.is_inhabited());
         assert_eq!(listing.all().count(), 6);
+        assert_eq!(listing.others, ["wal-1", "wal-+0000000000000000001", "notes.tmp"]);
+        assert_eq!(listing.of_local, None);
+        for (name, is_local) in
+            [("journal-0.log", true), ("state-17.snap", true), ("journal-x.log", false)]
+        {
+            assert_eq!(Listing::new(vec![name.to_owned()]).of_local.is_some(), is_local, "{name}");
+        }
     }
 }

@@ -3,7 +3,7 @@
 //! Opening first reads and judges everything, and only then changes anything: what a lost write left
 //! becomes zeros, half-made files go, and the run gets its number. Founding leaves a mark while it
 //! lasts, so that a directory is either founded or may be founded again, and one whose files somebody
-//! removed is never taken for an empty one.
+//! removed is never taken for an empty one. The mark alone allows nothing (`leftover`).
 
 use std::io;
 use std::sync::Arc;
@@ -12,19 +12,19 @@ use raft::eraftpb::SnapshotMetadata;
 
 use super::acked::{self, Acked, Mark};
 use super::acquainted::Acquaintances;
-use super::error::{OpenError, Trying};
-use super::files::{Files, Held};
+use super::error::{DataDirError, Trying};
+use super::files::{DirectoryLock, Files};
+use super::leftover;
 use super::limits::SNAPSHOTS_KEPT;
 use super::names::{self, FOUNDING, Listing};
 use super::reserve::Reserve;
 use super::snapshot::{self, Snapshots};
-use super::wal::payload::Summary;
 use super::wal::read::{self, Log};
 use super::wal::replay::Suffix;
 use super::wal::{self, Wal};
-use super::{Disk, Founding, Identity, Opened, Options};
+use super::{Disk, DiskOptions, Founding, Identity, Opened};
 use crate::core::Recovered;
-use crate::replicated::Replicated;
+use crate::replicated::ReplicatedState;
 
 /// What was found before anything is changed.
 struct Findings {
@@ -47,51 +47,48 @@ struct Choice {
     damaged: Vec<u64>,
 }
 
-pub(super) fn open(files: Arc<dyn Files>, options: Options) -> Result<Opened, OpenError> {
+pub(super) fn open(files: Arc<dyn Files>, options: DiskOptions) -> Result<Opened, DataDirError> {
     options.check()?;
     let held = lock(&*files)?;
     open_held(files, options, held)
 }
 
-fn lock(files: &dyn Files) -> Result<Box<dyn Held>, OpenError> {
+fn lock(files: &dyn Files) -> Result<Box<dyn DirectoryLock>, DataDirError> {
     files.lock().map_err(|source| match source.kind() {
-        io::ErrorKind::WouldBlock => OpenError::InUse { path: files.path("lock") },
-        _ => OpenError::Io { what: "lock", path: files.path("lock"), source },
+        io::ErrorKind::WouldBlock => DataDirError::InUse { path: files.path("lock") },
+        _ => DataDirError::Io { what: "lock", path: files.path("lock"), source },
     })
 }
 
-fn list(files: &dyn Files) -> Result<Listing, OpenError> {
-    Ok(Listing::new(files.list().opening("list", files, "")?))
+fn list(files: &dyn Files) -> Result<Listing, DataDirError> {
+    let listing = Listing::new(files.list().opening("list", files, "")?);
+    match &listing.of_local {
+        None => Ok(listing),
+        Some(name) => Err(DataDirError::Removed { path: files.path(name) }),
+    }
 }
 
 pub(super) fn found(
     files: Arc<dyn Files>,
-    options: Options,
+    options: DiskOptions,
     identity: Identity,
     founding: &Founding,
-) -> Result<Opened, OpenError> {
+) -> Result<Opened, DataDirError> {
     options.check()?;
     let held = lock(&*files)?;
     let listing = list(&*files)?;
+    let leftovers = leftover::of_founding(&*files, &listing, identity, founding)?;
     if !listing.is_founding {
-        if listing.is_inhabited() {
-            return Err(OpenError::Founded { path: files.path("") });
-        }
         files.create(FOUNDING).opening("make", &*files, FOUNDING)?;
         files.sync_dir().opening("sync the directory of", &*files, FOUNDING)?;
     }
-    for name in listing.all() {
+    for name in leftovers {
         files.remove(&name).opening("remove", &*files, &name)?;
     }
     Snapshots::new(Arc::clone(&files), identity, Vec::new())
-        .keep(&founding.place, &founding.whole.encode())?;
+        .keep(&founding.place, &founding.replicated.encode())?;
     Acked::create(&*files, identity)?;
-    let summary = Summary {
-        hard_state: founding.hard_state.clone(),
-        boot: 0,
-        last: (founding.place.index, founding.place.term),
-    };
-    wal::found(&*files, identity, options.segment_bytes, &summary)?;
+    wal::found(&*files, identity, options.segment_bytes, &founding.summary())?;
     files.sync_dir().opening("sync the directory of", &*files, FOUNDING)?;
     files.remove(FOUNDING).opening("remove", &*files, FOUNDING)?;
     files.sync_dir().opening("sync the directory of", &*files, FOUNDING)?;
@@ -100,9 +97,9 @@ pub(super) fn found(
 
 fn open_held(
     files: Arc<dyn Files>,
-    options: Options,
-    held: Box<dyn Held>,
-) -> Result<Opened, OpenError> {
+    options: DiskOptions,
+    held: Box<dyn DirectoryLock>,
+) -> Result<Opened, DataDirError> {
     let listing = list(&*files)?;
     let Findings { mark, acquaintances, log, mut choice, repairs } =
         look(&files, &options, &listing)?;
@@ -131,18 +128,18 @@ fn open_held(
 /// Reads and judges everything; changes nothing.
 fn look(
     shared: &Arc<dyn Files>,
-    options: &Options,
+    options: &DiskOptions,
     listing: &Listing,
-) -> Result<Findings, OpenError> {
+) -> Result<Findings, DataDirError> {
     let files = &**shared;
     if listing.is_founding {
-        return Err(OpenError::HalfFounded { path: files.path(FOUNDING) });
+        return Err(DataDirError::HalfFounded { path: files.path(FOUNDING) });
     }
     if !listing.is_inhabited() {
-        return Err(OpenError::Empty { path: files.path("") });
+        return Err(DataDirError::Empty { path: files.path("") });
     }
     if !listing.has_acked {
-        return Err(OpenError::damaged(&files.path(names::ACKED), 0, "it is missing"));
+        return Err(DataDirError::damaged(&files.path(names::ACKED), 0, "it is missing"));
     }
     let mark = acked::read(files)?;
     let identity = mark.identity;
@@ -173,12 +170,12 @@ fn choose_snapshot(
     log: &Log,
     indexes: &[u64],
     repairs: &mut Vec<String>,
-) -> Result<Choice, OpenError> {
-    let mut faults: Vec<(u64, OpenError)> = Vec::new();
+) -> Result<Choice, DataDirError> {
+    let mut faults: Vec<(u64, DataDirError)> = Vec::new();
     for (at, index) in indexes.iter().enumerate().rev() {
-        let (place, whole) = match read_whole(files, identity, *index) {
+        let (place, replicated) = match read_whole(files, identity, *index) {
             Ok(found) => found,
-            Err(fault @ OpenError::Damaged { .. }) => {
+            Err(fault @ DataDirError::Damaged { .. }) => {
                 faults.push((*index, fault));
                 continue;
             }
@@ -188,30 +185,30 @@ fn choose_snapshot(
             Ok(suffix) => suffix,
             Err(why) => {
                 let path = files.path(&names::snapshot(*index));
-                faults.push((*index, OpenError::damaged(&path, 0, why)));
+                faults.push((*index, DataDirError::damaged(&path, 0, why)));
                 break;
             }
         };
         for (_, fault) in &faults {
             repairs.push(format!("{}; it is given up for the one before it", fault.fault()));
         }
-        let recovered = Recovered { hard_state, place, whole, entries };
+        let recovered = Recovered { hard_state, place, replicated, entries };
         let damaged = faults.into_iter().map(|(index, _)| index).collect();
         return Ok(Choice { recovered, must_restart, snapshots: indexes[..=at].to_vec(), damaged });
     }
     let faults: Vec<String> = faults.iter().map(|(_, fault)| fault.fault()).collect();
     let why = if faults.is_empty() { "there is no snapshot".into() } else { faults.join("; and ") };
-    Err(OpenError::damaged(&files.path(""), 0, why))
+    Err(DataDirError::damaged(&files.path(""), 0, why))
 }
 
 fn read_whole(
     files: &dyn Files,
     identity: &Identity,
     index: u64,
-) -> Result<(SnapshotMetadata, Replicated), OpenError> {
+) -> Result<(SnapshotMetadata, ReplicatedState), DataDirError> {
     let (place, bytes) = snapshot::read(files, identity, index)?;
-    let whole = Replicated::decode(&bytes).map_err(|why| {
-        OpenError::damaged(&files.path(&names::snapshot(index)), 0, why.to_string())
+    let replicated = ReplicatedState::decode(&bytes).map_err(|why| {
+        DataDirError::damaged(&files.path(&names::snapshot(index)), 0, why.to_string())
     })?;
-    Ok((place, whole))
+    Ok((place, replicated))
 }

@@ -13,7 +13,7 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::bytes::is_zero;
-use super::error::{OpenError, Trying, WriteError};
+use super::error::{DataDirError, Trying, WriteError};
 use super::files::{Files, OpenFile};
 use super::limits::{SPARE_SEGMENTS, ZEROS_BYTES};
 use super::names;
@@ -53,7 +53,7 @@ impl Reserve {
         files: Arc<dyn Files>,
         segment_bytes: u64,
         found: &[u64],
-    ) -> Result<Self, OpenError> {
+    ) -> Result<Self, DataDirError> {
         let mut ready = Vec::new();
         for number in found {
             let name = names::spare(*number);

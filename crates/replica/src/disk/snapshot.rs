@@ -7,7 +7,7 @@
 //! | 56 | u64 bytes of the whole |
 //! | 64 | u32 checksum of the 64 bytes above |
 //! | 68 | the place: members, index, Raft term, as in `raft_codec` |
-//! | … | the whole, as [`Replicated::encode`] gives it |
+//! | … | the whole, as [`ReplicatedState::encode`] gives it |
 //! | … | u32 checksum of place and whole, going on from the one above |
 //!
 //! A file is written beside its name, synced, renamed, and the directory synced, so a power cut never
@@ -25,7 +25,7 @@ use raft::eraftpb::{EntryType, SnapshotMetadata};
 use regent_election::codec::Input;
 
 use super::bytes::{checksum, u32_at, u64_at};
-use super::error::{OpenError, SnapshotError, Trying, WriteError};
+use super::error::{DataDirError, SnapshotError, Trying, WriteError};
 use super::files::Files;
 use super::identity::{Identity, Kind};
 use super::limits::{SNAPSHOT_BYTES_MAX, SNAPSHOTS_KEPT};
@@ -33,7 +33,7 @@ use super::names;
 use super::reserve::no_room_or_fatal;
 use crate::io::SnapshotTask;
 use crate::raft_codec::{put_snapshot_metadata, take_snapshot_metadata};
-use crate::replicated::Replicated;
+use crate::replicated::ReplicatedState;
 
 const KIND: Kind = Kind { magic: *b"regntsnp", version: 1 };
 const HEADER_BYTES: usize = 68;
@@ -57,7 +57,7 @@ pub(super) struct Prepared {
 
 /// What became of a snapshot that was to be kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kept {
+pub enum SnapshotResult {
     /// It is durable.
     Durable,
     /// One at or beyond its index was there already; nothing was written.
@@ -76,17 +76,17 @@ pub fn advance(
         return Err(SnapshotError::Overtaken { first, newest: place.index });
     }
     let nonsense = |index| move |source| SnapshotError::Nonsense { index, source };
-    let mut whole = Replicated::decode(bytes).map_err(nonsense(place.index))?;
-    if task.is_bare {
-        whole = whole.without_state();
+    let mut replicated = ReplicatedState::decode(bytes).map_err(nonsense(place.index))?;
+    if task.has_no_state {
+        replicated = replicated.without_state();
     }
     for entry in &task.entries {
-        if task.is_bare && entry.entry_type == EntryType::EntryNormal {
+        if task.has_no_state && entry.entry_type == EntryType::EntryNormal {
             continue;
         }
-        whole.replay(entry).map_err(nonsense(entry.index))?;
+        replicated.replay(entry).map_err(nonsense(entry.index))?;
     }
-    Ok(whole.encode())
+    Ok(replicated.encode())
 }
 
 impl Snapshots {
@@ -95,7 +95,7 @@ impl Snapshots {
     }
 
     /// Makes a snapshot from the newest one and the entries since, and keeps it. Beside the loop.
-    pub fn make(&self, task: &SnapshotTask) -> Result<Kept, SnapshotError> {
+    pub fn make(&self, task: &SnapshotTask) -> Result<SnapshotResult, SnapshotError> {
         let (place, bytes) = self.newest()?;
         let bytes = advance((&place, &bytes), task)?;
         Ok(self.keep(&task.place, &bytes)?)
@@ -116,9 +116,13 @@ impl Snapshots {
     }
 
     /// Keeps a snapshot: when this returns it is durable, and only the one before it is still there.
-    pub fn keep(&self, place: &SnapshotMetadata, bytes: &[u8]) -> Result<Kept, WriteError> {
+    pub fn keep(
+        &self,
+        place: &SnapshotMetadata,
+        bytes: &[u8],
+    ) -> Result<SnapshotResult, WriteError> {
         if self.kept().last().is_some_and(|newest| *newest >= place.index) {
-            return Ok(Kept::Overtaken);
+            return Ok(SnapshotResult::Overtaken);
         }
         let prepared = self.prepare(place, bytes)?;
         self.commit(prepared)
@@ -150,11 +154,11 @@ impl Snapshots {
     }
 
     /// Gives a prepared snapshot its name, for good, and lets go of those no longer needed.
-    pub(super) fn commit(&self, mut prepared: Prepared) -> Result<Kept, WriteError> {
+    pub(super) fn commit(&self, mut prepared: Prepared) -> Result<SnapshotResult, WriteError> {
         let files = &*self.files;
         let mut kept = self.kept();
         if kept.last().is_some_and(|newest| *newest >= prepared.index) {
-            return Ok(Kept::Overtaken);
+            return Ok(SnapshotResult::Overtaken);
         }
         let name = names::snapshot(prepared.index);
         files.rename(&names::beside(&name), &name).writing("name", files, &name)?;
@@ -166,7 +170,7 @@ impl Snapshots {
             let name = names::snapshot(kept.remove(0));
             files.remove(&name).writing("remove", files, &name)?;
         }
-        Ok(Kept::Durable)
+        Ok(SnapshotResult::Durable)
     }
 
     /// The index of the oldest snapshot: the log up to it is not needed any more.
@@ -210,18 +214,33 @@ fn head(identity: &Identity, place: &SnapshotMetadata, whole_bytes: usize) -> Ve
     out
 }
 
+/// Whether a file holds nothing but bytes of the snapshot of this place and whole, or zeros where some
+/// are missing; whose it is and its checksums are not compared.
+pub(super) fn is_part(
+    file: &[u8],
+    identity: &Identity,
+    place: &SnapshotMetadata,
+    replicated: &[u8],
+) -> bool {
+    let head = head(identity, place, replicated.len());
+    let body = head[HEADER_BYTES..].iter().chain(replicated);
+    let body_end = head.len() + replicated.len();
+    file.len() <= body_end + 4
+        && file.iter().skip(HEADER_BYTES).zip(body).all(|(is, wanted)| *is == 0 || is == wanted)
+}
+
 /// Reads and checks the snapshot of this index.
 pub(super) fn read(
     files: &dyn Files,
     identity: &Identity,
     index: u64,
-) -> Result<(SnapshotMetadata, Vec<u8>), OpenError> {
+) -> Result<(SnapshotMetadata, Vec<u8>), DataDirError> {
     let name = names::snapshot(index);
     let path = files.path(&name);
     let mut bytes = match files.read(&name, SNAPSHOT_BYTES_MAX) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == io::ErrorKind::FileTooLarge => {
-            return Err(OpenError::damaged(&path, 0, error.to_string()));
+            return Err(DataDirError::damaged(&path, 0, error.to_string()));
         }
         Err(error) => return Err(error).opening("read", files, &name),
     };
@@ -237,8 +256,8 @@ fn check(
     identity: &Identity,
     index: u64,
     path: &Path,
-) -> Result<(SnapshotMetadata, usize), OpenError> {
-    let damaged = |at, why: &str| Err(OpenError::damaged(path, at, why));
+) -> Result<(SnapshotMetadata, usize), DataDirError> {
+    let damaged = |at, why: &str| Err(DataDirError::damaged(path, at, why));
     let Some(header) = bytes.get(..HEADER_BYTES) else {
         return damaged(bytes.len(), "it is shorter than its header");
     };

@@ -7,15 +7,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use regent_election::Moment;
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
-use tokio::net::TcpStream;
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::{interval, sleep, timeout};
 
+use super::Shared;
 use super::frame::{Kind, Purpose, put_frame, take_frame};
-use super::{Shared, dial};
+use super::handshake::dial;
+use super::roll::Standing;
+use super::transport::Channel;
 use crate::io::{Input, PeerMessage};
 use crate::member::ReplicaId;
 use crate::recent::Recent;
@@ -40,7 +41,7 @@ const GATHER_BYTES: usize = 256 << 10;
 /// A connection on which greetings were exchanged.
 #[derive(Debug)]
 pub(super) struct Connected {
-    pub(super) stream: TcpStream,
+    pub(super) channel: Channel,
     pub(super) incarnation: u64,
 }
 
@@ -50,6 +51,8 @@ pub(super) struct Link {
     pub(super) connected: mpsc::Sender<Connected>,
     pub(super) task: JoinHandle<()>,
     round_trip_ns: Arc<AtomicU64>,
+    /// When it last said something other than that the connection lives; zero is never.
+    spoke_ns: Arc<AtomicU64>,
     /// Round trips of the last minutes, whatever became of their connections.
     recent: Arc<Mutex<Recent>>,
 }
@@ -59,6 +62,7 @@ impl Link {
         let (queue, messages) = mpsc::channel(queue_max);
         let (connected, connections) = mpsc::channel(4);
         let round_trip_ns = Arc::new(AtomicU64::new(0));
+        let spoke_ns = Arc::new(AtomicU64::new(0));
         let recent = Arc::new(Mutex::new(Recent::trips(regent_clock::now())));
         let keeper = Keeper {
             shared,
@@ -66,10 +70,18 @@ impl Link {
             messages,
             connections,
             round_trip_ns: Arc::clone(&round_trip_ns),
+            spoke_ns: Arc::clone(&spoke_ns),
             recent: Arc::clone(&recent),
         };
         let task = tokio::spawn(keeper.keep());
-        Self { queue, connected, task, round_trip_ns, recent }
+        Self { queue, connected, task, round_trip_ns, spoke_ns, recent }
+    }
+
+    /// Whether the peer said something lately.
+    pub(super) fn spoke_within(&self, within: Duration) -> bool {
+        let spoke = self.spoke_ns.load(Ordering::Relaxed);
+        let silent_ns = regent_clock::now().as_nanos().saturating_sub(spoke);
+        spoke > 0 && Duration::from_nanos(silent_ns) <= within
     }
 
     /// The round trips of the last minutes: up to how many microseconds, and how many.
@@ -92,13 +104,15 @@ struct Keeper {
     messages: mpsc::Receiver<PeerMessage>,
     connections: mpsc::Receiver<Connected>,
     round_trip_ns: Arc<AtomicU64>,
+    spoke_ns: Arc<AtomicU64>,
     recent: Arc<Mutex<Recent>>,
 }
 
 impl Keeper {
+    /// Until the peer is nobody any more.
     async fn keep(mut self) {
         let mut next = None;
-        loop {
+        while self.shared.standing(self.to) != Standing::Stranger {
             let connected = match next.take() {
                 Some(connected) => connected,
                 None => match self.connect().await {
@@ -111,7 +125,7 @@ impl Keeper {
                 continue;
             }
             tracing::info!(replica = %self.to, "connected");
-            match self.serve(connected.stream).await {
+            match self.serve(connected).await {
                 Ok(connected) => next = Some(connected),
                 Err(error) => {
                     tracing::info!(replica = %self.to, %error, "disconnected");
@@ -132,13 +146,16 @@ impl Keeper {
         }
         let mut changes = self.shared.changes();
         loop {
+            if self.shared.standing(self.to) == Standing::Stranger {
+                return None;
+            }
             let dialled = tokio::select! {
                 connected = self.connections.recv() => return connected,
                 dialled = dial(&self.shared, self.to, Purpose::Messages) => dialled,
             };
             match dialled {
-                Ok((stream, greeting)) => {
-                    return Some(Connected { stream, incarnation: greeting.incarnation });
+                Ok((channel, greeting)) => {
+                    return Some(Connected { channel, incarnation: greeting.incarnation });
                 }
                 Err(error) => {
                     tracing::debug!(replica = %self.to, %error, "a peer cannot be reached");
@@ -161,24 +178,27 @@ impl Keeper {
     }
 
     /// Serves a connection until it ends, or until the peer has opened another, which is returned.
-    async fn serve(&mut self, stream: TcpStream) -> io::Result<Connected> {
-        let (reader, writer) = stream.into_split();
+    async fn serve(&mut self, connected: Connected) -> io::Result<Connected> {
+        let Connected { channel: Channel { reader, writer, .. }, incarnation } = connected;
         let (pongs, to_write) = mpsc::channel(8);
         let trips = Trips {
             last: VecDeque::new(),
             shown: Arc::clone(&self.round_trip_ns),
             recent: Arc::clone(&self.recent),
         };
-        let reading = read(
-            BufReader::with_capacity(256 << 10, reader),
-            Arc::clone(&self.shared),
-            self.to,
+        let reading = Reading {
+            reader: BufReader::with_capacity(256 << 10, reader),
+            shared: Arc::clone(&self.shared),
+            from: self.to,
+            incarnation,
+            is_member: self.shared.standing(self.to) == Standing::Member,
+            spoke_ns: Arc::clone(&self.spoke_ns),
             pongs,
             trips,
-        );
+        };
         let writing = write(writer, &mut self.messages, to_write);
         tokio::select! {
-            error = reading => Err(error),
+            error = reading.read() => Err(error),
             error = writing => Err(error),
             next = self.connections.recv() => {
                 next.ok_or_else(|| io::Error::other("the link was closed"))
@@ -216,47 +236,71 @@ impl Drop for Trips {
     }
 }
 
-async fn read(
-    mut reader: BufReader<OwnedReadHalf>,
+/// What is read from one connection.
+struct Reading {
+    reader: BufReader<Box<dyn AsyncRead + Send + Unpin>>,
     shared: Arc<Shared>,
     from: ReplicaId,
+    incarnation: u64,
+    /// Whether it was written down as a member.
+    is_member: bool,
+    spoke_ns: Arc<AtomicU64>,
     pongs: mpsc::Sender<Vec<u8>>,
-    mut trips: Trips,
-) -> io::Error {
-    let mut buffer = Vec::new();
-    loop {
-        let kind = match next_frame(&mut reader, &mut buffer).await {
-            Ok(kind) => kind,
-            Err(error) => return error,
-        };
-        match kind {
-            Kind::Message => match PeerMessage::decode(&buffer) {
-                Ok(message) => {
-                    // What finds no room is lost, as on any network.
-                    let _ = (shared.deliver)(Input::Message { from, message });
+    trips: Trips,
+}
+
+impl Reading {
+    async fn read(mut self) -> io::Error {
+        let mut buffer = Vec::new();
+        loop {
+            if let Err(error) = self.next(&mut buffer).await {
+                return error;
+            }
+        }
+    }
+
+    async fn next(&mut self, buffer: &mut Vec<u8>) -> io::Result<()> {
+        let kind = next_frame(&mut self.reader, buffer).await?;
+        // Members change while a connection lasts.
+        match self.shared.standing(self.from) {
+            Standing::Member if self.is_member => {}
+            Standing::Member => {
+                if !self.shared.is_the_same(self.from, self.incarnation).await {
+                    return Err(io::Error::other("it is not the replica that was met before"));
                 }
-                Err(error) => return io::Error::other(error),
-            },
+                self.is_member = true;
+            }
+            Standing::OnTrial => self.is_member = false,
+            Standing::Stranger => return Err(io::Error::other("it is no member any more")),
+        }
+        match kind {
+            Kind::Message => {
+                let message = PeerMessage::decode(buffer).map_err(io::Error::other)?;
+                self.spoke_ns.store(regent_clock::now().as_nanos(), Ordering::Relaxed);
+                // What finds no room is lost, as on any network.
+                let _ = (self.shared.deliver)(Input::Message { from: self.from, message });
+            }
             Kind::Ping => {
-                let _ = pongs.try_send(buffer.clone());
+                let _ = self.pongs.try_send(buffer.clone());
             }
             Kind::Pong => {
                 if let Ok(sent) = <[u8; 8]>::try_from(buffer.as_slice()) {
                     let now = regent_clock::now();
                     let trip_ns = now.as_nanos().saturating_sub(u64::from_le_bytes(sent));
-                    trips.note(now, trip_ns.max(1));
+                    self.trips.note(now, trip_ns.max(1));
                 }
             }
             Kind::Announcement | Kind::Chunk | Kind::End => {
-                return io::Error::other("a snapshot does not travel here");
+                return Err(io::Error::other("a snapshot does not travel here"));
             }
         }
+        Ok(())
     }
 }
 
 /// The next frame, from a peer that is heard of now and then.
 async fn next_frame(
-    reader: &mut BufReader<OwnedReadHalf>,
+    reader: &mut BufReader<Box<dyn AsyncRead + Send + Unpin>>,
     buffer: &mut Vec<u8>,
 ) -> io::Result<Kind> {
     let silent = |_| io::Error::new(io::ErrorKind::TimedOut, "nothing was heard of it");
@@ -265,7 +309,7 @@ async fn next_frame(
 }
 
 async fn write(
-    mut writer: OwnedWriteHalf,
+    mut writer: Box<dyn AsyncWrite + Send + Unpin>,
     messages: &mut mpsc::Receiver<PeerMessage>,
     mut pongs: mpsc::Receiver<Vec<u8>>,
 ) -> io::Error {
@@ -292,10 +336,16 @@ async fn write(
         {
             put_frame(Kind::Message, &mut out, |out| message.put(out));
         }
-        if let Err(error) = writer.write_all(&out).await {
+        if let Err(error) = send(&mut writer, &out).await {
             return error;
         }
     }
+}
+
+/// An encrypted connection keeps what was written until it is flushed.
+async fn send(writer: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) -> io::Result<()> {
+    writer.write_all(bytes).await?;
+    writer.flush().await
 }
 
 #[cfg(test)]

@@ -8,44 +8,49 @@
 //! heartbeat: every peer has its own queue and task, and a snapshot travels on a connection of its
 //! own, at the pace its receiver reads.
 //!
-//! The transport is plain TCP behind `dial` and [`Peers::start`]'s listener: the two places where
-//! TLS will go.
+//! - `transport`: what a connection travels on, and what it proves.
+//! - `handshake`: who is let in, by what it proves and by what it calls itself.
+//! - `roll`: who is listened to.
+//! - `link`, `snapshot`: what is said then.
 
 mod frame;
+mod handshake;
 mod link;
+mod roll;
 mod snapshot;
+mod transport;
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::net::{TcpListener, TcpStream};
+use raft::eraftpb::Entry;
 use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinHandle, spawn_blocking};
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
+use crate::core::Status;
 use crate::disk::Acquaintances;
 use crate::io::{Input, PeerMessage};
-use crate::limits::REPLICAS_MAX;
-use crate::member::{Members, ReplicaId};
-use frame::{Greeting, Purpose};
+use crate::limits::{LED_WITHIN, REPLICAS_MAX};
+use crate::member::ReplicaId;
 use link::Link;
+use roll::{Roll, Standing};
+
+pub use handshake::PeerListener;
+pub use transport::{Channel, PeerName, Plaintext, Transport, beyond_loopback, is_loopback};
 
 /// Messages that wait for one peer; beyond it they are dropped, as a network would.
 const QUEUE_MAX: usize = 16_384;
 /// How soon it is tried again to say what must be said, where there was no room for it.
 const SAY_AGAIN_AFTER: Duration = Duration::from_millis(50);
-/// How long a peer has to connect and greet.
-const GREETING_WITHIN: Duration = Duration::from_secs(2);
 
 /// Who this replica is to its peers.
 #[derive(Clone, Copy, Debug)]
 pub struct Identity {
-    /// The cluster.
     pub cluster: u128,
-    /// Which replica.
     pub id: ReplicaId,
     /// One life of its disk.
     pub incarnation: u64,
@@ -57,7 +62,7 @@ pub type Deliver = Arc<dyn Fn(Input) -> bool + Send + Sync>;
 /// The connections of one replica.
 pub struct Peers {
     shared: Arc<Shared>,
-    members: watch::Sender<Members>,
+    roll: watch::Sender<Roll>,
     tasks: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -71,38 +76,61 @@ struct Shared {
     identity: Identity,
     deliver: Deliver,
     acquaintances: Arc<Acquaintances>,
+    transport: Arc<dyn Transport>,
     links: Mutex<BTreeMap<ReplicaId, Link>>,
-    members: watch::Receiver<Members>,
+    roll: watch::Receiver<Roll>,
+    /// Who leads the log, as far as the core knows; zero is nobody.
+    leader: AtomicU64,
+}
+
+/// What a replica's peers need to know of it when it starts.
+#[derive(Debug)]
+pub struct Beginning<'a> {
+    /// Who it is.
+    pub identity: Identity,
+    /// What it is.
+    pub status: &'a Status,
+    /// What its log holds beyond that.
+    pub entries: &'a [Entry],
+    /// Which peers it has met.
+    pub acquaintances: Arc<Acquaintances>,
 }
 
 impl Peers {
     /// Listens to peers and dials those it must. Needs a tokio runtime.
     #[must_use]
     pub fn start(
-        identity: Identity,
-        listener: TcpListener,
-        members: Members,
-        acquaintances: Arc<Acquaintances>,
+        beginning: Beginning<'_>,
+        listener: PeerListener,
+        transport: Arc<dyn Transport>,
         deliver: Deliver,
     ) -> Self {
-        let (sender, receiver) = watch::channel(members);
+        let Beginning { identity, status, entries, acquaintances } = beginning;
+        let (sender, receiver) = watch::channel(Roll::new(status, entries));
         let shared = Arc::new(Shared {
             identity,
             deliver,
             acquaintances,
+            transport,
             links: Mutex::default(),
-            members: receiver,
+            roll: receiver,
+            leader: AtomicU64::new(0),
         });
-        let accepting = tokio::spawn(accept(Arc::clone(&shared), listener));
-        let peers = Self { shared, members: sender, tasks: Mutex::new(vec![accepting]) };
+        let accepting = tokio::spawn(handshake::listen(Arc::clone(&shared), listener));
+        let peers = Self { shared, roll: sender, tasks: Mutex::new(vec![accepting]) };
         peers.dial_members();
         peers
     }
 
-    /// Follows a change of members.
-    pub fn set_members(&self, members: Members) {
-        if *self.members.borrow() != members {
-            let _ = self.members.send(members);
+    /// Follows a change of members, or of who leads.
+    pub fn follow(&self, status: &Status) {
+        self.shared.leader.store(status.leader.map_or(0, ReplicaId::get), Ordering::Relaxed);
+        let has_changed = self.roll.send_if_modified(|roll| {
+            let before = roll.clone();
+            roll.follow(status);
+            *roll != before
+        });
+        if has_changed {
             self.dial_members();
         }
     }
@@ -175,7 +203,7 @@ impl Peers {
     /// Makes sure that every member has a link; the dialling itself is the link's affair.
     fn dial_members(&self) {
         let own = self.shared.identity.id;
-        let ids: Vec<ReplicaId> = self.members.borrow().keys().copied().collect();
+        let ids: Vec<ReplicaId> = self.roll.borrow().members.keys().copied().collect();
         for id in ids.into_iter().filter(|id| *id != own) {
             self.shared.link(id);
         }
@@ -201,13 +229,13 @@ impl Shared {
     /// The way into the link to a peer, which is made if it is not there; none if there are too many.
     fn link(self: &Arc<Self>, id: ReplicaId) -> Option<mpsc::Sender<link::Connected>> {
         let mut links = self.lock();
-        if let Some(link) = links.get(&id) {
+        if let Some(link) = links.get(&id).filter(|link| !link.task.is_finished()) {
             return Some(link.connected.clone());
         }
+        links.retain(|_, link| !link.task.is_finished());
         if links.len() >= REPLICAS_MAX {
-            // Those who were removed make room. Not sooner: in a joint configuration they still count.
-            let members = self.members.borrow();
-            let gone = links.extract_if(.., |id, _| !members.contains_key(id));
+            let roll = self.roll.borrow();
+            let gone = links.extract_if(.., |id, _| !roll.is_member(*id));
             gone.for_each(|(_, link)| link.task.abort());
         }
         if links.len() >= REPLICAS_MAX {
@@ -219,6 +247,23 @@ impl Shared {
         Some(connected)
     }
 
+    /// What a peer is to this replica.
+    fn standing(&self, id: ReplicaId) -> Standing {
+        if self.roll.borrow().is_member(id) {
+            return Standing::Member;
+        }
+        let (led_by, has_met) = (self.led_by(), self.acquaintances.first_met(id).is_some());
+        self.roll.borrow().standing(id, led_by, has_met)
+    }
+
+    /// Who leads the log, if that was shown lately.
+    fn led_by(&self) -> Option<ReplicaId> {
+        let leader = ReplicaId::new(self.leader.load(Ordering::Relaxed))?;
+        let is_heard =
+            || self.lock().get(&leader).is_some_and(|link| link.spoke_within(LED_WITHIN));
+        (leader == self.identity.id || is_heard()).then_some(leader)
+    }
+
     /// Raft sends a peer nothing until it knows what became of its snapshot, so this must get through.
     async fn tell_of_snapshot(&self, to: ReplicaId, arrived: bool) {
         while !(self.deliver)(Input::SnapshotSent { to, arrived }) {
@@ -226,8 +271,17 @@ impl Shared {
         }
     }
 
-    /// Whether a peer is the one that was met first under its number.
+    /// Whether a peer is listened to: it is the one that was met first under its number, and no
+    /// stranger. A member is written down before it is listened to; one on trial counts for nothing
+    /// and is not, so that no stranger can fill the file.
     async fn is_the_same(&self, id: ReplicaId, incarnation: u64) -> bool {
+        match self.standing(id) {
+            Standing::Member => {}
+            Standing::OnTrial => {
+                return self.acquaintances.first_met(id).is_none_or(|first| first == incarnation);
+            }
+            Standing::Stranger => return false,
+        }
         let acquaintances = Arc::clone(&self.acquaintances);
         let looked = spawn_blocking(move || acquaintances.is_the_same(id, incarnation)).await;
         match looked {
@@ -252,108 +306,11 @@ impl Shared {
 
     /// Where a member is reached.
     fn address(&self, id: ReplicaId) -> Option<String> {
-        self.members.borrow().get(&id).map(|member| member.peer_address.clone())
+        self.roll.borrow().members.get(&id).map(|member| member.peer_address.clone())
     }
 
     /// A receiver of changes of members, for a link whose peer may move.
-    fn changes(&self) -> watch::Receiver<Members> {
-        self.members.clone()
-    }
-
-    fn greeting(&self, to: ReplicaId, purpose: Purpose) -> Greeting {
-        let Identity { cluster, id, incarnation } = self.identity;
-        Greeting { purpose, cluster, from: id, to, incarnation }
-    }
-
-    /// Why a greeting is not for us.
-    fn objection(&self, greeting: &Greeting) -> Option<String> {
-        let Identity { cluster, id, .. } = self.identity;
-        if greeting.cluster != cluster {
-            return Some(format!(
-                "it belongs to cluster {:032x}, we to {cluster:032x}",
-                greeting.cluster
-            ));
-        }
-        if greeting.to != id {
-            return Some(format!("it wants replica {}, we are {id}", greeting.to));
-        }
-        (greeting.from == id).then(|| format!("it calls itself replica {id}, which we are"))
-    }
-}
-
-/// Opens a connection to a peer and exchanges greetings.
-async fn dial(
-    shared: &Shared,
-    to: ReplicaId,
-    purpose: Purpose,
-) -> io::Result<(TcpStream, Greeting)> {
-    let address = shared
-        .address(to)
-        .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("{to} is no member")))?;
-    let greeted = timeout(GREETING_WITHIN, async {
-        let mut stream = TcpStream::connect(&address).await?;
-        stream.set_nodelay(true)?;
-        shared.greeting(to, purpose).send(&mut stream).await?;
-        let answer = Greeting::receive(&mut stream).await?;
-        io::Result::Ok((stream, answer))
-    });
-    let (stream, answer) = greeted.await.map_err(|_| io::ErrorKind::TimedOut)??;
-    let fits = answer.from == to && answer.purpose == purpose;
-    match shared.objection(&answer) {
-        None if fits => Ok((stream, answer)),
-        None => Err(io::Error::other(format!("{address} is replica {}, not {to}", answer.from))),
-        Some(why) => Err(io::Error::other(format!("{address} does not fit: {why}"))),
-    }
-}
-
-/// Takes connections for ever; an error of one of them ends nothing.
-async fn accept(shared: Arc<Shared>, listener: TcpListener) {
-    let greeting_now = Arc::new(tokio::sync::Semaphore::new(4 * REPLICAS_MAX));
-    loop {
-        let permit = Arc::clone(&greeting_now).acquire_owned().await;
-        let (stream, from) = match listener.accept().await {
-            Ok(accepted) => accepted,
-            Err(error) => {
-                tracing::warn!(%error, "a peer could not be accepted");
-                sleep(Duration::from_millis(50)).await;
-                continue;
-            }
-        };
-        let shared = Arc::clone(&shared);
-        tokio::spawn(async move {
-            if let Err(error) = welcome(&shared, stream).await {
-                tracing::warn!(%from, %error, "a peer was not let in");
-            }
-            drop(permit);
-        });
-    }
-}
-
-async fn welcome(shared: &Arc<Shared>, mut stream: TcpStream) -> io::Result<()> {
-    stream.set_nodelay(true)?;
-    let greeted = timeout(GREETING_WITHIN, async {
-        let greeting = Greeting::receive(&mut stream).await?;
-        if let Some(why) = shared.objection(&greeting) {
-            return Err(io::Error::other(why));
-        }
-        shared.greeting(greeting.from, greeting.purpose).send(&mut stream).await?;
-        Ok(greeting)
-    });
-    let greeting = greeted.await.map_err(|_| io::ErrorKind::TimedOut)??;
-    match greeting.purpose {
-        Purpose::Snapshot => {
-            if !shared.is_the_same(greeting.from, greeting.incarnation).await {
-                return Err(io::Error::other("it is not the replica that was met before"));
-            }
-            snapshot::receive(shared, greeting.from, stream).await
-        }
-        Purpose::Messages => {
-            let connected = shared
-                .link(greeting.from)
-                .ok_or_else(|| io::Error::other(format!("at most {REPLICAS_MAX} replicas")))?;
-            let incarnation = greeting.incarnation;
-            let _ = connected.try_send(link::Connected { stream, incarnation });
-            Ok(())
-        }
+    fn changes(&self) -> watch::Receiver<Roll> {
+        self.roll.clone()
     }
 }

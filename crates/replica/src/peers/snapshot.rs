@@ -6,14 +6,16 @@ use std::time::Duration;
 
 use raft::eraftpb::MessageType;
 use tokio::io::{AsyncWriteExt, BufReader};
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 
+use super::Shared;
 use super::frame::{CHUNK_BYTES, Kind, Purpose, put_frame, take_frame};
-use super::{Shared, dial};
+use super::handshake::dial;
+use super::roll::Standing;
+use super::transport::Channel;
 use crate::io::{Input, PeerMessage};
 use crate::member::ReplicaId;
-use crate::replicated::Replicated;
+use crate::replicated::ReplicatedState;
 
 /// Most bytes of a snapshot: a million groups take a tenth of it.
 const SNAPSHOT_BYTES_MAX: usize = 1 << 30;
@@ -30,7 +32,8 @@ pub(super) async fn send(
     announcement: &PeerMessage,
     bytes: &[u8],
 ) -> io::Result<()> {
-    let (mut stream, greeting) = dial(shared, to, Purpose::Snapshot).await?;
+    let (channel, greeting) = dial(shared, to, Purpose::Snapshot).await?;
+    let Channel { mut reader, mut writer, .. } = channel;
     if !shared.is_the_same(to, greeting.incarnation).await {
         return Err(io::Error::other("it is not the replica that was met before"));
     }
@@ -38,14 +41,15 @@ pub(super) async fn send(
     put_frame(Kind::Announcement, &mut out, |out| announcement.put(out));
     for chunk in bytes.chunks(CHUNK_BYTES) {
         put_frame(Kind::Chunk, &mut out, |out| out.extend(chunk));
-        timeout(CHUNK_WITHIN, stream.write_all(&out)).await.map_err(stalled)??;
+        timeout(CHUNK_WITHIN, writer.write_all(&out)).await.map_err(stalled)??;
         out.clear();
     }
     put_frame(Kind::End, &mut out, |out| out.extend(crc32fast::hash(bytes).to_le_bytes()));
-    timeout(CHUNK_WITHIN, stream.write_all(&out)).await.map_err(stalled)??;
+    timeout(CHUNK_WITHIN, writer.write_all(&out)).await.map_err(stalled)??;
+    timeout(CHUNK_WITHIN, writer.flush()).await.map_err(stalled)??;
     // The receiver reads and checks the whole before it confirms.
     let mut buffer = Vec::new();
-    let confirmed = timeout(CHUNK_WITHIN * 6, take_frame(&mut stream, &mut buffer)).await;
+    let confirmed = timeout(CHUNK_WITHIN * 6, take_frame(&mut reader, &mut buffer)).await;
     match confirmed.map_err(stalled)?? {
         Kind::End => Ok(()),
         Kind::Message | Kind::Ping | Kind::Pong | Kind::Announcement | Kind::Chunk => {
@@ -54,13 +58,14 @@ pub(super) async fn send(
     }
 }
 
-pub(super) async fn receive(shared: &Shared, from: ReplicaId, stream: TcpStream) -> io::Result<()> {
-    let mut stream = BufReader::new(stream);
+pub(super) async fn receive(shared: &Shared, from: ReplicaId, channel: Channel) -> io::Result<()> {
+    let Channel { reader, mut writer, .. } = channel;
+    let mut reader = BufReader::new(reader);
     let mut buffer = Vec::new();
     let mut bytes = Vec::new();
     let mut announced = None;
     loop {
-        let kind = timeout(CHUNK_WITHIN, take_frame(&mut stream, &mut buffer)).await;
+        let kind = timeout(CHUNK_WITHIN, take_frame(&mut reader, &mut buffer)).await;
         match kind.map_err(stalled)?? {
             Kind::Announcement if announced.is_none() => {
                 announced = Some(announcement(&buffer)?);
@@ -83,16 +88,22 @@ pub(super) async fn receive(shared: &Shared, from: ReplicaId, stream: TcpStream)
     }
     let bytes: Arc<[u8]> = bytes.into();
     let reading = Arc::clone(&bytes);
-    let whole = tokio::task::spawn_blocking(move || Replicated::decode(&reading))
+    let replicated = tokio::task::spawn_blocking(move || ReplicatedState::decode(&reading))
         .await
         .map_err(io::Error::other)?
         .map_err(io::Error::other)?;
-    if !(shared.deliver)(Input::Snapshot { from, message, bytes, whole: Box::new(whole) }) {
+    // It took its time, in which the sender may have been removed.
+    if shared.standing(from) == Standing::Stranger {
+        return Err(io::Error::other("it is no member any more"));
+    }
+    if !(shared.deliver)(Input::Snapshot { from, message, bytes, replicated: Box::new(replicated) })
+    {
         return Err(io::Error::other("too much waits here already"));
     }
     let mut out = Vec::new();
     put_frame(Kind::End, &mut out, |_| {});
-    stream.write_all(&out).await
+    writer.write_all(&out).await?;
+    writer.flush().await
 }
 
 fn announcement(bytes: &[u8]) -> io::Result<Box<raft::eraftpb::Message>> {
@@ -104,6 +115,8 @@ fn announcement(bytes: &[u8]) -> io::Result<Box<raft::eraftpb::Message>> {
         | PeerMessage::Heartbeat { .. }
         | PeerMessage::Look { .. }
         | PeerMessage::Seen { .. }
-        | PeerMessage::Heard { .. } => Err(io::Error::other("another message was announced")),
+        | PeerMessage::HeartbeatAnswer { .. } => {
+            Err(io::Error::other("another message was announced"))
+        }
     }
 }

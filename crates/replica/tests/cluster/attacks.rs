@@ -3,7 +3,7 @@
 use raft::eraftpb::{Entry, HardState, Message, MessageType};
 use regent_election::policy::NodePattern;
 use regent_election::state::{Query, View};
-use regent_election::store::StoreError;
+use regent_election::store::{OfficeState, StoreError};
 use regent_election::{Answer, Command, Group, Policy, Refusal};
 use regent_replica::io::{Input, PeerMessage, Request, Response};
 use regent_replica::{MemberChange, Members};
@@ -56,7 +56,7 @@ fn a_lone_voter_says_nothing_in_a_term_that_its_disk_may_forget() {
     let won = cluster.submit(id(1), campaign(2, "billing"));
     assert!(matches!(won, Ok(Answer::Elected { .. })), "{won:?}");
     cluster.run(500);
-    let states = [1, 2].map(|replica| cluster.cores[&id(replica)].whole().encode());
+    let states = [1, 2].map(|replica| cluster.cores[&id(replica)].replicated().encode());
     assert!(states[0] == states[1], "replicas agree at equal index (S8)");
 }
 
@@ -200,9 +200,9 @@ fn a_replica_is_what_the_members_say_whatever_it_was_told_when_it_joined() {
     }
     cluster.run(500);
     assert_eq!(cluster.leader_of(id(2), "billing").1, 1, "it has state to answer from");
-    let whole = |replica| cluster.cores[&id(replica)].whole();
-    assert!(whole(1).encode() == whole(2).encode(), "full replicas agree (S8)");
-    assert!(whole(3).is_bare && cluster.cores[&id(3)].status().is_witness);
+    let replicated = |replica| cluster.cores[&id(replica)].replicated();
+    assert!(replicated(1).encode() == replicated(2).encode(), "full replicas agree (S8)");
+    assert!(replicated(3).has_no_state && cluster.cores[&id(3)].status().is_witness);
 }
 
 /// S10: who lost its disk has forgotten what it promised. Under its old number it is still a voter to
@@ -357,9 +357,39 @@ fn a_leader_with_a_full_disk_and_nobody_else_there_leads_on_and_sessions_end() {
         cluster.run(500);
     }
     assert_eq!(cluster.leader(), Some(full));
-    let state = &cluster.cores[&full].whole().state;
+    let state = &cluster.cores[&full].replicated().state;
     assert!(state.find_session(session(2)).is_some(), "whoever was heard lives on");
     assert_eq!(cluster.leader_of(full, "billing").0, None, "the silent leader's office is free");
+}
+
+/// Semantics 29. Refused its acceptance, a promoted standby would be passed over, and so would everybody after it.
+#[test]
+fn a_promoted_standby_takes_office_while_the_disk_is_full() {
+    let mut cluster = Cluster::new(1);
+    let full = cluster.await_leader();
+    for number in [1, 2] {
+        cluster.submit(full, open(number, 60_000)).unwrap();
+        cluster.submit(full, campaign(number, "billing")).unwrap();
+    }
+    let group = Group::new("billing").unwrap();
+    let term = cluster.cores[&full].replicated().state.holder(&group).unwrap().term;
+    cluster.cores.get_mut(&full).unwrap().on(cluster.now, Input::Room { is_there: false });
+    let resign = Command::Resign { group: group.clone(), session: session(1), term };
+    cluster.submit(full, resign).unwrap();
+    let expected = ("node-2".to_owned(), term.get() + 1);
+    assert_eq!(
+        cluster.leader_of(full, "billing"),
+        (Some(expected.0.clone()), expected.1, OfficeState::Elected)
+    );
+    let accept = Command::Accept { group, session: session(2), term: term.next().unwrap() };
+    cluster.submit(full, accept).unwrap();
+    assert_eq!(
+        cluster.leader_of(full, "billing"),
+        (Some(expected.0), expected.1, OfficeState::Leading)
+    );
+    let newcomer = Request::Submit { command: open(3, 60_000), request: None, query: None };
+    let told = cluster.answer(full, newcomer);
+    assert!(matches!(told, Response::Error(StoreError::Unavailable { .. })), "{told:?}");
 }
 
 /// What a network delivers late or twice says nothing about who is alive when it arrives: only the first
@@ -485,7 +515,7 @@ fn a_heartbeat_that_met_an_expiry_is_not_answered_from_before_it() {
     cluster.unstall(other);
     cluster.run(20);
     let knows = |cluster: &Cluster, replica| {
-        cluster.cores[&replica].whole().state.find_session(session(1)).is_some()
+        cluster.cores[&replica].replicated().state.find_session(session(1)).is_some()
     };
     assert!(!knows(&cluster, leader) && knows(&cluster, late), "one of them has applied it");
     assert_eq!(cluster.answers.remove(&token), None, "the other waits");
@@ -507,7 +537,7 @@ fn a_round_of_heartbeats_waits_for_no_disk() {
         cluster.stall(id(replica));
     }
     for replica in 1..=3 {
-        assert!(matches!(cluster.answer(id(replica), heartbeat(1)), Response::Heard { .. }));
+        assert!(matches!(cluster.answer(id(replica), heartbeat(1)), Response::Heartbeat { .. }));
     }
 }
 

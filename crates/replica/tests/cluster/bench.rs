@@ -13,7 +13,9 @@ use regent_election::{
 };
 use regent_replica::disk::snapshot::advance;
 use regent_replica::io::{Batch, Input, PeerMessage, Request, Response, Token};
-use regent_replica::{Core, CoreConfig, Member, Members, Recovered, ReplicaId, Replicated, Role};
+use regent_replica::{
+    Core, CoreConfig, Member, Members, Recovered, ReplicaId, ReplicatedState, Role,
+};
 
 pub(crate) const LINK: Duration = Duration::from_millis(1);
 
@@ -93,7 +95,7 @@ impl Cluster {
         let recovered = Recovered {
             hard_state: disk.hard_state.clone(),
             place: disk.place.clone(),
-            whole: Replicated::decode(&disk.snapshot).unwrap(),
+            replicated: ReplicatedState::decode(&disk.snapshot).unwrap(),
             entries: disk.entries.clone(),
         };
         let mut config = CoreConfig::new(replica, disk.boot, replica.get() * 7919 + disk.boot);
@@ -162,8 +164,8 @@ impl Cluster {
         let input = match message {
             PeerMessage::Raft(message) if message.msg_type == MessageType::MsgSnapshot => {
                 let bytes = Arc::clone(&self.disks[&from].snapshot);
-                let whole = Box::new(Replicated::decode(&bytes).unwrap());
-                core.on(self.now, Input::Snapshot { from, message, bytes, whole });
+                let replicated = Box::new(ReplicatedState::decode(&bytes).unwrap());
+                core.on(self.now, Input::Snapshot { from, message, bytes, replicated });
                 let sent = Input::SnapshotSent { to, arrived: true };
                 self.cores.get_mut(&from).unwrap().on(self.now, sent);
                 return;
@@ -288,8 +290,8 @@ pub(crate) fn founding_disk(members: &Members, voters: u64) -> Disk {
     place.set_conf_state(conf);
     let mut hard_state = HardState::default();
     (hard_state.term, hard_state.commit) = (1, 1);
-    let whole = Replicated::found(Settings::default(), members.clone());
-    Disk { hard_state, place, snapshot: whole.encode().into(), entries: Vec::new(), boot: 0 }
+    let replicated = ReplicatedState::found(Settings::default(), members.clone());
+    Disk { hard_state, place, snapshot: replicated.encode().into(), entries: Vec::new(), boot: 0 }
 }
 
 pub(crate) fn session(number: u128) -> SessionId {

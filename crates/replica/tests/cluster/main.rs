@@ -8,6 +8,7 @@
 mod attacks;
 mod bench;
 mod patience;
+mod renewals;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -19,7 +20,7 @@ use regent_election::{
     Answer, Command, Entry, Group, Home, Policy, Refusal, Settings, State, Step, Term,
 };
 use regent_replica::io::{Request, Response};
-use regent_replica::{MemberChange, Members, Replicated, Role};
+use regent_replica::{MemberChange, Members, ReplicatedState, Role};
 
 use bench::{
     Cluster, campaign, founding_disk, heartbeat, id, member, open, session, two_and_a_witness,
@@ -49,12 +50,12 @@ fn requests_on_any_replica_are_answered_from_its_own_state() {
         assert_eq!(office, (Some("node-1".into()), 1, OfficeState::Leading));
         assert!(matches!(
             cluster.answer(id(number), heartbeat(number.into())),
-            Response::Heard { ttl_ms: 10_000, .. }
+            Response::Heartbeat { ttl_ms: 10_000, .. }
         ));
     }
     assert_eq!(cluster.leader(), Some(leader), "no fault, no change of Raft leader");
     let hashes: BTreeSet<Vec<u8>> =
-        cluster.cores.values().map(|core| core.whole().encode()).collect();
+        cluster.cores.values().map(|core| core.replicated().encode()).collect();
     cluster.run(200);
     assert_eq!(hashes.len(), 1, "replicas agree (S8)");
 }
@@ -69,8 +70,8 @@ fn a_silent_session_expires_and_a_heard_one_does_not() {
     cluster.submit(leader, campaign(2, "billing")).unwrap();
     for _ in 0..5 {
         cluster.run(300);
-        assert!(matches!(cluster.answer(id(1), heartbeat(1)), Response::Heard { .. }));
-        assert!(matches!(cluster.answer(id(2), heartbeat(2)), Response::Heard { .. }));
+        assert!(matches!(cluster.answer(id(1), heartbeat(1)), Response::Heartbeat { .. }));
+        assert!(matches!(cluster.answer(id(2), heartbeat(2)), Response::Heartbeat { .. }));
     }
     for _ in 0..4 {
         assert_eq!(cluster.leader_of(id(3), "billing").1, 1, "node-1 was heard all the time");
@@ -98,7 +99,7 @@ fn a_change_of_raft_leader_ends_no_tenure() {
     assert_ne!(first, second);
     // 900 ms of silence before, 900 after: the session has had a full ttl from the new leader.
     cluster.run(800);
-    assert!(matches!(cluster.answer(second, heartbeat(1)), Response::Heard { .. }));
+    assert!(matches!(cluster.answer(second, heartbeat(1)), Response::Heartbeat { .. }));
     assert_eq!(cluster.leader_of(second, "billing").1, 1);
     cluster.start(first);
     cluster.run(1000);
@@ -241,7 +242,11 @@ fn two_replicas_and_a_witness_survive_the_loss_of_one() {
     assert!(next != leader && next != id(3), "the other full replica leads");
     assert_eq!(cluster.leader_of(next, "billing").1, 1);
     cluster.submit(next, campaign(1, "ledger")).unwrap();
-    assert_eq!(cluster.cores[&id(3)].whole().state.census().groups, 0, "a witness keeps no state");
+    assert_eq!(
+        cluster.cores[&id(3)].replicated().state.census().groups,
+        0,
+        "a witness keeps no state"
+    );
 }
 
 #[test]
@@ -274,12 +279,12 @@ fn a_restored_cluster_grants_nothing_before_the_longest_old_lease_is_over() {
 
     let members: Members = (1..=3).map(|n| (id(n), member(n))).collect();
     let state = backup.reborn(1000, 2000, Term::NONE).unwrap();
-    let whole = Replicated::restored(state, members.clone());
+    let replicated = ReplicatedState::restored(state, members.clone());
     let mut restored = Cluster::new(3);
     for number in 1..=3 {
         restored.stop(id(number));
         let mut disk = founding_disk(&members, 3);
-        disk.snapshot = whole.encode().into();
+        disk.snapshot = replicated.encode().into();
         restored.disks.insert(id(number), disk);
         restored.start(id(number));
     }

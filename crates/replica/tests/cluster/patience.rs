@@ -80,7 +80,7 @@ fn patience_changes_no_ttl_and_goes_back_to_what_is_configured() {
     stretch(&mut cluster, &[1, 2, 3], 1600);
     cluster.submit(leader, open(1, 1000)).unwrap();
     cluster.run(700);
-    assert!(matches!(cluster.answer(leader, heartbeat(1)), Response::Heard { .. }));
+    assert!(matches!(cluster.answer(leader, heartbeat(1)), Response::Heartbeat { .. }));
     cluster.run(1100);
     assert!(
         matches!(cluster.answer(leader, heartbeat(1)), Response::Error(_)),

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use raft::eraftpb::HardState;
-use regent_replica::disk::error::OpenError;
+use regent_replica::disk::error::DataDirError;
 use regent_replica::disk::files::SECTOR_BYTES;
 
 use super::model::{Model, digest, entry, found, open};
@@ -57,7 +57,7 @@ fn life() -> Life {
     Life { files, digests, old_mark }
 }
 
-fn recovered(files: &SimFiles) -> Result<Digest, OpenError> {
+fn recovered(files: &SimFiles) -> Result<Digest, DataDirError> {
     open(files).map(|opened| digest(&opened.recovered))
 }
 
@@ -87,12 +87,12 @@ impl Life {
                 let text = error.to_string();
                 let is_clear = matches!(
                     error,
-                    OpenError::Damaged { .. }
-                        | OpenError::Stranger { .. }
-                        | OpenError::Newer { .. }
+                    DataDirError::Damaged { .. }
+                        | DataDirError::Stranger { .. }
+                        | DataDirError::Newer { .. }
                 );
                 assert!(is_clear, "{what}: {text}");
-                let is_damaged = matches!(error, OpenError::Damaged { .. });
+                let is_damaged = matches!(error, DataDirError::Damaged { .. });
                 assert!(!is_damaged || text.contains("as a learner"), "no way out: {text}");
                 assert!(files.all() == before, "{what}: a refused directory was changed");
                 Fate::Refused

@@ -4,18 +4,18 @@ use std::sync::Arc;
 
 use raft::eraftpb::{Entry, HardState, SnapshotMetadata};
 use regent_election::{Command, Node, SessionId, Settings};
-use regent_replica::disk::error::OpenError;
-use regent_replica::disk::{Disk, Founding, Identity, Opened, Options};
+use regent_replica::disk::error::DataDirError;
+use regent_replica::disk::{Disk, DiskOptions, Founding, Identity, Opened};
 use regent_replica::io::{Batch, SnapshotTask};
 use regent_replica::replicated::{Origin, encode_proposal};
-use regent_replica::{Member, Members, Recovered, ReplicaId, Replicated};
+use regent_replica::{Member, Members, Recovered, ReplicaId, ReplicatedState};
 
 use super::sim::SimFiles;
 
 pub(crate) const SEGMENT_BYTES: u64 = 4096;
 
-pub(crate) fn options() -> Options {
-    Options { segment_bytes: SEGMENT_BYTES, ..Options::default() }
+pub(crate) fn options() -> DiskOptions {
+    DiskOptions { segment_bytes: SEGMENT_BYTES, ..DiskOptions::default() }
 }
 
 pub(crate) fn identity() -> Identity {
@@ -32,7 +32,7 @@ pub(crate) fn founding() -> Founding {
     Founding::cluster(Settings::default(), members)
 }
 
-pub(crate) fn try_found(files: &SimFiles) -> Result<Opened, OpenError> {
+pub(crate) fn try_found(files: &SimFiles) -> Result<Opened, DataDirError> {
     Disk::found(Arc::new(files.clone()), options(), identity(), &founding())
 }
 
@@ -40,7 +40,7 @@ pub(crate) fn found(files: &SimFiles) -> Opened {
     try_found(files).unwrap()
 }
 
-pub(crate) fn open(files: &SimFiles) -> Result<Opened, OpenError> {
+pub(crate) fn open(files: &SimFiles) -> Result<Opened, DataDirError> {
     Disk::open(Arc::new(files.clone()), options())
 }
 
@@ -84,7 +84,7 @@ impl Snap {
 #[derive(Debug)]
 pub(crate) struct Model {
     pub(crate) states: Vec<Snap>,
-    pub(crate) snapshots: Vec<(SnapshotMetadata, Replicated)>,
+    pub(crate) snapshots: Vec<(SnapshotMetadata, ReplicatedState)>,
     /// The state that a power cut must not undo, and the one that a killed process must not.
     pub(crate) durable: usize,
     pub(crate) confirmed: usize,
@@ -96,11 +96,11 @@ pub(crate) struct Model {
 
 impl Model {
     pub(crate) fn new(opened: &Opened) -> Self {
-        let Recovered { hard_state, place, whole, .. } = opened.recovered.clone();
+        let Recovered { hard_state, place, replicated, .. } = opened.recovered.clone();
         let before = (place.index, place.term);
         Self {
             states: vec![Snap { hard_state, before, log: Vec::new() }],
-            snapshots: vec![(place, whole)],
+            snapshots: vec![(place, replicated)],
             durable: 0,
             confirmed: 0,
             kept: 0,
@@ -155,10 +155,10 @@ impl Model {
             // Raft takes no snapshot that its log agrees with.
             place.term += 1;
         }
-        let mut whole = founding().whole;
-        whole.replay(&entry(place.index, place.term, 3)).unwrap();
-        let bytes: Arc<[u8]> = whole.encode().into();
-        self.snapshots.push((place.clone(), whole));
+        let mut replicated = founding().replicated;
+        replicated.replay(&entry(place.index, place.term, 3)).unwrap();
+        let bytes: Arc<[u8]> = replicated.encode().into();
+        self.snapshots.push((place.clone(), replicated));
         let mut hard_state = self.now().hard_state.clone();
         if hard_state.term < place.term {
             (hard_state.term, hard_state.vote) = (place.term, 0);
@@ -170,7 +170,7 @@ impl Model {
     /// A snapshot of everything committed, if there is something since the last.
     pub(crate) fn task(&mut self) -> Option<SnapshotTask> {
         let state = self.now().clone();
-        let (last, mut whole) = self.snapshots.last().unwrap().clone();
+        let (last, mut replicated) = self.snapshots.last().unwrap().clone();
         let index = state.hard_state.commit;
         if index <= last.index {
             return None;
@@ -178,12 +178,12 @@ impl Model {
         let since = |entry: &&Entry| entry.index > last.index && entry.index <= index;
         let entries: Vec<Entry> = state.log.iter().filter(since).cloned().collect();
         for entry in &entries {
-            whole.replay(entry).unwrap();
+            replicated.replay(entry).unwrap();
         }
         let mut place = last;
         (place.index, place.term) = (index, state.term_of(index).unwrap());
-        self.snapshots.push((place.clone(), whole));
-        Some(SnapshotTask { place, entries, is_bare: false })
+        self.snapshots.push((place.clone(), replicated));
+        Some(SnapshotTask { place, entries, has_no_state: false })
     }
 
     /// Which state was found again; panics if it is none of those that may be.
@@ -194,7 +194,7 @@ impl Model {
         let kept = self.snapshots.iter().rposition(|(place, _)| *place == found.place);
         let kept = kept.unwrap_or_else(|| panic!("an unknown snapshot: {:?}", found.place));
         assert!(kept >= self.kept, "the snapshot went back: {kept} after {}", self.kept);
-        assert_eq!(self.snapshots[kept].1, found.whole, "the snapshot's whole");
+        assert_eq!(self.snapshots[kept].1, found.replicated, "the snapshot's whole");
         let allowed = oldest_allowed..self.states.len();
         let state = allowed.clone().rev().find(|at| matches(&self.states[*at], found));
         let Some(state) = state else {
@@ -239,10 +239,10 @@ fn matches(state: &Snap, found: &Recovered) -> bool {
 
 /// Everything that a recovered replica knows, whichever snapshot it starts from.
 pub(crate) fn digest(found: &Recovered) -> (HardState, u64, Vec<u8>) {
-    let mut whole = found.whole.clone();
-    found.entries.iter().for_each(|entry| whole.replay(entry).unwrap());
+    let mut replicated = found.replicated.clone();
+    found.entries.iter().for_each(|entry| replicated.replay(entry).unwrap());
     let last = found.entries.last().map_or(found.place.index, |entry| entry.index);
-    (found.hard_state.clone(), last, whole.encode())
+    (found.hard_state.clone(), last, replicated.encode())
 }
 
 fn brief(found: &Recovered) -> String {

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use regent_replica::disk::error::{OpenError, SnapshotError, WriteError};
+use regent_replica::disk::error::{DataDirError, SnapshotError, WriteError};
 use regent_replica::disk::limits::SPARE_SEGMENTS;
-use regent_replica::disk::{Disk, Options};
+use regent_replica::disk::{Disk, DiskOptions};
 
 use super::model::{Model, SEGMENT_BYTES, digest, entry, found, identity, open, options};
 use super::sim::{Dice, SimFiles};
@@ -128,7 +128,10 @@ fn founding_on_a_full_disk_is_refused_and_can_be_done_later() {
         files.leave_room(Some(free));
         let refused = super::model::try_found(&files).unwrap_err();
         let text = refused.to_string();
-        assert!(matches!(refused, OpenError::Write(_) | OpenError::Io { .. }), "{free}: {text}");
+        assert!(
+            matches!(refused, DataDirError::Write(_) | DataDirError::Io { .. }),
+            "{free}: {text}"
+        );
         files.leave_room(None);
         found(&files);
     }
@@ -217,7 +220,7 @@ fn segments_may_change_their_size_between_two_runs() {
     let mut model = Model::new(&opened);
     drop(opened);
     for segment_bytes in [8192, 4096, 65536] {
-        let options = Options { segment_bytes, ..options() };
+        let options = DiskOptions { segment_bytes, ..options() };
         let mut opened = Disk::open(Arc::new(files.clone()), options).unwrap();
         let state = model.check(&opened, model.states.len() - 1);
         model.resume(&opened, state);

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex};
 
-use regent_replica::disk::files::{Files, Held, OpenFile, SECTOR_BYTES};
+use regent_replica::disk::files::{DirectoryLock, Files, OpenFile, SECTOR_BYTES};
 
 /// Dice that can be thrown again.
 #[derive(Clone, Debug)]
@@ -69,7 +69,7 @@ struct SimFile(SimFiles, usize);
 #[derive(Debug)]
 struct SimLock(SimFiles);
 
-impl Held for SimLock {}
+impl DirectoryLock for SimLock {}
 
 impl Drop for SimLock {
     fn drop(&mut self) {
@@ -219,7 +219,7 @@ impl SimFiles {
 }
 
 impl Files for SimFiles {
-    fn lock(&self) -> io::Result<Box<dyn Held>> {
+    fn lock(&self) -> io::Result<Box<dyn DirectoryLock>> {
         let mut world = self.0.lock().unwrap();
         if std::mem::replace(&mut world.is_locked, true) {
             return Err(io::ErrorKind::WouldBlock.into());

@@ -4,10 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use regent_election::Settings;
-use regent_replica::disk::error::{OpenError, SnapshotError};
+use regent_replica::disk::error::{DataDirError, SnapshotError};
 use regent_replica::disk::files::Files;
-use regent_replica::disk::snapshot::{Kept, advance};
-use regent_replica::disk::{Disk, Founding, Identity, Opened, Options, RealFiles};
+use regent_replica::disk::snapshot::{SnapshotResult, advance};
+use regent_replica::disk::{Disk, DiskOptions, Founding, Identity, Opened, RealFiles};
 use regent_replica::{Core, CoreConfig, Members, ReplicaId};
 
 use super::model::{
@@ -40,12 +40,15 @@ fn a_real_directory_keeps_what_it_was_given() {
         assert!(disk.reserve().fill().unwrap());
         commit_all(&mut model, &mut disk, 20);
         if round % 4 == 3 {
-            assert_eq!(disk.snapshots().make(&model.task().unwrap()).unwrap(), Kept::Durable);
+            assert_eq!(
+                disk.snapshots().make(&model.task().unwrap()).unwrap(),
+                SnapshotResult::Durable
+            );
             disk.purge().unwrap();
         }
     }
     let busy = Disk::open(real(&path), options()).unwrap_err();
-    assert!(matches!(busy, OpenError::InUse { .. }), "{busy}");
+    assert!(matches!(busy, DataDirError::InUse { .. }), "{busy}");
     disk.close().unwrap();
     for boot in 2..5 {
         let opened = Disk::open(real(&path), options()).unwrap();
@@ -70,7 +73,7 @@ fn a_core_starts_from_what_a_founded_or_joining_disk_remembers() {
         Disk::found(Arc::new(joining.clone()), options(), identity(), &Founding::joining())
             .unwrap();
     assert_eq!(opened.recovered.place.index, 0);
-    assert!(opened.recovered.whole.members.is_empty());
+    assert!(opened.recovered.replicated.members.is_empty());
     let founded = found(&SimFiles::default());
     assert_eq!((founded.recovered.place.index, founded.recovered.place.term), (1, 1));
     assert_eq!(founded.recovered.place.get_conf_state().voters, [1]);
@@ -174,7 +177,7 @@ fn a_snapshot_that_was_overtaken_is_dropped() {
     disk.write(&[install]).unwrap();
     let error = disk.snapshots().make(&task).unwrap_err();
     assert!(matches!(error, SnapshotError::Overtaken { first: 2, newest: 17 }), "{error}");
-    assert_eq!(disk.snapshots().keep(&task.place, &bytes).unwrap(), Kept::Overtaken);
+    assert_eq!(disk.snapshots().keep(&task.place, &bytes).unwrap(), SnapshotResult::Overtaken);
     assert_eq!(disk.snapshots().newest_index(), 17);
 }
 
@@ -183,11 +186,11 @@ fn directories_of_others_are_refused_with_both_names() {
     let files = SimFiles::default();
     drop(found(&files));
     let ask = |options| Disk::open(Arc::new(files.clone()), options).unwrap_err().to_string();
-    let wrong_cluster = ask(Options { cluster: Some(0xc2), ..options() });
+    let wrong_cluster = ask(DiskOptions { cluster: Some(0xc2), ..options() });
     assert!(wrong_cluster.contains("00c1") && wrong_cluster.contains("00c2"), "{wrong_cluster}");
-    let wrong_replica = ask(Options { replica: ReplicaId::new(2), ..options() });
+    let wrong_replica = ask(DiskOptions { replica: ReplicaId::new(2), ..options() });
     assert!(wrong_replica.contains("replica 2"), "{wrong_replica}");
-    let right = Options { cluster: Some(0xc1), replica: ReplicaId::new(1), ..options() };
+    let right = DiskOptions { cluster: Some(0xc1), replica: ReplicaId::new(1), ..options() };
     Disk::open(Arc::new(files.clone()), right).unwrap();
 
     // A file of another life of the same replica, copied in.
@@ -199,7 +202,7 @@ fn directories_of_others_are_refused_with_both_names() {
         let mixed = files.copy();
         mixed.edit(&name, |content| *content = bytes);
         let refused = open(&mixed).unwrap_err();
-        assert!(matches!(refused, OpenError::Stranger { .. }), "{name}: {refused}");
+        assert!(matches!(refused, DataDirError::Stranger { .. }), "{name}: {refused}");
     }
 }
 
@@ -207,21 +210,66 @@ fn directories_of_others_are_refused_with_both_names() {
 fn empty_taken_and_half_founded_directories_say_what_to_do() {
     let files = SimFiles::default();
     let error = open(&files).unwrap_err();
-    assert!(matches!(error, OpenError::Empty { .. }), "{error}");
+    assert!(matches!(error, DataDirError::Empty { .. }), "{error}");
     drop(found(&files));
     let error = try_found(&files).unwrap_err();
-    assert!(matches!(error, OpenError::Founded { .. }), "{error}");
+    assert!(matches!(error, DataDirError::Founded { .. }), "{error}");
     for (name, _) in files.all() {
         let rest = files.copy();
         rest.remove(&name).unwrap();
         let error = try_found(&rest).unwrap_err();
-        assert!(matches!(error, OpenError::Founded { .. }), "without {name}: {error}");
+        assert!(matches!(error, DataDirError::Founded { .. }), "without {name}: {error}");
         assert!(open(&rest).is_err(), "without {name}");
     }
     files.create("founding").unwrap();
     let error = open(&files).unwrap_err();
-    assert!(matches!(error, OpenError::HalfFounded { .. }), "{error}");
-    found(&files);
+    assert!(matches!(error, DataDirError::HalfFounded { .. }), "{error}");
+}
+
+/// A marker says that a bootstrap was cut short, and anybody can make one.
+#[test]
+fn a_marker_of_founding_beside_anything_else_deletes_nothing() {
+    let used = SimFiles::default();
+    drop(found(&used));
+    used.create("founding").unwrap();
+    let refused = |files: &SimFiles, name: &str| {
+        let before = files.all();
+        let error = try_found(files).unwrap_err();
+        assert!(
+            matches!(&error, DataDirError::Occupied { found, .. } if found.contains(&name.into()))
+        );
+        assert!(error.to_string().contains("remove founding"), "{error}");
+        assert_eq!(files.all(), before, "{name}: nothing was changed");
+    };
+    let lone = |name: &str, bytes: Vec<u8>| {
+        let lone = SimFiles::default();
+        lone.create("founding").unwrap();
+        lone.create(name).map(drop).or_else(ignore_taken).unwrap();
+        lone.edit(name, |content| *content = bytes);
+        lone
+    };
+    refused(&used, "acked");
+    for (name, bytes) in used.all() {
+        if !name.starts_with("snapshot-") && name != "founding" {
+            refused(&lone(&name, bytes), &name);
+        }
+    }
+    let first = "snapshot-00000000000000000001";
+    let (_, snapshot) = used.all().into_iter().find(|(name, _)| name == first).unwrap();
+    found(&lone(first, snapshot.clone()));
+    found(&lone(&format!("{first}.tmp"), snapshot[..snapshot.len() / 2].to_vec()));
+    let mut other = snapshot.clone();
+    let at = other.len() - 6;
+    other[at] ^= 0x55;
+    refused(&lone(first, other), first);
+    refused(&lone(first, [&*snapshot, b"x"].concat()), first);
+    refused(&lone("founding", b"x".to_vec()), "founding");
+    refused(&lone("notes", b"x".to_vec()), "notes");
+    refused(&lone("snapshot-00000000000000000002", snapshot), "snapshot-00000000000000000002");
+}
+
+fn ignore_taken(error: std::io::Error) -> std::io::Result<()> {
+    if error.kind() == std::io::ErrorKind::AlreadyExists { Ok(()) } else { Err(error) }
 }
 
 #[test]
@@ -246,7 +294,7 @@ fn files_of_a_later_format_are_left_to_the_later_program() {
         }
         let refused = open(&later).unwrap_err();
         assert!(
-            matches!(refused, OpenError::Newer { found: 2, known: 1, .. }),
+            matches!(refused, DataDirError::Newer { found: 2, known: 1, .. }),
             "{name}: {refused}"
         );
     }
@@ -255,9 +303,9 @@ fn files_of_a_later_format_are_left_to_the_later_program() {
 #[test]
 fn segments_that_are_too_small_or_odd_are_refused() {
     for segment_bytes in [0, 4095, 4097, u64::MAX] {
-        let options = Options { segment_bytes, ..Options::default() };
+        let options = DiskOptions { segment_bytes, ..DiskOptions::default() };
         let error = Disk::open(Arc::new(SimFiles::default()), options).unwrap_err();
-        assert!(matches!(error, OpenError::Options(_)), "{error}");
+        assert!(matches!(error, DataDirError::Options(_)), "{error}");
     }
     assert_eq!(SEGMENT_BYTES, 4096);
 }
@@ -266,7 +314,7 @@ fn segments_that_are_too_small_or_odd_are_refused() {
 fn founding_gives_every_member_the_same_start() {
     let one = Founding::cluster(Settings::default(), Members::new());
     let two = Founding::cluster(Settings::default(), Members::new());
-    assert_eq!((one.place, one.whole.encode()), (two.place, two.whole.encode()));
+    assert_eq!((one.place, one.replicated.encode()), (two.place, two.replicated.encode()));
 }
 
 /// `docs/formats.md` in code.
@@ -335,12 +383,15 @@ fn files_are_laid_out_as_documented() {
 
     let snapshot = &all["snapshot-00000000000000000001"];
     assert_eq!(prefix(snapshot), "regntsnp");
-    let whole = founding().whole.encode();
+    let replicated = founding().replicated.encode();
     let place = [1, 1, 0, 0, 0, 0, 1, 1];
-    assert_eq!([48, 56].map(|at| u64_at(snapshot, at)), [place.len() as u64, whole.len() as u64]);
+    assert_eq!(
+        [48, 56].map(|at| u64_at(snapshot, at)),
+        [place.len() as u64, replicated.len() as u64]
+    );
     assert_eq!(u32_at(snapshot, 64), crc(0, &snapshot[..64]));
     assert_eq!(snapshot[68..76], place, "one voter, index 1, Raft term 1");
-    assert_eq!(snapshot[76..76 + whole.len()], whole);
-    let sum = crc(u32_at(snapshot, 64), &snapshot[68..76 + whole.len()]);
-    assert_eq!(snapshot[76 + whole.len()..], sum.to_le_bytes());
+    assert_eq!(snapshot[76..76 + replicated.len()], replicated);
+    let sum = crc(u32_at(snapshot, 64), &snapshot[68..76 + replicated.len()]);
+    assert_eq!(snapshot[76 + replicated.len()..], sum.to_le_bytes());
 }

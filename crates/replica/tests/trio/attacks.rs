@@ -9,8 +9,8 @@ use std::time::Duration;
 use regent_election::state::Query;
 use regent_election::store::{Consistency, Open, Store};
 use regent_election::{Group, Node as Label, Settings};
-use regent_replica::disk::files::{Files, Held, OpenFile};
-use regent_replica::disk::{Disk, Founding, Identity, Options, RealFiles};
+use regent_replica::disk::files::{DirectoryLock, Files, OpenFile};
+use regent_replica::disk::{Disk, DiskOptions, Founding, Identity, RealFiles};
 use regent_replica::io::{Request, Response};
 use regent_replica::{MemberChange, Node, NodeConfig, ReplicaId, ReplicaStore, Role};
 use tokio::net::{TcpListener, TcpStream};
@@ -35,7 +35,7 @@ async fn a_replica_that_was_founded_again_under_its_number_is_not_listened_to() 
     // Everybody has met everybody.
     let read = cluster.store(behind);
     until_done(|| read.session(session(1))).await;
-    while cluster.store(behind).handle().round_trips().len() < 2 {
+    while cluster.running[&behind].handle().round_trips().len() < 2 {
         sleep(Duration::from_millis(10)).await;
     }
     cluster.stop(behind).await;
@@ -68,11 +68,11 @@ async fn a_replica_that_was_founded_again_under_its_number_is_not_listened_to() 
     cluster.end().await;
 }
 
-async fn change(cluster: &Cluster, change: MemberChange) {
+pub(crate) async fn change(cluster: &Cluster, change: MemberChange) {
     let until = Instant::now() + PATIENCE;
     loop {
         let leader = cluster.leader().await;
-        let asked = cluster.store(leader).handle().ask(Request::Members(change.clone())).await;
+        let asked = cluster.running[&leader].handle().ask(Request::Members(change.clone())).await;
         match asked {
             Ok(Response::Done) => return,
             other => assert!(Instant::now() < until, "{change:?}: {other:?}"),
@@ -95,8 +95,8 @@ async fn a_replica_that_was_away_while_all_others_were_replaced_is_found_again()
     }
     let until = Instant::now() + PATIENCE;
     while cluster.leader().await != id(5) {
-        let leader = cluster.store(cluster.leader().await);
-        let _ = leader.handle().ask(Request::Transfer { to: Some(id(5)) }).await;
+        let leader = cluster.leader().await;
+        let _ = cluster.running[&leader].handle().ask(Request::Transfer { to: Some(id(5)) }).await;
         assert!(Instant::now() < until, "the lead was not handed over");
         sleep(Duration::from_millis(50)).await;
     }
@@ -105,7 +105,7 @@ async fn a_replica_that_was_away_while_all_others_were_replaced_is_found_again()
         cluster.stop(replica).await;
     }
     cluster.restart(id(1)).await;
-    let status = |replica: ReplicaId| cluster.store(replica).handle().status();
+    let status = |replica: ReplicaId| cluster.running[&replica].handle().status();
     while status(id(1)).applied < status(id(5)).applied {
         assert!(Instant::now() < until + PATIENCE, "replica 1 is still not found");
         sleep(Duration::from_millis(20)).await;
@@ -119,7 +119,7 @@ async fn a_replica_that_was_away_while_all_others_were_replaced_is_found_again()
 struct Full(RealFiles, Arc<AtomicBool>);
 
 impl Files for Full {
-    fn lock(&self) -> io::Result<Box<dyn Held>> {
+    fn lock(&self) -> io::Result<Box<dyn DirectoryLock>> {
         self.0.lock()
     }
 
@@ -168,7 +168,7 @@ async fn alone(files: Arc<dyn Files>) -> Arc<ReplicaStore> {
         is_witness: false,
     };
     let founding = Founding::cluster(Settings::default(), [(id(1), member)].into());
-    let options = Options { segment_bytes: 4096, ..Options::default() };
+    let options = DiskOptions { segment_bytes: 4096, ..DiskOptions::default() };
     let opened = Disk::found(files, options, identity, &founding).unwrap();
     let node = Node::start(opened, listener, &NodeConfig::default()).unwrap();
     Arc::new(ReplicaStore::new(node.handle().clone(), node.hub().clone(), String::new()))
@@ -180,7 +180,8 @@ async fn a_replica_on_a_full_disk_goes_on_when_there_is_room_and_can_be_ended_wh
     let place = tempfile::tempdir().unwrap();
     let is_full = Arc::new(AtomicBool::new(false));
     let files = Full(RealFiles::new(place.path()).unwrap(), Arc::clone(&is_full));
-    let store = alone(Arc::new(files)).await;
+    let replica = alone(Arc::new(files)).await;
+    let store: &dyn Store = &*replica;
     until_done(|| store.open(open(1))).await;
     let until = Instant::now() + PATIENCE;
     for round in 0..2 {
@@ -200,7 +201,7 @@ async fn a_replica_on_a_full_disk_goes_on_when_there_is_room_and_can_be_ended_wh
     // What frees a session is taken for as long as anything fits: until nothing does.
     for number in 1..1000 {
         let close = regent_election::Command::Close { session: session(number) };
-        store.handle().post(Request::Submit { command: close, request: None, query: None });
+        replica.handle().post(Request::Submit { command: close, request: None, query: None });
         if number % 50 == 0 {
             sleep(Duration::from_millis(20)).await;
         }
@@ -212,12 +213,13 @@ async fn a_replica_on_a_full_disk_goes_on_when_there_is_room_and_can_be_ended_wh
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_flooded_replica_ends_when_it_is_told_to() {
     let place = tempfile::tempdir().unwrap();
-    let store = alone(Arc::new(RealFiles::new(place.path()).unwrap())).await;
+    let replica = alone(Arc::new(RealFiles::new(place.path()).unwrap())).await;
+    let store: &dyn Store = &*replica;
     until_done(|| store.open(open(1))).await;
     let is_over = Arc::new(AtomicBool::new(false));
     let floods: Vec<_> = (0..2)
         .map(|_| {
-            let (handle, is_over) = (store.handle().clone(), Arc::clone(&is_over));
+            let (handle, is_over) = (replica.handle().clone(), Arc::clone(&is_over));
             std::thread::spawn(move || {
                 while !is_over.load(Ordering::SeqCst) {
                     let query = Query::Groups { prefix: String::new(), after: None, count: 1 };
@@ -289,13 +291,13 @@ async fn a_connection_that_carries_nothing_is_given_up_for_another() {
     }
     let place = tempfile::tempdir().unwrap();
     let founding = Founding::cluster(Settings::default(), members);
-    let mut stores = Vec::new();
+    let mut stores: Vec<Box<dyn Store>> = Vec::new();
     for (replica, listener) in listeners {
         let files = RealFiles::new(&place.path().join(replica.to_string())).unwrap();
         let opened = found(Arc::new(files), replica, 1, &founding);
         let node = Node::start(opened, listener, &NodeConfig::default()).unwrap();
         let (handle, hub) = (node.handle().clone(), node.hub().clone());
-        stores.push(ReplicaStore::new(handle, hub, String::new()));
+        stores.push(Box::new(ReplicaStore::new(handle, hub, String::new())));
     }
     until_done(|| stores[0].open(open(1))).await;
     for relay in &relays {

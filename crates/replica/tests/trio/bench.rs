@@ -8,7 +8,8 @@ use std::time::Duration;
 use regent_election::store::{Campaign, CampaignSession, Store, StoreError};
 use regent_election::{Group, Metadata, Node as Label, SessionId, Settings};
 use regent_replica::disk::files::Files;
-use regent_replica::disk::{Disk, Founding, Identity, Opened, Options, RealFiles};
+use regent_replica::disk::{Disk, DiskOptions, Founding, Identity, Opened, RealFiles};
+use regent_replica::peers::{Plaintext, Transport};
 use regent_replica::{Member, Members, Node, NodeConfig, ReplicaId, ReplicaStore, Role, Timing};
 use tokio::net::TcpListener;
 use tokio::time::{Instant, sleep};
@@ -27,22 +28,30 @@ pub(crate) struct Cluster {
     pub(crate) running: BTreeMap<ReplicaId, Arc<ReplicaStore>>,
     pub(crate) snapshot_every: u64,
     pub(crate) timing: Timing,
+    /// What the links of each replica travel on.
+    pub(crate) transports: Transports,
 }
+
+pub(crate) type Transports = Box<dyn Fn(ReplicaId) -> Arc<dyn Transport> + Send + Sync>;
 
 impl Cluster {
     pub(crate) async fn start(count: u64, snapshot_every: u64) -> Self {
-        Self::start_with(Timing::LAN, count, snapshot_every).await
+        Self::start_with(Timing::LAN, count, snapshot_every, plaintext()).await
     }
 
     /// One whose log keeps its leader though the machine is busy. A change of it costs what only the
     /// leader remembers, which the contract of a store at peace does not provide for: the number of a
     /// session's last heartbeat is counted afresh.
     pub(crate) async fn start_calm(count: u64, snapshot_every: u64) -> Self {
-        let timing = Timing::new(3_000, 4_000, 100, 90).unwrap();
-        Self::start_with(timing, count, snapshot_every).await
+        Self::start_with(calm(), count, snapshot_every, plaintext()).await
     }
 
-    async fn start_with(timing: Timing, count: u64, snapshot_every: u64) -> Self {
+    pub(crate) async fn start_with(
+        timing: Timing,
+        count: u64,
+        snapshot_every: u64,
+        transports: Transports,
+    ) -> Self {
         let mut listeners = BTreeMap::new();
         let mut members = Members::new();
         for number in 1..=count {
@@ -57,7 +66,7 @@ impl Cluster {
         }
         let place = tempfile::tempdir().unwrap();
         let running = BTreeMap::new();
-        let mut cluster = Self { place, members, running, snapshot_every, timing };
+        let mut cluster = Self { place, members, running, snapshot_every, timing, transports };
         let founding = Founding::cluster(Settings::default(), cluster.members.clone());
         for (replica, listener) in listeners {
             let files = Arc::new(RealFiles::new(&cluster.directory(replica)).unwrap());
@@ -89,6 +98,7 @@ impl Cluster {
         let config = NodeConfig {
             snapshot_every: self.snapshot_every,
             timing: self.timing,
+            transport: (self.transports)(replica),
             ..NodeConfig::default()
         };
         let node = Node::start(opened, listener, &config).unwrap();
@@ -102,7 +112,7 @@ impl Cluster {
         let address = self.members[&replica].peer_address.clone();
         let listener = TcpListener::bind(&address).await.unwrap();
         let files = Arc::new(RealFiles::new(&self.directory(replica)).unwrap());
-        let opened = Disk::open(files, Options::default()).unwrap();
+        let opened = Disk::open(files, DiskOptions::default()).unwrap();
         self.run(replica, opened, listener);
     }
 
@@ -126,8 +136,8 @@ impl Cluster {
         }
     }
 
-    pub(crate) fn store(&self, replica: ReplicaId) -> Arc<ReplicaStore> {
-        Arc::clone(&self.running[&replica])
+    pub(crate) fn store(&self, replica: ReplicaId) -> Arc<dyn Store> {
+        Arc::clone(&self.running[&replica]) as Arc<dyn Store>
     }
 
     pub(crate) async fn end(mut self) {
@@ -135,6 +145,14 @@ impl Cluster {
             self.stop(replica).await;
         }
     }
+}
+
+pub(crate) fn calm() -> Timing {
+    Timing::new(3_000, 4_000, 100, 90).unwrap()
+}
+
+fn plaintext() -> Transports {
+    Box::new(|_| Arc::new(Plaintext::Loopback))
 }
 
 pub(crate) fn session(number: u128) -> SessionId {
@@ -179,5 +197,5 @@ pub(crate) fn found(
     founding: &Founding,
 ) -> Opened {
     let identity = Identity { cluster: CLUSTER, replica, incarnation };
-    Disk::found(files, Options::default(), identity, founding).unwrap()
+    Disk::found(files, DiskOptions::default(), identity, founding).unwrap()
 }

@@ -4,37 +4,39 @@
 
 mod attacks;
 mod bench;
+mod secure;
+mod strangers;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use regent_election::contract::{Harness, Verdict, cases};
+use regent_election::contract::{CaseResult, Harness, cases};
 use regent_election::store::{
     Campaign, CampaignSession, Consistency, Heartbeat, OfficeState, Open, Scope, Store, StoreError,
     Watch, WatchItem,
 };
 use regent_election::{Cursor, Event, Group, Moment, Node as Label, Policy, Revision, Term};
-use regent_replica::{ReplicaId, ReplicaStore};
+use regent_replica::ReplicaId;
 use tokio::time::{Instant, sleep};
 
 use bench::{Cluster, PATIENCE, bid, id, session, until_done};
 
 struct Suite {
-    store: Arc<ReplicaStore>,
-    other: Arc<ReplicaStore>,
+    store: Arc<dyn Store>,
+    other: Arc<dyn Store>,
     names: AtomicU64,
 }
 
 #[async_trait]
 impl Harness for Suite {
     fn store(&self) -> Arc<dyn Store> {
-        Arc::clone(&self.store) as Arc<dyn Store>
+        Arc::clone(&self.store)
     }
 
     fn other(&self) -> Arc<dyn Store> {
-        Arc::clone(&self.other) as Arc<dyn Store>
+        Arc::clone(&self.other)
     }
 
     async fn sleep(&self, for_how_long: Duration) {
@@ -50,7 +52,7 @@ impl Harness for Suite {
     }
 }
 
-async fn keeps_the_contract(store: Arc<ReplicaStore>, other: Arc<ReplicaStore>) {
+async fn keeps_the_contract(store: Arc<dyn Store>, other: Arc<dyn Store>) {
     let suite = Arc::new(Suite { store, other, names: AtomicU64::new(1) });
     let running: Vec<_> = cases()
         .into_iter()
@@ -62,9 +64,9 @@ async fn keeps_the_contract(store: Arc<ReplicaStore>, other: Arc<ReplicaStore>) 
     let mut wrong = Vec::new();
     for (name, verdict) in running {
         match verdict.await.unwrap() {
-            Verdict::Held => {}
-            Verdict::Skipped(why) => wrong.push(format!("{name}: skipped: {why}")),
-            Verdict::Broken(why) => wrong.push(format!("{name}: {why}")),
+            CaseResult::Held => {}
+            CaseResult::Skipped(why) => wrong.push(format!("{name}: skipped: {why}")),
+            CaseResult::Broken(why) => wrong.push(format!("{name}: {why}")),
         }
     }
     assert!(wrong.is_empty(), "\n{}\n", wrong.join("\n"));
@@ -138,7 +140,7 @@ async fn nothing_acknowledged_is_lost_when_replicas_are_restarted_one_by_one() {
 }
 
 /// A leader of the log and one that follows it.
-async fn leader_and_follower(cluster: &Cluster) -> (Arc<ReplicaStore>, Arc<ReplicaStore>) {
+async fn leader_and_follower(cluster: &Cluster) -> (Arc<dyn Store>, Arc<dyn Store>) {
     let leader = cluster.leader().await;
     let follower = (1..=3).map(id).find(|replica| *replica != leader).unwrap();
     (cluster.store(leader), cluster.store(follower))
@@ -156,7 +158,7 @@ async fn a_heartbeat_gives_back_what_it_disowns_and_nothing_else() {
     let (kept, lost) = (win(mine, "kept").await, win(mine, "lost").await);
     let other = win(theirs, "other").await;
     let group = |name: &str| Group::new(name).unwrap();
-    let beat = |disowned: Vec<(Group, Term)>| {
+    let heartbeat = |disowned: Vec<(Group, Term)>| {
         let follower = Arc::clone(&follower);
         let heartbeat = Heartbeat { session: mine, sequence: None, disowned, beliefs: None };
         until_done(move || {
@@ -165,13 +167,13 @@ async fn a_heartbeat_gives_back_what_it_disowns_and_nothing_else() {
         })
     };
 
-    let before = beat(Vec::new()).await;
+    let before = heartbeat(Vec::new()).await;
     let strangers =
         vec![(group("other"), other), (group("kept"), kept.next().unwrap()), (group("none"), kept)];
-    let after = beat(strangers).await;
+    let after = heartbeat(strangers).await;
     assert_eq!(after.revision, before.revision, "what is not its own is not even proposed");
 
-    let after = beat(vec![(group("lost"), lost)]).await;
+    let after = heartbeat(vec![(group("lost"), lost)]).await;
     assert!(after.revision > before.revision);
     let held = until_done(|| leader.session(mine)).await.tenures;
     let held: Vec<_> = held.iter().map(|tenure| tenure.group.as_str()).collect();
@@ -205,11 +207,11 @@ async fn a_loser_is_told_to_come_back_within_the_bounds_of_its_group() {
     cluster.end().await;
 }
 
-async fn elect(store: &ReplicaStore, group: &str) -> Term {
+async fn elect(store: &dyn Store, group: &str) -> Term {
     until_done(|| store.campaign(bid(session(7), group))).await.elected.unwrap()
 }
 
-async fn resign(store: &ReplicaStore, group: &str, term: Term) {
+async fn resign(store: &dyn Store, group: &str, term: Term) {
     let group = Group::new(group).unwrap();
     until_done(|| store.resign(&group, session(7), term, None)).await;
 }
@@ -222,7 +224,7 @@ async fn next_change(watch: &mut Box<dyn Watch>) -> Cursor {
 }
 
 /// Resumes a watch and takes what comes first.
-async fn first_of(store: &ReplicaStore, scope: Scope, cursor: Cursor) -> WatchItem {
+async fn first_of(store: &dyn Store, scope: Scope, cursor: Cursor) -> WatchItem {
     let mut watch = until_done(|| store.watch(scope.clone(), Some(cursor))).await;
     tokio::time::timeout(PATIENCE, watch.next()).await.expect("never silence").unwrap()
 }
@@ -237,18 +239,18 @@ async fn a_watch_resumed_after_a_restart_misses_nothing_or_is_told_so() {
         cluster.leader().await;
         let store = cluster.store(id(1));
         let mut watch = store.watch(all(), None).await.unwrap();
-        let term = elect(&store, "quiet").await;
+        let term = elect(&*store, "quiet").await;
         let at_own_change = next_change(&mut watch).await;
-        elect(&store, "other").await;
+        elect(&*store, "other").await;
         let cursor = next_change(&mut watch).await;
-        resign(&store, "quiet", term).await;
+        resign(&*store, "quiet", term).await;
         for _ in 0..20 {
-            let term = elect(&store, "busy").await;
-            resign(&store, "busy", term).await;
+            let term = elect(&*store, "busy").await;
+            resign(&*store, "busy", term).await;
         }
         if is_forgotten {
             let until = Instant::now() + PATIENCE;
-            while store.handle().status().snapshot < 20 {
+            while cluster.running[&id(1)].handle().status().snapshot < 20 {
                 assert!(Instant::now() < until, "no snapshot was made");
                 sleep(Duration::from_millis(5)).await;
             }
@@ -259,18 +261,18 @@ async fn a_watch_resumed_after_a_restart_misses_nothing_or_is_told_so() {
 
         let store = cluster.store(id(1));
         // Of all groups only so much is remembered as was applied since the snapshot.
-        match (first_of(&store, all(), cursor).await, is_forgotten) {
+        match (first_of(&*store, all(), cursor).await, is_forgotten) {
             (WatchItem::Changed(next), false) => assert!(is_resigned(&next, term), "{next:?}"),
             (WatchItem::Gap { at, .. }, true) => assert!(at.revision > cursor.revision),
             (other, _) => panic!("{other:?}"),
         }
         // One group's own history outlives the snapshot, and serves every cursor that does not
         // stand amid a revision in which the group itself changed.
-        match first_of(&store, quiet(), cursor).await {
+        match first_of(&*store, quiet(), cursor).await {
             WatchItem::Changed(next) => assert!(is_resigned(&next, term), "{next:?}"),
             gap @ WatchItem::Gap { .. } => panic!("{gap:?}"),
         }
-        match (first_of(&store, quiet(), at_own_change).await, is_forgotten) {
+        match (first_of(&*store, quiet(), at_own_change).await, is_forgotten) {
             (WatchItem::Changed(next), _) => assert!(is_resigned(&next, term), "{next:?}"),
             // It may stand amid that revision, or after all of it; either way nothing is missed.
             (WatchItem::Gap { .. }, true) => {}

@@ -60,8 +60,8 @@ impl Health for Pulse {
 impl Pulse {
     fn enter(&self, request: Request<HealthCheckRequest>) -> (Ask, String) {
         let peer = request.extensions().get::<Peer>().cloned();
-        let Peer { talk, .. } = peer.expect("the connection put itself into every request");
-        let ask = Ask { app: Arc::clone(&self.app), talk, place: None };
+        let Peer { activity, .. } = peer.expect("the connection put itself into every request");
+        let ask = Ask { app: Arc::clone(&self.app), activity, place: None };
         (ask, request.into_inner().service)
     }
 }

@@ -24,23 +24,25 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Instant;
 
-use axum::body::Body;
-use axum::http::{HeaderMap, Method, Request, Response, header};
 use hyper::body::Incoming;
-use regent_api::grpc::methods::{self, Face};
+use hyper::header::{self, HeaderMap};
+use hyper::{Method, Request, Response};
+use regent_api::grpc::methods;
 use regent_api::grpc::regent_server::RegentServer;
 use regent_api::grpc::{DESCRIPTORS, status};
 use regent_api::limits::BODY_BYTES_MAX;
 use regent_api::{Code, Operation, Problem, ROUTES};
-use tonic::{Status, body::Body as GrpcBody};
+use tonic::Status;
+use tonic::body::Body as GrpcBody;
+use tonic::codegen::Service;
 use tonic_health::pb::health_server::HealthServer;
-use tower::Service;
 
 use crate::admission::Class;
 use crate::app::App;
 use crate::grpc::health::Pulse;
 use crate::grpc::verbs::Verbs;
 use crate::origin;
+use crate::reply;
 use crate::router::Peer;
 
 /// The label of calls that meet no method, in metrics.
@@ -79,7 +81,7 @@ enum Target {
 impl Grpc {
     pub(crate) fn new(app: &Arc<App>) -> Self {
         let methods = ROUTES.iter().filter_map(|route| {
-            face_method(route.operation).map(|method| (methods::path(method), route.operation))
+            route.method_name().map(|method| (methods::path(&method), route.operation))
         });
         let verbs = RegentServer::new(Verbs { app: Arc::clone(app), lookout: Arc::default() })
             .max_decoding_message_size(BODY_BYTES_MAX);
@@ -108,7 +110,7 @@ impl Grpc {
     }
 
     /// Answers one call.
-    pub(crate) async fn serve(&self, request: Request<Incoming>) -> Response<Body> {
+    pub(crate) async fn serve(&self, request: Request<Incoming>) -> reply::Response {
         let began_at = Instant::now();
         let target = self.target(request.uri().path());
         let response = match self.walk(target, request).await {
@@ -116,7 +118,7 @@ impl Grpc {
             Err(problem) => Status::from(problem).into_http(),
         };
         self.count(target, &response, began_at);
-        response.map(Body::new)
+        response.map(reply::streamed)
     }
 
     fn target(&self, path: &str) -> Option<Target> {
@@ -211,13 +213,6 @@ pub(crate) fn is_grpc(headers: &HeaderMap) -> bool {
         let rest = label.strip_prefix(b"application/grpc");
         rest.is_some_and(|rest| matches!(rest.first(), None | Some(b'+' | b';' | b' ')))
     })
-}
-
-fn face_method(operation: Operation) -> Option<&'static str> {
-    match methods::face(operation) {
-        Face::Method(method) => Some(method),
-        Face::Health(_) | Face::Reflection | Face::HttpOnly(_) => None,
-    }
 }
 
 fn handler<S>(service: S) -> Handler

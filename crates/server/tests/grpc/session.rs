@@ -57,7 +57,7 @@ impl Stream {
         self.up.send(pb::SessionUp { message: Some(message) }).unwrap();
     }
 
-    fn beat(&self, sequence: u64) {
+    fn heartbeat(&self, sequence: u64) {
         self.send(Up::Heartbeat(pb::Heartbeat { sequence, ..pb::Heartbeat::default() }));
     }
 
@@ -136,14 +136,14 @@ async fn a_whole_life_fits_one_stream() {
     assert!(won.elected);
     let changed = stream.until(event_of).await;
     assert!(matches!(&changed, Event::LeaderChanged(changed) if changed.term == 1), "{changed:?}");
-    stream.beat(1);
+    stream.heartbeat(1);
     let heard = stream
         .until(|down| match down {
             Down::Heartbeat(answer) if answer.sequence == 1 => answer.outcome,
             _ => None,
         })
         .await;
-    assert!(matches!(heard, heartbeat_answer::Outcome::Heard(heard) if heard.ttl_ms == 60_000));
+    assert!(matches!(heard, heartbeat_answer::Outcome::Heartbeat(heard) if heard.ttl_ms == 60_000));
     let shown = stream.answer(Verb::Show(pb::ShowSessionRequest::default())).await;
     assert!(matches!(shown, answer::Outcome::Session(shown) if shown.tenures.len() == 1));
     let asked = pb::LeaderRequest { group: "g".to_owned(), consistency: 0 };
@@ -186,7 +186,7 @@ async fn a_standby_is_told_of_its_election_with_the_proof() {
     assert!(is_told, "the event came before what the session holds");
     let accept = pb::AcceptRequest { group: "g".to_owned(), term: 2, ..Default::default() };
     let accepted = stream.answer(Verb::Accept(accept)).await;
-    assert!(matches!(accepted, answer::Outcome::Heard(_)));
+    assert!(matches!(accepted, answer::Outcome::Heartbeat(_)));
 }
 
 #[tokio::test]
@@ -200,7 +200,7 @@ async fn a_leader_that_follows_nothing_learns_of_its_end_with_its_next_heartbeat
         ..pb::StepDownRequest::default()
     };
     server.client().step_down(down).await.unwrap();
-    stream.beat(1);
+    stream.heartbeat(1);
     let holds = stream
         .until(|down| match down {
             Down::Holds(holds) => Some(holds),
@@ -267,7 +267,7 @@ async fn events_wait_for_the_window_and_heartbeats_do_not() {
     }
     let mut events = 2;
     for sequence in 1..=5 {
-        stream.beat(sequence);
+        stream.heartbeat(sequence);
         loop {
             match stream.next().await.unwrap().unwrap() {
                 Down::Heartbeat(answer) => {
@@ -323,7 +323,7 @@ async fn a_heartbeat_of_a_session_that_ended_says_so_and_ends_the_stream() {
     let mut stream = Stream::open(&server, hello("a", &secret(1))).await;
     let close = pb::CloseSessionRequest { session_id: secret(1) };
     server.client().close_session(close).await.unwrap();
-    stream.beat(1);
+    stream.heartbeat(1);
     let outcome = stream
         .until(|down| match down {
             Down::Heartbeat(answer) => answer.outcome,
@@ -348,9 +348,9 @@ async fn a_closing_server_sends_its_participants_elsewhere() {
 #[tokio::test]
 async fn streams_that_are_none_are_refused() {
     let server = Server::start().await;
-    let beat = Up::Heartbeat(pb::Heartbeat::default());
+    let heartbeat = Up::Heartbeat(pb::Heartbeat::default());
     let refused = [
-        (beat, Code::BadRequest),
+        (heartbeat, Code::BadRequest),
         (Up::Hello(pb::Hello::default()), Code::BadRequest),
         (Up::Hello(hello("a b", &secret(1))), Code::BadRequest),
         (Up::Hello(hello("a", "short")), Code::BadRequest),
@@ -422,7 +422,7 @@ async fn requests_without_end_are_refused_and_heartbeats_are_still_answered() {
     for _ in 0..50 {
         stream.ask(Verb::Leader(asked.clone()));
     }
-    stream.beat(1);
+    stream.heartbeat(1);
     let mut answers = 0;
     let mut is_heard = false;
     while answers < 50 || !is_heard {

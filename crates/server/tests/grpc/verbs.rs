@@ -54,13 +54,13 @@ async fn an_office_is_won_kept_handed_over_and_given_up() {
         extend_by_ms: None,
     };
     assert_eq!(client.renew(renew).await.unwrap().into_inner().ttl_ms, 60_000);
-    let beat = |sequence| pb::RenewSessionRequest {
+    let heartbeat = |sequence| pb::HeartbeatRequest {
         session_id: a.clone(),
         sequence: Some(sequence),
-        ..pb::RenewSessionRequest::default()
+        ..pb::HeartbeatRequest::default()
     };
-    client.renew_session(beat(5)).await.unwrap();
-    let refused = client.renew_session(beat(5)).await.unwrap_err();
+    client.heartbeat(heartbeat(5)).await.unwrap();
+    let refused = client.heartbeat(heartbeat(5)).await.unwrap_err();
     assert_eq!(problem(&refused, Code::HeartbeatNotNewer).facts.last_sequence, Some(5));
 
     let offer = pb::OfferRequest {

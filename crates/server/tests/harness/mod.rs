@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use regent_election::store::Store;
 use regent_server::{ServerConfig, serve};
-use regent_stores::local::LocalStore;
+use regent_stores::MemoryStore;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -37,7 +37,7 @@ impl Server {
     pub(crate) async fn with(config: ServerConfig) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let store: Arc<dyn Store> = Arc::new(LocalStore::memory().unwrap());
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::new().unwrap());
         let (stop, stopped) = oneshot::channel::<()>();
         let served = tokio::spawn({
             let store = Arc::clone(&store);

@@ -1,6 +1,6 @@
 //! Leaders that are about to fail, told by what they tell: over real HTTP, on the real store.
 
-use regent_api::{GroupResponse, Heard, HistoryResponse, SessionResponse};
+use regent_api::{GroupResponse, HeartbeatResponse, HistoryResponse, SessionResponse};
 use regent_server::{ReplaceFailing, ServerConfig};
 use serde_json::{Value, json};
 
@@ -32,7 +32,7 @@ async fn renew(server: &Server, number: u128, node: &str, margin_ms: u64, terms:
     let beliefs =
         json!({"node_id": node, "ttl_ms": TTL_MS, "margin_ms": margin_ms, "claims": claims});
     let body = json!({"session_id": secret(number), "beliefs": beliefs});
-    let _: Heard = server.post("/v1/sessions/renew", body).await.ok();
+    let _: HeartbeatResponse = server.post("/v1/sessions/heartbeat", body).await.ok();
 }
 
 async fn fall(server: &Server, standby_ms: impl Fn(u64) -> u64) {
@@ -154,7 +154,7 @@ async fn whoever_does_not_lead_cannot_have_anybody_replaced() {
         let beliefs =
             json!({"node_id": "a", "ttl_ms": TTL_MS, "margin_ms": margin_ms, "claims": claims});
         let body = json!({"session_id": secret(9), "beliefs": beliefs});
-        assert_ne!(server.post("/v1/sessions/renew", body).await.status, 200);
+        assert_ne!(server.post("/v1/sessions/heartbeat", body).await.status, 200);
     }
     // The true leader falls afterwards: had anything been done before, it would stand before this.
     fall(&server, |_| HEALTHY_MS).await;

@@ -78,7 +78,7 @@ async fn many_at_once_are_all_answered() {
     }
     let mut done = 0;
     for answer in answers {
-        let _: regent_api::Heard = answer.await.ok();
+        let _: regent_api::HeartbeatResponse = answer.await.ok();
         done += 1;
     }
     assert_eq!(done, 200);

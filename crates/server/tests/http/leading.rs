@@ -1,7 +1,7 @@
 //! Campaigning, renewing, resigning, handing over.
 
 use regent_api::{
-    CampaignResponse, Code, Done, GroupResponse, Heard, LeaderResponse, SessionResponse,
+    CampaignResponse, Code, Done, GroupResponse, HeartbeatResponse, LeaderResponse, SessionResponse,
 };
 use regent_election::store::OfficeState;
 use serde_json::json;
@@ -110,7 +110,7 @@ async fn a_renewal_proves_the_tenure_and_a_wrong_term_is_told_both_numbers() {
     let server = Server::start().await;
     let office = server.lead("billing", "a").await;
     let body = json!({"session_id": office.session_id, "term": office.term});
-    let heard: Heard = server.post("/v1/groups/billing/renew", body).await.ok();
+    let heard: HeartbeatResponse = server.post("/v1/groups/billing/renew", body).await.ok();
     assert_eq!(heard.ttl_ms, 10_000);
     let wrong = json!({"session_id": office.session_id, "term": 9});
     let problem = server.post("/v1/groups/billing/renew", wrong).await.problem(Code::NotLeader);
@@ -118,7 +118,7 @@ async fn a_renewal_proves_the_tenure_and_a_wrong_term_is_told_both_numbers() {
     assert_eq!(problem.facts.current_term.unwrap().get(), office.term);
     let longer =
         json!({"session_id": office.session_id, "term": office.term, "extend_by_ms": 20_000});
-    let heard: Heard = server.post("/v1/groups/billing/renew", longer).await.ok();
+    let heard: HeartbeatResponse = server.post("/v1/groups/billing/renew", longer).await.ok();
     assert_eq!(heard.ttl_ms, 20_000);
 }
 
@@ -178,7 +178,7 @@ async fn a_hand_over_goes_from_offer_to_warm_to_transfer_to_acceptance() {
     let term = shown.tenures[0].term.get();
     assert_eq!(term, office.term + 1);
     let body = json!({"session_id": secret(5), "term": term});
-    let _: Heard = server.post("/v1/groups/billing/accept", body).await.ok();
+    let _: HeartbeatResponse = server.post("/v1/groups/billing/accept", body).await.ok();
     let seen: LeaderResponse = server.get("/v1/groups/billing/leader").await.ok();
     assert_eq!(seen.office.leader.unwrap().as_str(), "b");
     assert_eq!(seen.office.state, OfficeState::Leading);

@@ -18,7 +18,7 @@ async fn elections_changes_and_failures_are_counted() {
     let _ = server.post("/v1/groups/billing/campaign", json!({"node_id": "b"})).await;
     let wrong = json!({"session_id": office.session_id, "term": 7});
     let _ = server.post("/v1/groups/billing/renew", wrong).await;
-    let _ = server.post("/v1/sessions/renew", json!({"session_id": secret(1)})).await;
+    let _ = server.post("/v1/sessions/heartbeat", json!({"session_id": secret(1)})).await;
     office.resign(&server).await;
     server.lead("billing", "b").await;
     let text = eventually("the observer's numbers", || async {

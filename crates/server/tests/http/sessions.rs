@@ -1,6 +1,8 @@
 //! Sessions, and the secrets they are.
 
-use regent_api::{CampaignResponse, Code, Done, Heard, LeaderResponse, SessionResponse};
+use regent_api::{
+    CampaignResponse, Code, Done, HeartbeatResponse, LeaderResponse, SessionResponse,
+};
 use serde_json::json;
 
 use crate::support::{Server, secret};
@@ -26,11 +28,12 @@ async fn one_heartbeat_keeps_everything_and_an_old_one_is_refused() {
     let open = json!({"node_id": "a", "session_id": secret(1)});
     let _: SessionResponse = server.post("/v1/sessions/open", open).await.ok();
     let renew = |sequence: u64| json!({"session_id": secret(1), "sequence": sequence});
-    let heard: Heard = server.post("/v1/sessions/renew", renew(2)).await.ok();
+    let heard: HeartbeatResponse = server.post("/v1/sessions/heartbeat", renew(2)).await.ok();
     assert_eq!(heard.ttl_ms, 10_000);
-    server.post("/v1/sessions/renew", renew(2)).await.problem(Code::HeartbeatNotNewer);
-    let _: Heard = server.post("/v1/sessions/renew", renew(3)).await.ok();
-    let _: Heard = server.post("/v1/sessions/renew", json!({"session_id": secret(1)})).await.ok();
+    server.post("/v1/sessions/heartbeat", renew(2)).await.problem(Code::HeartbeatNotNewer);
+    let _: HeartbeatResponse = server.post("/v1/sessions/heartbeat", renew(3)).await.ok();
+    let _: HeartbeatResponse =
+        server.post("/v1/sessions/heartbeat", json!({"session_id": secret(1)})).await.ok();
 }
 
 #[tokio::test]
@@ -43,7 +46,7 @@ async fn a_heartbeat_gives_up_the_terms_it_disowns() {
         "session_id": office.session_id,
         "disown": [{"group": "billing", "term": office.term}],
     });
-    let _: Heard = server.post("/v1/sessions/renew", body).await.ok();
+    let _: HeartbeatResponse = server.post("/v1/sessions/heartbeat", body).await.ok();
     let seen: LeaderResponse = server.get("/v1/groups/billing/leader").await.ok();
     assert_eq!(seen.office.leader, None);
     let seen: LeaderResponse = server.get("/v1/groups/other/leader").await.ok();
@@ -78,7 +81,7 @@ async fn a_closed_session_has_resigned_everything_and_stays_closed() {
     }
     let seen: LeaderResponse = server.get("/v1/groups/billing/leader").await.ok();
     assert_eq!(seen.office.leader, None);
-    for verb in ["renew", "show"] {
+    for verb in ["heartbeat", "show"] {
         let path = format!("/v1/sessions/{verb}");
         server.post(&path, json!({"session_id": secret(1)})).await.problem(Code::SessionExpired);
     }

@@ -257,7 +257,7 @@ async fn watches_beyond_the_bound_are_refused_and_renewals_still_served() {
     let body = json!({"node_id": "b", "wait_ms": 1000});
     server.post("/v1/groups/billing/campaign", body).await.problem(Code::RateLimited);
     let body = json!({"session_id": office.session_id, "term": office.term});
-    let _: regent_api::Heard = server.post("/v1/groups/billing/renew", body).await.ok();
+    let _: regent_api::HeartbeatResponse = server.post("/v1/groups/billing/renew", body).await.ok();
 }
 
 #[tokio::test]

@@ -3,12 +3,12 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::key::{Algorithm, SEED_BYTES};
+use crate::key::{SEED_BYTES, SigningAlgorithm};
 
 const NOW: u64 = 1_767_225_590;
 
 fn pair(byte: u8) -> KeyPair {
-    KeyPair::from_seed(Algorithm::EdDsa, &[byte; SEED_BYTES]).unwrap()
+    KeyPair::from_seed(SigningAlgorithm::EdDsa, &[byte; SEED_BYTES]).unwrap()
 }
 
 fn claims() -> Claims {
@@ -179,7 +179,7 @@ mod hybrid {
     #[test]
     fn both_signatures_of_a_hybrid_key_must_fit() {
         let seed: Vec<u8> = (0..64).collect();
-        let pair = KeyPair::from_seed(Algorithm::Hybrid, &seed).unwrap();
+        let pair = KeyPair::from_seed(SigningAlgorithm::Hybrid, &seed).unwrap();
         let (token, keys) = (signed(&claims(), &pair), keys(&[&pair]));
         assert_eq!(judged(&token, &keys, NOW), Ok(claims()));
         let (input, signature) = token.rsplit_once('.').unwrap();
@@ -198,7 +198,7 @@ mod hybrid {
         // The other half of another key.
         let mut seed = seed;
         seed[32] ^= 1;
-        let other = KeyPair::from_seed(Algorithm::Hybrid, &seed).unwrap();
+        let other = KeyPair::from_seed(SigningAlgorithm::Hybrid, &seed).unwrap();
         let token = sign(&claims(), &pair.public().id(), &other).unwrap();
         assert_eq!(judged(&token, &keys, NOW), Err(WhyNot::Signature));
     }

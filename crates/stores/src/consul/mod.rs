@@ -19,15 +19,15 @@ use regent_election::Term;
 use regent_election::store::{Description, Level};
 use tokio::sync::{OnceCell, Semaphore};
 
+use crate::engine::address::StoreAddress;
 use crate::engine::http::{Ask, Http, encoded};
 use crate::engine::limits::{POLL_EVERY, WAITING_REQUESTS_MAX};
-use crate::engine::place::Place;
 use crate::engine::{Effect, UrlError, whole_ms};
 use crate::register::{
-    Found, Key, Kind, Record, Register, RegisterError, RegisterResult, ServerSessions, Swapped,
+    Found, Key, KeyKind, Record, Register, RegisterError, RegisterResult, ServerSessions, Swapped,
     Version,
 };
-use wire::{Outcome, Row, failure};
+use wire::{Row, TransactionOutcome, failure};
 
 /// Where an agent listens unless the URL says otherwise.
 const PORT: u16 = 8500;
@@ -58,7 +58,7 @@ impl Mode {
 #[derive(Debug)]
 pub struct ConsulRegister {
     http: Http,
-    place: Place,
+    place: StoreAddress,
     /// What every key opens with.
     root: String,
     /// What every query ends with: the datacenter, if one was named.
@@ -73,7 +73,7 @@ impl ConsulRegister {
     /// A register behind the agent that `url` names, like `consul://127.0.0.1:8500/prefix`. A token is given
     /// as `consul://TOKEN@host` or in `CONSUL_HTTP_TOKEN`. It connects when it is first asked.
     pub fn new(url: &str, request_for: Duration) -> Result<Self, UrlError> {
-        let place = Place::parse(url, PORT)?;
+        let place = StoreAddress::parse(url, PORT)?;
         place.knows_only(&["dc", "mode"])?;
         let option = |name: &str| {
             place.options.iter().find(|(given, _)| given == name).map(|(_, value)| value.as_str())
@@ -111,7 +111,7 @@ impl ConsulRegister {
         })
     }
 
-    fn prefix(&self, kind: Kind) -> String {
+    fn prefix(&self, kind: KeyKind) -> String {
         format!("{}/{}/", self.root, kind.word())
     }
 
@@ -141,7 +141,7 @@ impl ConsulRegister {
     }
 
     /// All names of a kind that open with `prefix`, in order.
-    async fn names(&self, kind: Kind, prefix: &str) -> RegisterResult<Vec<String>> {
+    async fn names(&self, kind: KeyKind, prefix: &str) -> RegisterResult<Vec<String>> {
         let opening = self.prefix(kind);
         let path = format!(
             "/v1/kv/{}?keys&consistent{}",
@@ -168,8 +168,8 @@ impl ConsulRegister {
         );
         let answer = self.http.send(ask).await?;
         let rows = match wire::outcome(Effect::Reads, &self.place, &answer)? {
-            Outcome::Done(rows) => rows,
-            Outcome::Refused(why) => return Err(RegisterError::unavailable(why)),
+            TransactionOutcome::Done(rows) => rows,
+            TransactionOutcome::Refused(why) => return Err(RegisterError::unavailable(why)),
         };
         if rows.len() != keys.len() {
             return Err(RegisterError::unavailable(format_args!(
@@ -193,7 +193,7 @@ impl ConsulRegister {
 }
 
 /// The token of the URL, or that of the environment.
-fn token(place: &Place) -> Option<String> {
+fn token(place: &StoreAddress) -> Option<String> {
     let given = place
         .login
         .as_ref()
@@ -255,7 +255,7 @@ impl Register for ConsulRegister {
             },
         };
         self.agree().await?;
-        let flags = record.plate.term.map_or(0, Term::get);
+        let flags = record.summary.term.map_or(0, Term::get);
         let ask = Ask::put(
             Effect::Writes,
             format!("/v1/txn?{}", self.datacenter.trim_start_matches('&')),
@@ -263,7 +263,7 @@ impl Register for ConsulRegister {
         );
         let answer = self.http.send(ask).await?;
         match wire::outcome(Effect::Writes, &self.place, &answer)? {
-            Outcome::Done(rows) => match rows.as_slice() {
+            TransactionOutcome::Done(rows) => match rows.as_slice() {
                 [row] => Ok(Swapped::Done(row.version())),
                 _ => Err(RegisterError::uncertain(format_args!(
                     "Consul at {} answered one step with {} results",
@@ -272,8 +272,10 @@ impl Register for ConsulRegister {
                 ))),
             },
             // The words of a comparison that failed; any other refusal is no answer to it.
-            Outcome::Refused(why) if why.contains("index is stale") => Ok(Swapped::Conflict),
-            Outcome::Refused(why) => Err(RegisterError::unavailable(why)),
+            TransactionOutcome::Refused(why) if why.contains("index is stale") => {
+                Ok(Swapped::Conflict)
+            }
+            TransactionOutcome::Refused(why) => Err(RegisterError::unavailable(why)),
         }
     }
 
@@ -303,7 +305,7 @@ impl Register for ConsulRegister {
 
     async fn list(
         &self,
-        kind: Kind,
+        kind: KeyKind,
         prefix: &str,
         after: Option<&str>,
         count: usize,
@@ -367,7 +369,7 @@ mod tests {
         let url = "consul://secret@host/some/where?dc=east";
         let register = ConsulRegister::new(url, Duration::from_secs(1)).unwrap();
         assert_eq!(register.describe().place, "host:8500/some/where");
-        assert_eq!(register.prefix(Kind::Group), "some/where/groups/");
+        assert_eq!(register.prefix(KeyKind::Group), "some/where/groups/");
         assert_eq!(register.datacenter, "&dc=east");
         assert!(!format!("{register:?}").contains("secret"));
         assert!(refusal("consul://a,b").contains("name the nearest"));

@@ -20,10 +20,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::wire::{self, Outcome, failure};
+use super::wire::{self, TransactionOutcome, failure};
 use super::{ConsulRegister, Mode};
 use crate::engine::Effect;
-use crate::engine::http::{Answer, Ask};
+use crate::engine::http::{Ask, HttpAnswer};
 use crate::engine::limits::POLL_EVERY;
 use crate::register::{RegisterError, RegisterResult, ServerSessions};
 
@@ -63,7 +63,7 @@ impl ConsulRegister {
         Ok((life, index))
     }
 
-    async fn tell(&self, effect: Effect, path: &str, body: Vec<u8>) -> RegisterResult<Answer> {
+    async fn tell(&self, effect: Effect, path: &str, body: Vec<u8>) -> RegisterResult<HttpAnswer> {
         let datacenter = self.datacenter.trim_start_matches('&');
         self.http.send(Ask::put(effect, format!("{path}?{datacenter}"), body)).await
     }
@@ -124,7 +124,7 @@ impl ConsulRegister {
         }
     }
 
-    async fn transact(&self, steps: Vec<u8>) -> RegisterResult<Outcome> {
+    async fn transact(&self, steps: Vec<u8>) -> RegisterResult<TransactionOutcome> {
         let answer = self.tell(Effect::Writes, "/v1/txn", steps).await?;
         wire::outcome(Effect::Writes, &self.place, &answer)
     }
@@ -132,8 +132,8 @@ impl ConsulRegister {
     /// Sees to it that a session that never began never will. Whether it is so; if not it has begun.
     async fn forbid(&self, key: &str) -> RegisterResult<bool> {
         match self.transact(wire::create_steps(key, b"", None)).await? {
-            Outcome::Done(_) => Ok(true),
-            Outcome::Refused(_) => Ok(false),
+            TransactionOutcome::Done(_) => Ok(true),
+            TransactionOutcome::Refused(_) => Ok(false),
         }
     }
 
@@ -151,12 +151,12 @@ impl ConsulRegister {
     }
 }
 
-fn words(answer: &Answer) -> std::borrow::Cow<'_, str> {
+fn words(answer: &HttpAnswer) -> std::borrow::Cow<'_, str> {
     String::from_utf8_lossy(&answer.body)
 }
 
 /// Whether a refusal has these words: Consul has no other way to tell its refusals apart.
-fn says(answer: &Answer, refusal: &str) -> bool {
+fn says(answer: &HttpAnswer, refusal: &str) -> bool {
     answer.status.as_u16() != 200 && words(answer).contains(refusal)
 }
 
@@ -171,12 +171,12 @@ impl ServerSessions for ConsulRegister {
         let key = self.alive_key(session);
         let refusal = match self.life(&key).await?.0 {
             Life::Ended => return Ok(false),
-            Life::Alive(_) => return self.beat(session, ttl).await,
+            Life::Alive(_) => return self.heartbeat(session, ttl).await,
             Life::Unbegun => {
                 let id = self.make(ttl).await?;
                 match self.transact(wire::create_steps(&key, b"", Some(&id))).await? {
-                    Outcome::Done(_) => return Ok(true),
-                    Outcome::Refused(why) => {
+                    TransactionOutcome::Done(_) => return Ok(true),
+                    TransactionOutcome::Refused(why) => {
                         self.unmake(&id).await;
                         why
                     }
@@ -185,12 +185,12 @@ impl ServerSessions for ConsulRegister {
         };
         match self.life(&key).await?.0 {
             Life::Ended => Ok(false),
-            Life::Alive(_) => self.beat(session, ttl).await,
+            Life::Alive(_) => self.heartbeat(session, ttl).await,
             Life::Unbegun => Err(RegisterError::unavailable(refusal)),
         }
     }
 
-    async fn beat(&self, session: u128, ttl: Duration) -> RegisterResult<bool> {
+    async fn heartbeat(&self, session: u128, ttl: Duration) -> RegisterResult<bool> {
         let key = self.alive_key(session);
         for _ in 0..ATTEMPTS_MAX {
             // Before the renewal, for the reason that opens this file.
@@ -200,11 +200,11 @@ impl ServerSessions for ConsulRegister {
                 // A longer ttl needs another session, which counts from its making.
                 let longer = self.make(ttl).await?;
                 match self.transact(wire::move_steps(&key, &id, &longer)).await? {
-                    Outcome::Done(_) => {
+                    TransactionOutcome::Done(_) => {
                         self.unmake(&id).await;
                         return Ok(true);
                     }
-                    Outcome::Refused(_) => self.unmake(&longer).await,
+                    TransactionOutcome::Refused(_) => self.unmake(&longer).await,
                 }
                 continue;
             }

@@ -7,8 +7,8 @@ use serde::de::DeserializeOwned;
 use serde_json::json;
 
 use crate::engine::Effect;
-use crate::engine::http::Answer;
-use crate::engine::place::Place;
+use crate::engine::address::StoreAddress;
+use crate::engine::http::HttpAnswer;
 use crate::register::{Found, RegisterError, RegisterResult, Version};
 
 /// One key as Consul holds it.
@@ -41,7 +41,7 @@ impl Row {
 
 /// What became of a transaction.
 #[derive(Debug)]
-pub(super) enum Outcome {
+pub(super) enum TransactionOutcome {
     /// All of it happened.
     Done(Vec<Row>),
     /// Nothing of it did, in Consul's words.
@@ -123,7 +123,7 @@ struct Made {
 }
 
 /// The id of a session that was made.
-pub(super) fn made(answer: &Answer) -> RegisterResult<String> {
+pub(super) fn made(answer: &HttpAnswer) -> RegisterResult<String> {
     json(answer).map(|made: Made| made.id)
 }
 
@@ -134,14 +134,18 @@ struct Renewed {
 }
 
 /// The ttl of a session that was renewed; 0 for one that is not ours, because ours are told in milliseconds.
-pub(super) fn renewed(answer: &Answer) -> RegisterResult<u64> {
+pub(super) fn renewed(answer: &HttpAnswer) -> RegisterResult<u64> {
     let sessions: Vec<Renewed> = json(answer)?;
     let ttl_ms = |renewed: &Renewed| renewed.ttl.strip_suffix("ms")?.parse().ok();
     Ok(sessions.first().and_then(ttl_ms).unwrap_or(0))
 }
 
 /// What a transaction came to.
-pub(super) fn outcome(effect: Effect, place: &Place, answer: &Answer) -> RegisterResult<Outcome> {
+pub(super) fn outcome(
+    effect: Effect,
+    place: &StoreAddress,
+    answer: &HttpAnswer,
+) -> RegisterResult<TransactionOutcome> {
     // A conflict rolls the whole transaction back; whatever else is not success is no answer to it.
     if !matches!(answer.status.as_u16(), 200 | 409) {
         return Err(failure(effect, place, answer));
@@ -151,15 +155,15 @@ pub(super) fn outcome(effect: Effect, place: &Place, answer: &Answer) -> Registe
     let refusals = said.errors.unwrap_or_default();
     if answer.status.as_u16() == 200 && refusals.is_empty() {
         let steps = said.results.unwrap_or_default();
-        return Ok(Outcome::Done(steps.into_iter().map(|step| step.row).collect()));
+        return Ok(TransactionOutcome::Done(steps.into_iter().map(|step| step.row).collect()));
     }
     let words: Vec<_> = refusals.into_iter().map(|refusal| refusal.what).collect();
-    Ok(Outcome::Refused(format!("Consul at {place}: {}", words.join("; "))))
+    Ok(TransactionOutcome::Refused(format!("Consul at {place}: {}", words.join("; "))))
 }
 
 /// The error that a status stands for. A request that Consul refused did nothing; one that failed inside it
 /// may have been committed by servers that this agent lost.
-pub(super) fn failure(effect: Effect, place: &Place, answer: &Answer) -> RegisterError {
+pub(super) fn failure(effect: Effect, place: &StoreAddress, answer: &HttpAnswer) -> RegisterError {
     let words = String::from_utf8_lossy(&answer.body);
     let words: String = words.trim().chars().take(200).collect();
     let why = format!("Consul at {place}: {} {words}", answer.status);
@@ -171,7 +175,7 @@ pub(super) fn failure(effect: Effect, place: &Place, answer: &Answer) -> Registe
 }
 
 /// The one row of a read.
-pub(super) fn row(answer: &Answer) -> RegisterResult<Row> {
+pub(super) fn row(answer: &HttpAnswer) -> RegisterResult<Row> {
     let rows: Vec<Row> = json(answer)?;
     match <[Row; 1]>::try_from(rows) {
         Ok([row]) => Ok(row),
@@ -182,7 +186,7 @@ pub(super) fn row(answer: &Answer) -> RegisterResult<Row> {
 }
 
 /// The names that a listing of keys holds, without what they all open with.
-pub(super) fn keys(answer: &Answer, opening: &str) -> RegisterResult<Vec<String>> {
+pub(super) fn keys(answer: &HttpAnswer, opening: &str) -> RegisterResult<Vec<String>> {
     let keys: Vec<String> = json(answer)?;
     // Folders of Consul's own interface are keys that end in a slash; they are no entries.
     let names = keys.iter().filter_map(|key| key.strip_prefix(opening));
@@ -190,13 +194,13 @@ pub(super) fn keys(answer: &Answer, opening: &str) -> RegisterResult<Vec<String>
 }
 
 /// What a read said.
-pub(super) fn json<T: DeserializeOwned>(answer: &Answer) -> RegisterResult<T> {
+pub(super) fn json<T: DeserializeOwned>(answer: &HttpAnswer) -> RegisterResult<T> {
     serde_json::from_slice(&answer.body)
         .map_err(|error| RegisterError::unavailable(format_args!("not what Consul says: {error}")))
 }
 
 /// The index from which a blocking query goes on. At 0 it would not block.
-pub(super) fn index(answer: &Answer) -> u64 {
+pub(super) fn index(answer: &HttpAnswer) -> u64 {
     let index = answer.headers.get("x-consul-index").and_then(|index| index.to_str().ok());
     index.and_then(|index| index.parse().ok()).unwrap_or(0).max(1)
 }
@@ -207,23 +211,25 @@ mod tests {
 
     use super::*;
 
-    fn answer(status: u16, body: &str) -> Answer {
+    fn answer(status: u16, body: &str) -> HttpAnswer {
         let status = StatusCode::from_u16(status).unwrap();
-        Answer { status, headers: HeaderMap::new(), body: body.to_owned().into() }
+        HttpAnswer { status, headers: HeaderMap::new(), body: body.to_owned().into() }
     }
 
-    fn place() -> Place {
-        Place::parse("consul://host", 8500).unwrap()
+    fn place() -> StoreAddress {
+        StoreAddress::parse("consul://host", 8500).unwrap()
     }
 
     #[test]
     fn a_transaction_is_done_refused_or_in_doubt() {
         let outcome = |status, body| outcome(Effect::Writes, &place(), &answer(status, body));
         let done = r#"{"Results":[{"KV":{"Key":"k","Value":null,"ModifyIndex":8}}],"Errors":null}"#;
-        let Outcome::Done(rows) = outcome(200, done).unwrap() else { panic!("refused") };
+        let TransactionOutcome::Done(rows) = outcome(200, done).unwrap() else { panic!("refused") };
         assert_eq!(rows[0].version(), Version("8".into()));
         let refused = r#"{"Results":null,"Errors":[{"OpIndex":0,"What":"index is stale"}]}"#;
-        let Outcome::Refused(why) = outcome(409, refused).unwrap() else { panic!("done") };
+        let TransactionOutcome::Refused(why) = outcome(409, refused).unwrap() else {
+            panic!("done")
+        };
         assert!(why.contains("index is stale"));
         for (status, body, is_doubtful) in [
             (500, "leadership lost while committing log", true),

@@ -1,7 +1,7 @@
 //! `dynamodb://table?region=eu-west-1`: which table, where, and as whom.
 
 use crate::engine::UrlError;
-use crate::engine::place::{decoded, options};
+use crate::engine::address::{decoded, options};
 
 /// What a URL says.
 #[derive(Clone, PartialEq, Eq)]

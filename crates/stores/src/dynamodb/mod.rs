@@ -29,9 +29,9 @@ use regent_election::Term;
 use regent_election::store::{Description, Level};
 use tokio::sync::OnceCell;
 
-use crate::engine::{Effect, Sent, UrlError, fresh, in_time, whole_ms};
+use crate::engine::{Effect, Sent, UrlError, fresh, in_time, whole_ms, with_causes};
 use crate::register::{
-    Found, Key, Kind, Record, Register, RegisterError, RegisterResult, Swapped, Version,
+    Found, Key, KeyKind, Record, Register, RegisterError, RegisterResult, Swapped, Version,
 };
 use address::Address;
 
@@ -42,7 +42,7 @@ const NAME: &str = "name";
 const VALUE: &str = "value";
 const VERSION: &str = "version";
 /// How often an entry is looked at. Every look is a read that is paid for.
-const LOOK_EVERY: Duration = Duration::from_millis(500);
+const TABLE_POLL_EVERY: Duration = Duration::from_millis(500);
 
 type Item = HashMap<String, AttributeValue>;
 
@@ -135,11 +135,12 @@ fn item(key: &Key, version: &str, record: Record) -> Item {
         (VERSION.to_owned(), text(version)),
         (VALUE.to_owned(), AttributeValue::B(Blob::new(record.value))),
     ]);
-    let plate = record.plate;
-    if let Some(leader) = &plate.leader {
+    let summary = record.summary;
+    if let Some(leader) = &summary.leader {
         item.insert("leader".to_owned(), text(leader.as_str()));
     }
-    for (name, number) in [("term", plate.term.map(Term::get)), ("ttl_ms", plate.ttl.map(whole_ms))]
+    for (name, number) in
+        [("term", summary.term.map(Term::get)), ("ttl_ms", summary.ttl.map(whole_ms))]
     {
         if let Some(number) = number {
             item.insert(name.to_owned(), AttributeValue::N(number.to_string()));
@@ -184,17 +185,6 @@ fn is_unreached(error: &(dyn Error + 'static)) -> bool {
     false
 }
 
-/// An error with what caused it.
-fn told(error: &(dyn Error + 'static)) -> String {
-    let mut words = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        words = format!("{words}: {error}");
-        cause = error.source();
-    }
-    words
-}
-
 /// What an error says about the question.
 fn failure<E>(effect: Effect, server: &str, error: &SdkError<E>) -> RegisterError
 where
@@ -206,7 +196,7 @@ where
             error.code().unwrap_or("refused"),
             error.message().unwrap_or("without a reason")
         ),
-        None => format!("{server}: {}", told(error)),
+        None => format!("{server}: {}", with_causes(error)),
     };
     let is_undone = match error {
         SdkError::ConstructionFailure(_) => true,
@@ -312,13 +302,13 @@ impl Register for DynamodbRegister {
         _seen: Option<&Version>,
         patience: Duration,
     ) -> RegisterResult<()> {
-        tokio::time::sleep(patience.min(LOOK_EVERY)).await;
+        tokio::time::sleep(patience.min(TABLE_POLL_EVERY)).await;
         Ok(())
     }
 
     async fn list(
         &self,
-        kind: Kind,
+        kind: KeyKind,
         prefix: &str,
         after: Option<&str>,
         count: usize,

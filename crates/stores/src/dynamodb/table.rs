@@ -17,7 +17,6 @@ use crate::register::{RegisterError, RegisterResult};
 /// What is known about the table before anything is asked of it.
 #[derive(Debug, PartialEq, Eq)]
 enum Look {
-    /// It serves.
     Serves,
     /// It will.
     Coming,

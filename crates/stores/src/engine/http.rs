@@ -14,8 +14,8 @@ use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 
-use super::Effect;
 use super::limits::{ANSWER_BYTES_MAX, IDLE_CONNECTIONS_MAX};
+use super::{Effect, with_causes};
 use crate::register::{RegisterError, RegisterResult};
 
 /// One server and the connections to it.
@@ -30,7 +30,7 @@ pub(crate) struct Http {
 
 /// What a server said.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct HttpAnswer {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
@@ -89,7 +89,7 @@ impl Http {
     }
 
     /// Sends one request. An answer of any status is an answer.
-    pub(crate) async fn send(&self, ask: Ask) -> RegisterResult<Answer> {
+    pub(crate) async fn send(&self, ask: Ask) -> RegisterResult<HttpAnswer> {
         let Ask { effect, method, path, body, patience } = ask;
         let mut request = Request::builder()
             .method(method)
@@ -112,7 +112,7 @@ impl Http {
         &self,
         effect: Effect,
         request: Request<Full<Bytes>>,
-    ) -> RegisterResult<Answer> {
+    ) -> RegisterResult<HttpAnswer> {
         let answer = self.client.request(request).await.map_err(|error| {
             let why = format!("{}: {}", self.server, with_causes(&error));
             if error.is_connect() {
@@ -130,19 +130,8 @@ impl Http {
                 effect.unanswered(why)
             }
         })?;
-        Ok(Answer { status: head.status, headers: head.headers, body: body.to_bytes() })
+        Ok(HttpAnswer { status: head.status, headers: head.headers, body: body.to_bytes() })
     }
-}
-
-/// An error with all that caused it: hyper's own words name only the outermost.
-fn with_causes(error: &dyn std::error::Error) -> String {
-    let mut words = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        words = format!("{words}: {error}");
-        cause = error.source();
-    }
-    words
 }
 
 /// A name as part of a path: what is not plain is encoded, and slashes stay.

@@ -1,14 +1,16 @@
-//! What engines across a network share: bounds, the bell, URLs of several servers, and the one
+//! What engines across a network share: bounds, the feed of changes, URLs of several servers, and the one
 //! question after every failure: may it have happened?
 
 #![cfg_attr(not(feature = "full"), allow(dead_code, reason = "each engine uses what it needs"))]
 
-pub(crate) mod bell;
+pub(crate) mod address;
+pub(crate) mod change_feed;
+pub(crate) mod held;
 #[cfg(feature = "consul")]
 pub(crate) mod http;
 pub mod limits;
 pub(crate) mod names;
-pub(crate) mod place;
+pub(crate) mod pages;
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -124,6 +126,17 @@ pub(crate) async fn in_time<T>(
     } else {
         RegisterError::unavailable(format_args!("no connection to {server} within {request_for:?}"))
     })
+}
+
+/// An error with all that caused it, which its own text leaves out.
+pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    text
 }
 
 /// A number nobody else has drawn, for what must differ from everything before.

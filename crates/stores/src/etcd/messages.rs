@@ -153,9 +153,9 @@ pub(super) struct TxnResponse {
 }
 
 impl TxnResponse {
-    /// The first entry that any of its reads found.
-    pub(super) fn found(&self) -> Option<&KeyValue> {
-        self.responses.iter().filter_map(|op| op.range.as_ref()).find_map(|range| range.kvs.first())
+    /// What the read found that was asked for at this place among the requests that were carried out.
+    pub(super) fn read(&self, place: usize) -> Option<&KeyValue> {
+        self.responses.get(place)?.range.as_ref()?.kvs.first()
     }
 }
 

@@ -17,13 +17,13 @@ use regent_election::store::{Description, Level};
 use tokio_stream::StreamExt as _;
 use tonic::Status;
 
-use crate::engine::bell::{Bell, Listener, Tower};
-use crate::engine::limits::LISTED_AT_ONCE_MAX;
-use crate::engine::place::Place;
+use crate::engine::address::StoreAddress;
+use crate::engine::change_feed::{ChangeFeed, FeedTask, Subscription};
+use crate::engine::pages::Pages;
 use crate::engine::{Effect, UrlError, whole_ms};
 use crate::register::{
-    Found, Key, Kind, Plate, Record, Register, RegisterError, RegisterResult, ServerSessions,
-    Swapped, Version,
+    Found, HumanSummary, Key, KeyKind, Record, Register, RegisterError, RegisterResult,
+    ServerSessions, Swapped, Version,
 };
 use messages::{
     Compare, KeyValue, MembersResponse, Nothing, PutRequest, RangeRequest, RangeResponse, Request,
@@ -43,20 +43,24 @@ pub struct EtcdRegister {
     wire: Arc<Wire>,
     /// What every key opens with.
     root: String,
-    tower: Tower,
+    feed_task: FeedTask,
 }
 
 impl EtcdRegister {
     /// A register on the cluster that `url` names; it connects when it is first asked.
     pub fn new(url: &str, request_for: Duration) -> Result<Self, UrlError> {
-        let place = Place::parse(url, 2379)?;
+        let place = StoreAddress::parse(url, 2379)?;
         place.knows_only(&[])?;
         let root = if place.path.is_empty() { ROOT.to_owned() } else { place.path.clone() };
-        Ok(Self { wire: Arc::new(Wire::new(&place, request_for)?), root, tower: Tower::new() })
+        Ok(Self {
+            wire: Arc::new(Wire::new(&place, request_for)?),
+            root,
+            feed_task: FeedTask::new(),
+        })
     }
 
     /// What keys of entries of a kind open with.
-    fn shelf(&self, kind: Kind) -> String {
+    fn shelf(&self, kind: KeyKind) -> String {
         format!("{}/entries/{}/", self.root, kind.word())
     }
 
@@ -68,12 +72,12 @@ impl EtcdRegister {
         format!("{}/alive/{session:032x}", self.root)
     }
 
-    fn listen(&self) -> Listener {
+    fn listen(&self) -> Subscription {
         let (wire, root) = (Arc::clone(&self.wire), self.root.clone());
-        self.tower.listen(move |bell| {
+        self.feed_task.listen(move |feed| {
             let (wire, root) = (Arc::clone(&wire), root.clone());
             async move {
-                if let Err(error) = ring(&wire, &root, &bell).await {
+                if let Err(error) = publish(&wire, &root, &feed).await {
                     tracing::debug!(place = wire.place(), %error, "no ear at etcd");
                 }
             }
@@ -99,7 +103,7 @@ fn end_of(prefix: &str) -> Vec<u8> {
 }
 
 /// Hears of changed entries and of sessions that went, until the stream is lost.
-async fn ring(wire: &Wire, root: &str, bell: &Bell) -> Result<(), Status> {
+async fn publish(wire: &Wire, root: &str, feed: &ChangeFeed) -> Result<(), Status> {
     let link = wire.link().await.map_err(|error| Status::unavailable(error.to_string()))?;
     let (entries, alive) = (format!("{root}/entries/"), format!("{root}/alive/"));
     let watch = |prefix: &str, filters: Vec<i32>| WatchRequest {
@@ -120,15 +124,15 @@ async fn ring(wire: &Wire, root: &str, bell: &Bell) -> Result<(), Status> {
         if answer.created {
             created += 1;
             if created == asks_count {
-                bell.is_attended_now();
+                feed.is_attended_now();
             }
         }
         for kv in answer.events.into_iter().filter_map(|event| event.kv) {
             let key = String::from_utf8_lossy(&kv.key);
             if let Some(name) = key.strip_prefix(&entries) {
-                bell.ring(name);
+                feed.publish(name);
             } else if let Some(session) = key.strip_prefix(&alive) {
-                bell.ring(&format!("alive/{session}"));
+                feed.publish(&format!("alive/{session}"));
             }
         }
     }
@@ -136,10 +140,10 @@ async fn ring(wire: &Wire, root: &str, bell: &Bell) -> Result<(), Status> {
 }
 
 /// What people see beside an entry.
-fn plate_text(plate: &Plate) -> String {
-    let leader = plate.leader.as_ref().map_or("-", |node| node.as_str());
-    let term = plate.term.map_or(0, regent_election::Term::get);
-    format!("leader={leader} term={term} ttl_ms={}", plate.ttl.map_or(0, whole_ms))
+fn summary_text(summary: &HumanSummary) -> String {
+    let leader = summary.leader.as_ref().map_or("-", |node| node.as_str());
+    let term = summary.term.map_or(0, regent_election::Term::get);
+    format!("leader={leader} term={term} ttl_ms={}", summary.ttl.map_or(0, whole_ms))
 }
 
 fn put(key: &str, value: Vec<u8>) -> Request {
@@ -148,6 +152,10 @@ fn put(key: &str, value: Vec<u8>) -> Request {
 
 fn version(revision: i64) -> Version {
     Version(revision.to_string())
+}
+
+fn found(kv: KeyValue) -> Found {
+    Found { value: kv.value, version: version(kv.mod_revision) }
 }
 
 #[async_trait]
@@ -185,10 +193,7 @@ impl Register for EtcdRegister {
     async fn load(&self, key: &Key) -> RegisterResult<Option<Found>> {
         let key = self.entry_key(key).into_bytes();
         let found = self.range(RangeRequest { key, ..RangeRequest::default() }).await?;
-        Ok(found
-            .into_iter()
-            .next()
-            .map(|kv| Found { value: kv.value, version: version(kv.mod_revision) }))
+        Ok(found.into_iter().next().map(self::found))
     }
 
     async fn swap(
@@ -205,9 +210,9 @@ impl Register for EtcdRegister {
         };
         let entry = self.entry_key(key);
         let mut success = vec![put(&entry, record.value).into()];
-        if key.kind() == Kind::Group {
-            let plate = format!("{}/plates/{}", self.root, key.name());
-            success.push(put(&plate, plate_text(&record.plate).into_bytes()).into());
+        if key.kind() == KeyKind::Group {
+            let summary = format!("{}/plates/{}", self.root, key.name());
+            success.push(put(&summary, summary_text(&record.summary).into_bytes()).into());
         }
         let compare = vec![Compare::changed_at(&entry, revision)];
         let request = TxnRequest { compare, success, failure: vec![] };
@@ -230,37 +235,27 @@ impl Register for EtcdRegister {
         seen: Option<&Version>,
         patience: Duration,
     ) -> RegisterResult<()> {
-        // The ear first, then the look: what changes in between is heard.
-        let ear = self.listen();
-        let held = self.load(key).await?;
-        if held.as_ref().map(|found| &found.version) == seen {
-            self.tower.heard(ear, &key.to_string(), patience).await;
-        }
-        Ok(())
+        self.feed_task.entry_changed(self.listen(), self, key, seen, patience).await
     }
 
     async fn list(
         &self,
-        kind: Kind,
+        kind: KeyKind,
         prefix: &str,
         after: Option<&str>,
         count: usize,
     ) -> RegisterResult<Vec<(Key, Found)>> {
-        let mut entries: Vec<(Key, Found)> = Vec::new();
         let shelf = self.shelf(kind);
-        while entries.len() < count {
-            let at_once = (count - entries.len()).min(LISTED_AT_ONCE_MAX);
-            let last = entries.last().map(|(key, _)| key.name()).or(after);
-            let key = match last {
-                // The least key after this one.
-                Some(last) if last >= prefix => format!("{shelf}{last}\0"),
-                Some(_) | None => format!("{shelf}{prefix}"),
-            };
+        let range_end = end_of(&format!("{shelf}{prefix}"));
+        let mut pages = Pages::new(prefix, after, count);
+        while let Some((start, at_once)) = pages.next_page() {
+            // With a zero behind it, it is the least key after this one.
+            let end = if start.is_included { "" } else { "\0" };
+            let key = format!("{shelf}{}{end}", start.name).into_bytes();
             let limit = i64::try_from(at_once).unwrap_or(i64::MAX);
-            let range_end = end_of(&format!("{shelf}{prefix}"));
-            let kvs = self.range(RangeRequest { key: key.into(), range_end, limit }).await?;
-            let is_last = kvs.len() < at_once;
-            for kv in kvs {
+            let range_end = range_end.clone();
+            let kvs = self.range(RangeRequest { key, range_end, limit }).await?;
+            let named = |kv: KeyValue| {
                 let name =
                     std::str::from_utf8(&kv.key).ok().and_then(|key| key.strip_prefix(&shelf));
                 let key = name.and_then(|name| Key::found(kind, name)).ok_or_else(|| {
@@ -269,14 +264,11 @@ impl Register for EtcdRegister {
                         String::from_utf8_lossy(&kv.key)
                     ))
                 })?;
-                let found = Found { value: kv.value, version: version(kv.mod_revision) };
-                entries.push((key, found));
-            }
-            if is_last {
-                break;
-            }
+                Ok((key, Some(found(kv))))
+            };
+            pages.add(kvs.into_iter().map(named).collect::<RegisterResult<_>>()?);
         }
-        Ok(entries)
+        Ok(pages.into_entries())
     }
 
     fn sessions(&self) -> Option<&dyn ServerSessions> {
@@ -284,7 +276,7 @@ impl Register for EtcdRegister {
     }
 
     async fn shut_down(&self) {
-        self.tower.close();
+        self.feed_task.close();
         self.wire.hang_up().await;
     }
 }

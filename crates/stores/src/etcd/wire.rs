@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use prost::Message;
-use tokio::sync::Mutex;
 use tonic::client::Grpc;
 use tonic::codegen::http::uri::PathAndQuery;
 use tonic::metadata::{Ascii, MetadataValue};
@@ -14,8 +13,9 @@ use tonic::{Code, Request, Status, Streaming};
 use tonic_prost::ProstCodec;
 
 use super::messages::{AuthenticateRequest, AuthenticateResponse, LeaseRequest, LeaseResponse};
-use crate::engine::place::Place;
-use crate::engine::{Abandoned, Effect, Sent, UrlError, in_time};
+use crate::engine::address::StoreAddress;
+use crate::engine::held::Held;
+use crate::engine::{Effect, UrlError, with_causes};
 use crate::register::{RegisterError, RegisterResult};
 
 /// Most bytes of an answer: a listing of many entries.
@@ -30,11 +30,9 @@ pub(super) struct Wire {
     endpoints: Vec<Endpoint>,
     login: Option<(String, String)>,
     place: String,
-    request_for: Duration,
     /// Whose turn it is.
     turn: AtomicUsize,
-    link: Mutex<Option<Link>>,
-    abandoned: Abandoned,
+    held: Held<Link>,
 }
 
 /// A connection to one member. All that is asked on it is answered by that member.
@@ -42,7 +40,6 @@ pub(super) struct Wire {
 pub(super) struct Link {
     channel: Channel,
     token: Option<MetadataValue<Ascii>>,
-    number: u64,
 }
 
 impl fmt::Debug for Wire {
@@ -52,7 +49,7 @@ impl fmt::Debug for Wire {
 }
 
 impl Wire {
-    pub(super) fn new(place: &Place, request_for: Duration) -> Result<Self, UrlError> {
+    pub(super) fn new(place: &StoreAddress, request_for: Duration) -> Result<Self, UrlError> {
         // Every member gets its share of the time, or one that is gone would take it all.
         let share = request_for / u32::try_from(place.servers.len()).unwrap_or(u32::MAX).max(1);
         let endpoints = place
@@ -71,9 +68,9 @@ impl Wire {
             })
             .collect::<Result<Vec<_>, UrlError>>()?;
         let login = place.login.clone();
-        let (turn, link, abandoned) = Default::default();
+        let (turn, held) = (AtomicUsize::new(0), Held::new(request_for, |_| true));
         let place = place.servers.join(",");
-        Ok(Self { endpoints, login, place, request_for, turn, link, abandoned })
+        Ok(Self { endpoints, login, place, turn, held })
     }
 
     pub(super) fn place(&self) -> &str {
@@ -87,38 +84,28 @@ impl Wire {
         asking: impl AsyncFnOnce(Link) -> Result<T, Refused>,
     ) -> RegisterResult<T> {
         let server = format!("etcd at {}", self.place);
-        in_time(self.request_for, effect, &server, async |sent: &Sent| {
-            let link = self.link().await?;
-            let number = link.number;
-            let question = self.abandoned.asks(number, self.request_for);
-            sent.leaves_now();
-            let answer = asking(link).await;
-            question.answered();
-            match answer {
-                Ok(answer) => Ok(answer),
-                Err(Refused::Doubt(why)) => Err(effect.unanswered(why)),
-                Err(Refused::Status(status)) => {
-                    self.give_up(number).await;
-                    Err(meaning(effect, &server, &status))
-                }
-            }
-        })
-        .await
+        let asking = async |link: Link| match asking(link).await {
+            Ok(answer) => Ok(Ok(answer)),
+            // Nothing is wrong with the connection.
+            Err(Refused::Doubt(why)) => Ok(Err(effect.unanswered(why))),
+            Err(Refused::Status(status)) => Err(meaning(effect, &server, &status)),
+        };
+        self.held.ask(effect, &server, async || self.reach().await, asking).await?
     }
 
     /// A connection to a member that can be reached.
     pub(super) async fn link(&self) -> RegisterResult<Link> {
-        let mut held = self.link.lock().await;
-        if let Some(link) = held.as_ref().filter(|link| !self.abandoned.has(link.number)) {
-            return Ok(link.clone());
-        }
+        self.held.connection(async || self.reach().await).await
+    }
+
+    /// Connects to one member after the other, beginning with the one whose turn it is.
+    async fn reach(&self) -> RegisterResult<Link> {
         let mut last_words = Vec::new();
         for _ in 0..self.endpoints.len() {
             let turn = self.turn.fetch_add(1, Ordering::AcqRel);
-            let number = turn as u64;
             let endpoint = &self.endpoints[turn % self.endpoints.len()];
-            match self.connect(endpoint, number).await {
-                Ok(link) => return Ok(held.insert(link).clone()),
+            match self.connect(endpoint).await {
+                Ok(link) => return Ok(link),
                 Err(why) => last_words.push(format!("{}: {why}", endpoint.uri())),
             }
         }
@@ -128,9 +115,9 @@ impl Wire {
         )))
     }
 
-    async fn connect(&self, endpoint: &Endpoint, number: u64) -> Result<Link, String> {
-        let channel = endpoint.connect().await.map_err(|error| told(&error))?;
-        let mut link = Link { channel, token: None, number };
+    async fn connect(&self, endpoint: &Endpoint) -> Result<Link, String> {
+        let channel = endpoint.connect().await.map_err(|error| with_causes(&error))?;
+        let mut link = Link { channel, token: None };
         if let Some((name, password)) = self.login.clone() {
             let ask = AuthenticateRequest { name, password };
             let answer: AuthenticateResponse = link
@@ -143,17 +130,9 @@ impl Wire {
         Ok(link)
     }
 
-    /// Drops this connection unless it was replaced already; the next member is asked then.
-    async fn give_up(&self, number: u64) {
-        let mut held = self.link.lock().await;
-        if held.as_ref().is_some_and(|link| link.number == number) {
-            *held = None;
-        }
-    }
-
     /// Drops whatever connection there is. Questions under way keep theirs until they are answered.
     pub(super) async fn hang_up(&self) {
-        *self.link.lock().await = None;
+        self.held.hang_up().await;
     }
 }
 
@@ -184,7 +163,7 @@ impl Link {
 
     async fn grpc(&self) -> Result<Grpc<Channel>, Status> {
         let mut grpc = Grpc::new(self.channel.clone()).max_decoding_message_size(ANSWER_BYTES_MAX);
-        grpc.ready().await.map_err(|error| Status::unavailable(told(&error)))?;
+        grpc.ready().await.map_err(|error| Status::unavailable(with_causes(&error)))?;
         Ok(grpc)
     }
 
@@ -245,15 +224,4 @@ fn meaning(effect: Effect, server: &str, status: &Status) -> RegisterError {
         | Code::Unavailable
         | Code::DataLoss => effect.unanswered(why),
     }
-}
-
-/// An error with its causes, which its own text leaves out.
-fn told(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text = format!("{text}: {error}");
-        cause = error.source();
-    }
-    text
 }

@@ -12,19 +12,19 @@
 //! …
 //! ```
 //!
-//! The lines of the plate (`leader`, `term`, `ttl_ms`) are there if there is something to say; nothing
+//! The lines of the summary (`leader`, `term`, `ttl_ms`) are there if there is something to say; nothing
 //! is read from them. The checksum is over key, version and bytes.
 
 use std::fmt::Write;
 
-use crate::register::{Found, Key, Plate, Record, RegisterError, RegisterResult, Version};
+use crate::register::{Found, HumanSummary, Key, Record, RegisterError, RegisterResult, Version};
 
 /// The first line, with the version of the format.
 const FIRST: &str = "regent entry 1";
 
 /// The bytes of the file.
 pub(super) fn encode(key: &Key, version: &Version, record: &Record) -> Vec<u8> {
-    let Record { value, plate: Plate { leader, term, ttl } } = record;
+    let Record { value, summary: HumanSummary { leader, term, ttl } } = record;
     let mut head = format!("{FIRST}\nkey {key}\nversion {}\n", version.0);
     // Writing to a text cannot fail.
     if let Some(leader) = leader {
@@ -109,12 +109,12 @@ mod tests {
     }
 
     fn record(value: Vec<u8>) -> Record {
-        let plate = Plate {
+        let summary = HumanSummary {
             leader: Some(Node::new("a").unwrap()),
             term: Term::new(3),
             ttl: Some(Duration::from_secs(10)),
         };
-        Record { value, plate }
+        Record { value, summary }
     }
 
     #[test]

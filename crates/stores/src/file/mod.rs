@@ -27,7 +27,7 @@ use async_trait::async_trait;
 use regent_election::store::{Description, Level};
 
 use crate::register::{
-    Found, Key, Kind, Record, Register, RegisterError, RegisterResult, Swapped, VALUE_BYTES_MAX,
+    Found, Key, KeyKind, Record, Register, RegisterError, RegisterResult, Swapped, VALUE_BYTES_MAX,
     Version,
 };
 
@@ -38,7 +38,7 @@ const TRY_EVERY: Duration = Duration::from_millis(2);
 /// How long it is tried: whoever holds it is stopped, or its disk is.
 const TRY_FOR: Duration = Duration::from_secs(2);
 /// How often a file is looked at by whoever waits for its change. A look costs a microsecond.
-const LOOK_EVERY: Duration = Duration::from_millis(25);
+const FILE_POLL_EVERY: Duration = Duration::from_millis(25);
 /// Versions known to be durable; beyond it all are forgotten, and directories synced once more.
 const DURABLE_MAX: usize = 65_536;
 /// Most bytes of a file: the value and its head.
@@ -62,9 +62,7 @@ pub enum FileError {
     Io {
         /// What was tried.
         what: &'static str,
-        /// With what.
         path: PathBuf,
-        /// Why not.
         source: io::Error,
     },
     /// It lies on another machine, or may.
@@ -73,7 +71,6 @@ pub enum FileError {
         path.display()
     )]
     Foreign {
-        /// The directory.
         path: PathBuf,
         /// Its file system.
         kind: &'static str,
@@ -102,7 +99,9 @@ impl FileRegister {
     /// Opens a directory, and makes it if it is not there.
     pub fn open(directory: impl Into<PathBuf>) -> Result<Self, FileError> {
         let directory = directory.into();
-        for below in [Kind::Group.word(), Kind::Session.word(), Kind::Setting.word(), "locks"] {
+        for below in
+            [KeyKind::Group.word(), KeyKind::Session.word(), KeyKind::Setting.word(), "locks"]
+        {
             let path = directory.join(below);
             let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&path);
             made.map_err(|source| FileError::Io { what: "make", path, source })?;
@@ -131,7 +130,7 @@ impl FileRegister {
 }
 
 impl Shared {
-    fn folder(&self, kind: Kind) -> PathBuf {
+    fn folder(&self, kind: KeyKind) -> PathBuf {
         self.directory.join(kind.word())
     }
 
@@ -216,7 +215,7 @@ impl Shared {
 
     fn list(
         &self,
-        kind: Kind,
+        kind: KeyKind,
         prefix: &str,
         after: Option<&str>,
         count: usize,
@@ -318,7 +317,7 @@ impl Register for FileRegister {
         }
         let changed = async {
             while self.shared.mark(key) == before {
-                tokio::time::sleep(LOOK_EVERY).await;
+                tokio::time::sleep(FILE_POLL_EVERY).await;
             }
         };
         let _ = tokio::time::timeout(patience, changed).await;
@@ -327,7 +326,7 @@ impl Register for FileRegister {
 
     async fn list(
         &self,
-        kind: Kind,
+        kind: KeyKind,
         prefix: &str,
         after: Option<&str>,
         count: usize,

@@ -25,11 +25,11 @@ use regent_election::store::{Description, Level};
 use tokio::sync::{Mutex, Semaphore};
 use tokio_stream::StreamExt as _;
 
+use crate::engine::address::options;
 use crate::engine::limits::{LISTED_AT_ONCE_MAX, POLL_EVERY, WAITING_REQUESTS_MAX};
-use crate::engine::place::options;
 use crate::engine::{Effect, Sent, UrlError, in_time};
 use crate::register::{
-    Found, Key, Kind, Record, Register, RegisterError, RegisterResult, Swapped, Version,
+    Found, Key, KeyKind, Record, Register, RegisterError, RegisterResult, Swapped, Version,
 };
 use crate::time::SystemTime;
 
@@ -296,7 +296,7 @@ impl Register for KubernetesRegister {
 
     async fn list(
         &self,
-        kind: Kind,
+        kind: KeyKind,
         prefix: &str,
         after: Option<&str>,
         count: usize,

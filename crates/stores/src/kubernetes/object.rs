@@ -18,7 +18,7 @@ use k8s_openapi::jiff::Timestamp;
 use sha2::{Digest as _, Sha256};
 
 use crate::engine::whole_ms;
-use crate::register::{Found, Key, Kind, Record, RegisterError, RegisterResult, Version};
+use crate::register::{Found, Key, KeyKind, Record, RegisterError, RegisterResult, Version};
 
 const KIND: &str = "regent/kind";
 const NAME: &str = "regent/name";
@@ -41,7 +41,7 @@ pub(super) fn is_plain(name: &str) -> bool {
 
 /// The object's name. Those with a digest have dots, and plain ones have none, so they never meet.
 pub(super) fn name(key: &Key) -> String {
-    if key.kind() == Kind::Group && is_plain(key.name()) {
+    if key.kind() == KeyKind::Group && is_plain(key.name()) {
         return key.name().to_owned();
     }
     let digest = Sha256::digest(key.to_string().as_bytes());
@@ -62,7 +62,7 @@ pub(super) fn name(key: &Key) -> String {
 }
 
 /// What selects all objects of a kind.
-pub(super) fn selector(kind: Kind) -> String {
+pub(super) fn selector(kind: KeyKind) -> String {
     format!("{KIND}={}", kind.word())
 }
 
@@ -90,8 +90,8 @@ impl<'a> Over<'a> {
 
 /// The object to be written, at this time by the wall clock; over the one of this version, if any.
 pub(super) fn lease(key: &Key, record: &Record, over: Option<Over<'_>>, wall_ms: u64) -> Lease {
-    let plate = &record.plate;
-    let seconds = plate.ttl.map(|ttl| whole_ms(ttl).div_ceil(1000));
+    let summary = &record.summary;
+    let seconds = summary.ttl.map(|ttl| whole_ms(ttl).div_ceil(1000));
     let written_at =
         i64::try_from(wall_ms).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok());
     let number = |number: u64| i32::try_from(number).unwrap_or(i32::MAX);
@@ -114,9 +114,9 @@ pub(super) fn lease(key: &Key, record: &Record, over: Option<Over<'_>>, wall_ms:
             ..ObjectMeta::default()
         },
         spec: Some(LeaseSpec {
-            holder_identity: plate.leader.as_ref().map(|node| node.as_str().to_owned()),
+            holder_identity: summary.leader.as_ref().map(|node| node.as_str().to_owned()),
             lease_duration_seconds: seconds.map(number),
-            lease_transitions: plate.term.map(|term| number(term.get())),
+            lease_transitions: summary.term.map(|term| number(term.get())),
             renew_time: written_at.map(MicroTime),
             ..LeaseSpec::default()
         }),
@@ -125,7 +125,7 @@ pub(super) fn lease(key: &Key, record: &Record, over: Option<Over<'_>>, wall_ms:
 
 /// The entry that an object holds, which must be that of the key if one is given.
 pub(super) fn entry(
-    kind: Kind,
+    kind: KeyKind,
     lease: Lease,
     expected: Option<&Key>,
 ) -> RegisterResult<(Key, Found)> {
@@ -157,31 +157,31 @@ mod tests {
     use regent_election::{Node, Term};
 
     use super::*;
-    use crate::register::Plate;
+    use crate::register::HumanSummary;
 
-    fn key(kind: Kind, name: &str) -> Key {
+    fn key(kind: KeyKind, name: &str) -> Key {
         Key::found(kind, name).unwrap()
     }
 
     #[test]
     fn a_group_with_a_name_for_objects_keeps_it() {
-        assert_eq!(name(&key(Kind::Group, "billing-2")), "billing-2");
-        let odd = name(&key(Kind::Group, "Billing/EU:1"));
+        assert_eq!(name(&key(KeyKind::Group, "billing-2")), "billing-2");
+        let odd = name(&key(KeyKind::Group, "Billing/EU:1"));
         assert!(odd.starts_with("billing-eu-1.") && odd.ends_with(".groups"), "{odd}");
-        let setting = name(&key(Kind::Setting, "billing-2"));
+        let setting = name(&key(KeyKind::Setting, "billing-2"));
         assert!(setting.ends_with(".settings"), "{setting}");
     }
 
     #[test]
     fn kubectl_shows_who_leads() {
-        let plate = Plate {
+        let summary = HumanSummary {
             leader: Some(Node::new("pod-1").unwrap()),
             term: Term::new(7),
             ttl: Some(Duration::from_millis(2500)),
         };
-        let record = Record { value: vec![0, 255], plate };
+        let record = Record { value: vec![0, 255], summary };
         let held = Version("41:abc".into());
-        let lease = lease(&key(Kind::Group, "billing"), &record, Over::the(&held), 1500);
+        let lease = lease(&key(KeyKind::Group, "billing"), &record, Over::the(&held), 1500);
         assert_eq!(lease.metadata.resource_version.as_deref(), Some("41"));
         assert_eq!(lease.metadata.uid.as_deref(), Some("abc"));
         let spec = lease.spec.unwrap();
@@ -192,11 +192,11 @@ mod tests {
 
     #[test]
     fn what_others_wrote_is_corrupt() {
-        let wrong = |lease| entry(Kind::Group, lease, None).unwrap_err();
+        let wrong = |lease| entry(KeyKind::Group, lease, None).unwrap_err();
         assert!(wrong(Lease::default()).to_string().contains("no regent/name"));
         let version = Version("1:x".into());
         let over = Over::the(&version);
-        let mut moved = lease(&key(Kind::Group, "a"), &Record::bare(vec![1]), over, 0);
+        let mut moved = lease(&key(KeyKind::Group, "a"), &Record::bare(vec![1]), over, 0);
         moved.metadata.name = Some("b".into());
         assert!(wrong(moved).to_string().contains("belongs to another"));
     }
@@ -214,7 +214,7 @@ mod tests {
             given in "[a-zA-Z0-9][a-zA-Z0-9_.:@-]{0,60}(/[a-zA-Z0-9_.:@-]{0,60}[a-zA-Z0-9]){0,3}",
             value in proptest::collection::vec(any::<u8>(), 0..64),
         ) {
-            for kind in [Kind::Group, Kind::Session, Kind::Setting] {
+            for kind in [KeyKind::Group, KeyKind::Session, KeyKind::Setting] {
                 let Some(key) = Key::found(kind, &given) else { continue };
                 let version = Version("9:x".into());
                 let object = lease(&key, &Record::bare(value.clone()), Over::the(&version), 0);

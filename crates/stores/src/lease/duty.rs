@@ -13,8 +13,8 @@ use std::time::Duration;
 use regent_election::{Command, Group, Moment, Revision, SessionNo, WaitKind};
 
 use super::mutant::{self, Mutant};
+use super::observed::{Liveness, ObservedSessions};
 use super::record::GroupRecord;
-use super::sight::{Sights, Verdict};
 
 /// How much later a process acts for each place that it stands further back.
 const PLACE_COSTS: Duration = Duration::from_millis(400);
@@ -32,18 +32,35 @@ pub(super) enum Duty {
     End(u128),
     /// Expire this session here: it has ended.
     Expire(u128),
-    /// Apply this.
     Run(Command),
     /// Nothing, until the group changes, or this session does, or this moment comes.
-    Rest { watch: Option<u128>, until: Option<Moment> },
+    Rest {
+        watch: Option<u128>,
+        until: Option<Moment>,
+    },
 }
+
+/// A wait of a group, and no other one before or after it.
+type WaitKey = (WaitKind, Revision);
 
 /// When the waits of a group began to count.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Timers {
-    begun: BTreeMap<(WaitKind, Revision), Moment>,
-    /// The wait whose holder was looked at after everybody had been told.
-    looked: Option<(WaitKind, Revision)>,
+    begun: BTreeMap<WaitKey, Moment>,
+    /// The wait for which the last duty was a look.
+    asked: Option<WaitKey>,
+    /// The wait whose holder was looked at after everybody had been told, and how long watchers gave it then. Only
+    /// that look counts: what else was seen of the holder may be older, and be noted later.
+    looked: Option<(WaitKey, u64)>,
+}
+
+impl Timers {
+    /// The look that was the last duty has succeeded: watchers give that session so long.
+    pub(super) fn looked(&mut self, hold_ms: u64) {
+        if let Some(key) = self.asked.take() {
+            self.looked = Some((key, hold_ms));
+        }
+    }
 }
 
 /// What is known of a group by one who has a duty there.
@@ -55,12 +72,13 @@ pub(super) struct Post<'a> {
     pub(super) locals: &'a [u128],
     /// Those of the untold who are known to have been told.
     pub(super) told: &'a [u128],
-    pub(super) sights: &'a Sights,
+    pub(super) observed: &'a ObservedSessions,
     pub(super) now: Moment,
 }
 
 /// Names the next thing to do.
 pub(super) fn duty(post: &Post<'_>, timers: &mut Timers) -> Duty {
+    timers.asked = None;
     if !mutant::is(Mutant::NobodyIsTold)
         && let Some(session) = post.record.untold.iter().find(|one| !post.told.contains(one))
     {
@@ -68,11 +86,11 @@ pub(super) fn duty(post: &Post<'_>, timers: &mut Timers) -> Duty {
     }
     let (watch, gone_at) = match post.watched() {
         None => (None, None),
-        Some(session) => match post.sights.verdict(session, post.now) {
-            Verdict::Unseen => return Duty::Look(session),
-            Verdict::Ended => return Duty::Expire(session),
-            Verdict::Due { .. } => return Duty::End(session),
-            Verdict::Audible { due_at, .. } | Verdict::Silent { due_at } => {
+        Some(session) => match post.observed.verdict(session, post.now) {
+            Liveness::Unseen => return Duty::Look(session),
+            Liveness::Ended => return Duty::Expire(session),
+            Liveness::Due { .. } => return Duty::End(session),
+            Liveness::Audible { due_at, .. } | Liveness::Silent { due_at } => {
                 (Some(session), Some(due_at))
             }
         },
@@ -107,13 +125,13 @@ impl Post<'_> {
         self.id_of(self.record.state.holder(self.group)?.session)
     }
 
-    fn line(&self) -> impl Iterator<Item = u128> {
+    fn wake_order(&self) -> impl Iterator<Item = u128> {
         self.record.state.standbys(self.group).filter_map(|session| self.id_of(session))
     }
 
     /// The first place in line that is this process's.
     fn place(&self) -> Option<usize> {
-        self.line().position(|session| self.locals.contains(&session))
+        self.wake_order().position(|session| self.locals.contains(&session))
     }
 
     /// Whom this process watches: the one before it. Without a place of its own it watches the holder
@@ -121,8 +139,8 @@ impl Post<'_> {
     fn watched(&self) -> Option<u128> {
         match self.place() {
             Some(0) => self.holder(),
-            Some(place) => self.line().nth(place - 1),
-            None if self.line().next().is_none() => self.holder(),
+            Some(place) => self.wake_order().nth(place - 1),
+            None if self.wake_order().next().is_none() => self.holder(),
             None => None,
         }
     }
@@ -139,19 +157,22 @@ impl Post<'_> {
             && let Some(holder) = self.holder()
         {
             // The group may know a shorter ttl than the session had when it was told.
-            if timers.looked.replace(key) != Some(key) {
-                return Wait::Look(holder);
+            match timers.looked {
+                Some((known, hold_ms)) if known == key => for_ms = for_ms.max(hold_ms),
+                Some(_) | None => {
+                    timers.asked = Some(key);
+                    return Wait::Look(holder);
+                }
             }
-            for_ms = for_ms.max(self.sights.hold_ms(holder).unwrap_or_default());
         }
         timers.begun.retain(|known, _| *known == key);
         let begun_at = *timers.begun.entry(key).or_insert(self.now);
         let places = match self.place() {
             Some(place) => u32::try_from(place).unwrap_or(PLACES_MAX).min(PLACES_MAX),
-            None if self.line().next().is_none() => 0,
+            None if self.wake_order().next().is_none() => 0,
             None => PLACES_MAX,
         };
-        let over_at = begun_at + self.sights.lengthened(for_ms) + PLACE_COSTS * places;
+        let over_at = begun_at + self.observed.lengthened(for_ms) + PLACE_COSTS * places;
         if over_at > self.now {
             return Wait::Until(over_at);
         }
@@ -168,8 +189,8 @@ impl Post<'_> {
             id.is_some_and(|id| {
                 self.locals.contains(&id)
                     && matches!(
-                        self.sights.verdict(id, self.now),
-                        Verdict::Audible { .. } | Verdict::Unseen
+                        self.observed.verdict(id, self.now),
+                        Liveness::Audible { .. } | Liveness::Unseen
                     )
             })
         })

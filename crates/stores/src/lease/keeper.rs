@@ -10,12 +10,12 @@ use regent_election::{Group, SessionId};
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
-use super::desk::Seen;
 use super::duty::{Duty, Post, Timers, duty};
+use super::entries::Seen;
 use super::office::Own;
-use super::turn::Wish;
-use super::{Locked, Shared, line, lock};
-use crate::register::{Key, Place};
+use super::turn::LeaseRequest;
+use super::{Locked, Shared, lock, wake_order};
+use crate::register::{Key, QueuePosition};
 
 /// Longest time between two looks at a group, whatever the engine announces.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -27,7 +27,7 @@ const BUSY_MAX: u32 = 8;
 /// A group that is followed, and why.
 #[derive(Debug)]
 pub(super) struct Feed {
-    bell: Notify,
+    wake: Notify,
     /// The group as it was read last.
     latest: Locked<Option<Arc<Seen>>>,
     /// Rings whenever it was read. Not a channel: those wake in an order that no seed repeats.
@@ -40,7 +40,6 @@ pub(super) struct Feed {
 struct Needs {
     /// Sessions that stand there, as far as is known.
     sessions: BTreeSet<u128>,
-    /// Watches.
     watches: usize,
     /// Campaigns that wait.
     bids: usize,
@@ -79,7 +78,7 @@ pub(super) struct Following {
 impl Drop for Following {
     fn drop(&mut self) {
         *lock(&self.feed.needs).of(self.what) -= 1;
-        self.feed.bell.notify_one();
+        self.feed.wake.notify_one();
     }
 }
 
@@ -96,9 +95,9 @@ impl Shared {
     /// Follows a group for as long as the answer is kept.
     pub(super) fn follow(self: &Arc<Self>, group: &Group, what: For) -> Following {
         let feed = self.follow_with(group, |needs| *needs.of(what) += 1);
-        if what == For::Watch && self.desk.register.lines().is_some() {
+        if what == For::Watch && self.entries.register.wake_orders().is_some() {
             // It may be waiting for its turn alone.
-            feed.bell.notify_one();
+            feed.wake.notify_one();
         }
         Following { feed, what }
     }
@@ -124,7 +123,7 @@ impl Shared {
         let mut needs = Needs::default();
         need(&mut needs);
         let feed = Arc::new(Feed {
-            bell: Notify::new(),
+            wake: Notify::new(),
             latest: Locked::default(),
             read: Notify::new(),
             needs: Locked::new(needs),
@@ -144,7 +143,7 @@ impl Shared {
     /// Something was written here: whoever follows looks again.
     pub(super) fn stir(&self, group: &Group) {
         if let Some(feed) = lock(&self.feeds).get(group) {
-            feed.bell.notify_one();
+            feed.wake.notify_one();
         }
         self.stirred.notify_waiters();
     }
@@ -174,11 +173,11 @@ async fn keep(shared: Arc<Shared>, group: Group, feed: Arc<Feed>) {
     let mut told: (u128, Vec<u128>) = (0, Vec::new());
     let (mut failures, mut busy) = (0, 0);
     while shared.check_open().is_ok() {
-        let seen = match shared.desk.load(&group).await {
+        let seen = match shared.entries.load(&group).await {
             Ok(seen) => Arc::new(seen),
             Err(error) => {
                 tracing::debug!(%group, %error, "a group could not be read");
-                shared.desk.pause(failures).await;
+                shared.entries.pause(failures).await;
                 failures = (failures + 1).min(8);
                 continue;
             }
@@ -193,33 +192,34 @@ async fn keep(shared: Arc<Shared>, group: Group, feed: Arc<Feed>) {
             told = (seen.record.nonce, Vec::new());
         }
         let next = {
-            let sights = lock(&shared.desk.sights);
+            let observed = lock(&shared.entries.observed);
             let post = Post {
                 group: &group,
                 record: &seen.record,
                 locals: &locals,
                 told: &told.1,
-                sights: &sights,
-                now: shared.desk.now(),
+                observed: &observed,
+                now: shared.entries.now(),
             };
             duty(&post, &mut timers)
         };
         let is_rest = matches!(next, Duty::Rest { .. });
-        let rested_at = shared.desk.now();
+        let rested_at = shared.entries.now();
         busy = if is_rest { 0 } else { busy + 1 };
-        if let Err(error) = shared.do_duty(&group, &feed, &seen, next, &mut told.1).await {
+        let done = shared.do_duty(&group, &feed, &seen, next, &mut timers, &mut told.1).await;
+        if let Err(error) = done {
             tracing::debug!(%group, %error, "a duty could not be done");
-            shared.desk.pause(failures).await;
+            shared.entries.pause(failures).await;
             failures = (failures + 1).min(8);
         } else {
             failures = 0;
         }
-        if is_rest && shared.desk.now().since(rested_at) < REST_MIN {
+        if is_rest && shared.entries.now().since(rested_at) < REST_MIN {
             // An engine whose waits end at once must not be asked for ever.
-            shared.desk.time.sleep(REST_MIN).await;
+            shared.entries.time.sleep(REST_MIN).await;
         }
         if busy >= BUSY_MAX {
-            shared.desk.pause(busy).await;
+            shared.entries.pause(busy).await;
         }
     }
 }
@@ -231,6 +231,7 @@ impl Shared {
         feed: &Feed,
         seen: &Seen,
         next: Duty,
+        timers: &mut Timers,
         told: &mut Vec<u128>,
     ) -> regent_election::store::StoreResult<()> {
         match next {
@@ -239,13 +240,16 @@ impl Shared {
                 told.push(session);
             }
             Duty::Look(session) => {
-                // The group was read before, so one that is not there is forgotten and will not come.
-                if self.desk.look(session).await?.0.is_none() {
-                    self.run(group, None, &[session], Own::Nothing).await?;
+                match self.entries.look(session).await?.0 {
+                    Some(record) => timers.looked(record.as_open().map_or(0, |open| open.hold_ms)),
+                    // The group was read before, so one that is not there is forgotten and will not come.
+                    None => {
+                        self.run(group, None, &[session], Own::Nothing).await?;
+                    }
                 }
             }
             Duty::End(session) => {
-                if self.desk.lapse(session).await? {
+                if self.entries.lapse(session).await? {
                     self.run(group, None, &[session], Own::Nothing).await?;
                 }
             }
@@ -253,16 +257,16 @@ impl Shared {
                 self.run(group, None, &[session], Own::Nothing).await?;
             }
             Duty::Run(command) => {
-                let wish = Wish { command, request: None, asker: None };
+                let wish = LeaseRequest { command, request: None, asker: None };
                 let outcome = self.run(group, Some(wish), &[], Own::Nothing).await?;
                 if !outcome.has_changed {
                     // Somebody else did it, or nobody can be promoted: look again in a while.
-                    self.desk.time.sleep(Duration::from_millis(50)).await;
+                    self.entries.time.sleep(Duration::from_millis(50)).await;
                 }
             }
             Duty::Rest { watch, until } => {
                 let patience =
-                    until.map_or(PATIENCE, |until| self.desk.now().until(until).min(PATIENCE));
+                    until.map_or(PATIENCE, |until| self.entries.now().until(until).min(PATIENCE));
                 self.rest(group, feed, seen, watch, patience).await?;
             }
         }
@@ -279,47 +283,47 @@ impl Shared {
         patience: Duration,
     ) -> regent_election::store::StoreResult<()> {
         let key = Key::group(group);
-        if let Some(lines) = self.desk.register.lines()
+        if let Some(wake_orders) = self.entries.register.wake_orders()
             && let Some(place) = self.only_stands(group, feed, seen, watch)
         {
             tokio::select! {
                 biased;
                 () = self.closed() => return Ok(()),
-                () = feed.bell.notified() => return Ok(()),
-                waited = lines.wait(&key, seen.version.as_ref(), &place, patience) => {
-                    waited.map_err(super::desk::store_error)?;
+                () = feed.wake.notified() => return Ok(()),
+                waited = wake_orders.wait(&key, seen.version.as_ref(), &place, patience) => {
+                    waited.map_err(super::entries::store_error)?;
                 }
-                () = self.desk.time.sleep(patience) => {}
+                () = self.entries.time.sleep(patience) => {}
             }
             if let Some(session) = watch {
-                self.desk.look(session).await?;
+                self.entries.look(session).await?;
             }
             return Ok(());
         }
         let watch = watch.filter(|session| !self.sees_without_looking(*session));
         let watched = async {
             let Some(session) = watch else { return std::future::pending().await };
-            let waited = match self.desk.register.sessions() {
+            let waited = match self.entries.register.sessions() {
                 Some(sessions) => sessions.wait_for_end(session, patience).await,
                 None => {
-                    let version = lock(&self.desk.sights).version(session);
+                    let version = lock(&self.entries.observed).version(session);
                     let key = Key::session(session);
-                    self.desk.register.wait(&key, version.as_ref(), patience).await
+                    self.entries.register.wait(&key, version.as_ref(), patience).await
                 }
             };
-            waited.map_err(super::desk::store_error)?;
-            self.desk.look(session).await?;
+            waited.map_err(super::entries::store_error)?;
+            self.entries.look(session).await?;
             Ok(())
         };
         tokio::select! {
             biased;
             () = self.closed() => Ok(()),
-            () = feed.bell.notified() => Ok(()),
-            waited = self.desk.register.wait(&key, seen.version.as_ref(), patience) => {
-                waited.map_err(super::desk::store_error)
+            () = feed.wake.notified() => Ok(()),
+            waited = self.entries.register.wait(&key, seen.version.as_ref(), patience) => {
+                waited.map_err(super::entries::store_error)
             }
             looked = watched => looked,
-            () = self.desk.time.sleep(patience) => Ok(()),
+            () = self.entries.time.sleep(patience) => Ok(()),
         }
     }
 
@@ -330,12 +334,12 @@ impl Shared {
         feed: &Feed,
         seen: &Seen,
         watch: Option<u128>,
-    ) -> Option<Place> {
+    ) -> Option<QueuePosition> {
         // A chore has a time of its own; whoever does it first, the other finds it done.
         if lock(&feed.needs).watches > 0 {
             return None;
         }
-        line::place(group, &seen.record, &self.locals_in(&seen.record), watch)
+        wake_order::place(group, &seen.record, &self.locals_in(&seen.record), watch)
     }
 
     /// How many watches are under way.

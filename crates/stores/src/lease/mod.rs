@@ -16,43 +16,49 @@
 //!
 //! What makes it safe:
 //! - **A holder counts from the send** of its last acknowledged heartbeat, and whoever ends its session
-//!   counts from when it saw that heartbeat, so later, and replaces exactly what it watched (`sight`).
-//! - **A session ends before its tenures do**: nobody expires it in a group before its own entry is ended,
-//!   so no heartbeat is acknowledged after anybody could follow it.
+//!   counts from when it saw that heartbeat, so later, and replaces exactly what it watched (`observed`).
+//! - **A session ends before its tenures do**: nobody expires it in a group before its own entry is ended, and no
+//!   heartbeat that is sent after that is acknowledged. One that was sent before and is answered later came before
+//!   the end in the order of writes. Where nobody heard the session for its ttl it makes the end fail, or it was
+//!   written a whole ttl earlier; where its owner ended it the owner has given up what it held. What it extends
+//!   counts from its send.
 //! - **Whoever must stop is told before its time is counted**: its epoch rises in its own entry, and every
-//!   heartbeat acknowledged from then on carries it (`duty`, semantics 11).
-//! - **Every write has a nonce**, so a lost reply is settled by looking (`desk`).
+//!   heartbeat sent from then on carries it. One that was sent before may be acknowledged with the old epoch, and
+//!   what it extends is over before the time that is counted from then on (`duty`, semantics 11).
+//! - **A passing session ends with its last group**: whoever ends it replaces the entry in which a campaign lists
+//!   its group before it may win there (`sessions`).
+//! - **Every write has a nonce**, so a lost reply is settled by looking (`entries`).
 //! - **Terms that were seen are never granted again**, even if the engine forgets (`turn`).
 //!
 //! An engine that times sessions itself is asked who is alive; everything else is the same. One that can wake
-//! candidates one by one is told the line with every write (`line`), and those who only wait for their turn
+//! candidates one by one is told the line with every write (`wake_order`), and those who only wait for their turn
 //! then watch the one before them instead of the group's entry.
 //!
-//! What decides is pure: `turn` (what is written to a group), `duty` (what time asks for), `sight` (who is
-//! due), `line` (who is woken), `record` and `session` (what entries hold). What acts is thin: `desk` (reads, writes, settling),
-//! `hearing` (sessions), `office` (verbs of groups), `campaign`, `keeper` (watching groups for the sessions
-//! that are heard here), `watch`, `store`. `reading` is for those who judge what was written.
+//! What decides is pure: `turn` (what is written to a group), `duty` (what time asks for), `observed` (who is
+//! due), `wake_order` (who is woken), `record` and `session` (what entries hold). What acts is thin: `entries` (reads, writes, settling),
+//! `sessions` (opening, heartbeats, ending), `office` (commands to groups), `keeper` (watching groups for the sessions
+//! that are heard here), `watch`, `views` (reads), `store`. `reading` is for those who judge what was written.
 //!
 //! The road not taken: one record per lease with a holder and a term, as most libraries have it. It is
 //! smaller, and every rule beyond it (standbys, endings, policies, repeats) would be written, and be wrong,
 //! once more.
 
-mod campaign;
-mod desk;
 mod duty;
-mod hearing;
+mod entries;
 mod keeper;
-mod line;
 pub mod mutant;
+mod observed;
 mod office;
 pub mod reading;
 mod record;
 mod session;
-mod sight;
+mod sessions;
 mod store;
 #[cfg(test)]
 mod tests;
 mod turn;
+mod views;
+mod wake_order;
 mod watch;
 
 use std::collections::BTreeMap;
@@ -65,9 +71,9 @@ use regent_election::store::{StoreError, StoreResult};
 
 use crate::register::Register;
 use crate::time::{SystemTime, Time};
-use desk::Desk;
-use hearing::Local;
+use entries::Entries;
 use keeper::Feed;
+use sessions::Local;
 
 /// Something behind a lock that is held for no I/O.
 type Locked<T> = Mutex<T>;
@@ -85,7 +91,7 @@ pub struct LeaseStore {
 /// What the verbs and the keepers share.
 #[derive(Debug)]
 struct Shared {
-    desk: Desk,
+    entries: Entries,
     /// Where keepers live: sessions come and go with runtimes of their own.
     runtime: Option<tokio::runtime::Handle>,
     /// The sessions that are heard through this process.
@@ -111,7 +117,7 @@ impl LeaseStore {
     #[must_use]
     pub fn with_time(register: Arc<dyn Register>, time: Arc<dyn Time>) -> Self {
         let shared = Shared {
-            desk: Desk::new(register, time),
+            entries: Entries::new(register, time),
             runtime: tokio::runtime::Handle::try_current().ok(),
             locals: Locked::default(),
             feeds: Locked::default(),
@@ -148,7 +154,7 @@ impl Shared {
 
 impl fmt::Debug for LeaseStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LeaseStore").field("register", &self.shared.desk.register).finish()
+        f.debug_struct("LeaseStore").field("register", &self.shared.entries.register).finish()
     }
 }
 

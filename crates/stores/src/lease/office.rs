@@ -9,13 +9,13 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use regent_election::store::{StoreError, StoreResult};
-use regent_election::{Answer, Command, Group, Node, Opening, SessionId, SessionNo, State, Step};
+use regent_election::{Answer, Command, Frees, Group, Node, Opening, SessionId, SessionNo, State};
 
 use super::Shared;
-use super::desk::Seen;
+use super::entries::{Seen, SessionEntry};
+use super::observed::Liveness;
 use super::record::GroupRecord;
-use super::sight::Verdict;
-use super::turn::{Known, Turned, Wish, turn};
+use super::turn::{Known, LeaseRequest, Turned, turn};
 
 /// Tries of one verb; each failed one means that another's succeeded.
 const TRIES_MAX: u32 = 48;
@@ -25,15 +25,18 @@ const LOOKS_MAX: usize = 8;
 /// What a verb does with the session that asks.
 #[derive(Clone, Debug)]
 pub(super) enum Own {
-    /// Nothing.
     Nothing,
-    /// It campaigns: it is heard, and opened if need be, before it can win.
-    Touch { session: u128, opening: Opening },
+    /// It campaigns: it is heard, and opened if need be, before it can win. Its entry was read before.
+    Touch {
+        session: u128,
+        opening: Opening,
+        entry: Box<SessionEntry>,
+    },
 }
 
 /// What came of a verb.
 #[derive(Clone, Debug)]
-pub(super) struct Outcome {
+pub(super) struct CommandOutcome {
     pub(super) answer: Answer,
     pub(super) record: GroupRecord,
     /// Whether anything was written.
@@ -54,19 +57,19 @@ impl Shared {
     pub(super) async fn run(
         self: &Arc<Self>,
         group: &Group,
-        wish: Option<Wish>,
+        wish: Option<LeaseRequest>,
         ended: &[u128],
         own: Own,
-    ) -> StoreResult<Outcome> {
+    ) -> StoreResult<CommandOutcome> {
         let mut is_touched = false;
         let outcome = self.run_touching(group, wish, ended, &own, &mut is_touched).await;
-        if let Own::Touch { session, opening } = own
+        if let Own::Touch { session, opening, .. } = own
             && opening.passing
             && is_touched
             && !is_candidate(&outcome)
         {
-            // It was opened to win and did not: nothing stays behind.
-            self.end(session).await?;
+            // It is nobody here: nothing stays behind.
+            self.end_passing(session, group).await?;
         }
         outcome
     }
@@ -74,50 +77,51 @@ impl Shared {
     async fn run_touching(
         self: &Arc<Self>,
         group: &Group,
-        wish: Option<Wish>,
+        wish: Option<LeaseRequest>,
         ended: &[u128],
         own: &Own,
         is_touched: &mut bool,
-    ) -> StoreResult<Outcome> {
+    ) -> StoreResult<CommandOutcome> {
         for tried in 0..TRIES_MAX {
             self.check_open()?;
-            let seen = self.desk.load(group).await?;
+            let seen = self.entries.load(group).await?;
             self.tell_all(group, &seen.record).await?;
             let mut absent =
                 self.look_around(group, &seen, wish.as_ref(), !ended.is_empty()).await?;
             absent.ended.extend_from_slice(ended);
             let known = Known {
                 group,
-                seen_term: self.desk.seen_term(group),
-                highest: self.desk.highest(),
+                seen_term: self.entries.seen_term(group),
+                highest: self.entries.highest(),
                 ended: &absent.ended,
                 silent: &absent.silent,
                 holds: &absent.holds,
-                wall_ms: self.desk.time.wall_ms(),
-                nonce: self.desk.time.chance(),
+                wall_ms: self.entries.time.wall_ms(),
+                nonce: self.entries.time.chance(),
             };
             let turned = turn(&seen.record, &known, wish.clone());
-            if let Own::Touch { session, opening } = own
+            if let Own::Touch { session, opening, entry } = own
                 && !*is_touched
                 && turned.answer.as_ref().is_ok_and(|answer| *answer != Answer::Lost)
             {
-                self.touch(*session, Some(opening), Some(group)).await?;
+                self.touch(*session, opening, Some(group), Some(SessionEntry::clone(entry)))
+                    .await?;
                 *is_touched = true;
             }
             let has_changed = turned.write.is_some();
             if !self.write(group, &seen, &turned).await? {
-                self.desk.pause(tried).await;
+                self.entries.pause(tried).await;
                 continue;
             }
             let is_told = if has_changed { self.spread(group, &turned).await } else { Ok(()) };
             let answer = turned.answer?;
             if let Err(error) = is_told
-                && wish.as_ref().is_some_and(|wish| ends_others(&wish.command))
+                && wish.as_ref().is_some_and(|wish| wish.command.ends_others())
             {
                 let why = format!("it is done, but those concerned are not told yet: {error}");
                 return Err(StoreError::Uncertain { why });
             }
-            return Ok(Outcome { answer, record: turned.record, has_changed });
+            return Ok(CommandOutcome { answer, record: turned.record, has_changed });
         }
         let why = "too many write the same group at once".into();
         Err(StoreError::Unavailable { why, retry_after: None })
@@ -126,7 +130,7 @@ impl Shared {
     async fn write(&self, group: &Group, seen: &Seen, turned: &Turned) -> StoreResult<bool> {
         match &turned.write {
             None => Ok(true),
-            Some(write) => self.desk.replace(group, seen, &turned.record, write.clone()).await,
+            Some(write) => self.entries.replace(group, seen, &turned.record, write.clone()).await,
         }
     }
 
@@ -142,7 +146,7 @@ impl Shared {
     async fn spread(self: &Arc<Self>, group: &Group, turned: &Turned) -> StoreResult<()> {
         let told = self.tell_all(group, &turned.record).await;
         for session in &turned.over {
-            if let Err(error) = self.end(*session).await {
+            if let Err(error) = self.end_passing(*session, group).await {
                 tracing::debug!(%error, "a passing session will expire by itself");
             }
         }
@@ -160,7 +164,7 @@ impl Shared {
         &self,
         group: &Group,
         seen: &Seen,
-        wish: Option<&Wish>,
+        wish: Option<&LeaseRequest>,
         is_expiry: bool,
     ) -> StoreResult<Absent> {
         let state = &seen.record.state;
@@ -175,22 +179,24 @@ impl Shared {
         {
             is_vacant |= self.judge(holder, &mut absent).await? == Judged::Ended;
         }
-        if command.is_some_and(|command| ends_others(command) || is_withdrawal(command))
-            && let Some(holder) =
-                state.holder(group).and_then(|holder| id_of(state, holder.session))
+        if command.is_some_and(|command| {
+            command.ends_others() || matches!(command, Command::Withdraw { .. })
+        }) && let Some(holder) =
+            state.holder(group).and_then(|holder| id_of(state, holder.session))
         {
-            let (record, _) = self.desk.look(holder).await?;
+            let (record, _) = self.entries.look(holder).await?;
             let open = record.as_ref().and_then(|record| record.as_open());
             absent.holds.extend(open.map(|open| (holder, open.hold_ms)));
         }
-        let line: Vec<u128> =
+        let wake_order: Vec<u128> =
             state.standbys(group).filter_map(|session| id_of(state, session)).collect();
-        let named = named_in(state, group, command.and_then(successor_of));
+        let named = named_in(state, group, command.and_then(Command::successor));
         for session in &named {
             self.judge(*session, &mut absent).await?;
         }
-        if is_vacant || command.is_some_and(may_vacate) {
-            let others = line.into_iter().filter(|id| Some(*id) != asker && !named.contains(id));
+        if is_vacant || command.is_some_and(|command| command.frees() != Frees::Nothing) {
+            let others =
+                wake_order.into_iter().filter(|id| Some(*id) != asker && !named.contains(id));
             for session in others.take(LOOKS_MAX) {
                 if self.judge(session, &mut absent).await? == Judged::Audible {
                     break;
@@ -202,15 +208,15 @@ impl Shared {
 
     /// Looks at a session; one that is due is ended.
     async fn judge(&self, session: u128, absent: &mut Absent) -> StoreResult<Judged> {
-        let (_, verdict) = self.desk.look(session).await?;
+        let (_, verdict) = self.entries.look(session).await?;
         let has_ended = match verdict {
-            Verdict::Ended => true,
-            Verdict::Due { .. } => self.desk.lapse(session).await?,
-            Verdict::Silent { .. } => {
+            Liveness::Ended => true,
+            Liveness::Due { .. } => self.entries.lapse(session).await?,
+            Liveness::Silent { .. } => {
                 absent.silent.push(session);
                 return Ok(Judged::Silent);
             }
-            Verdict::Unseen | Verdict::Audible { .. } => return Ok(Judged::Audible),
+            Liveness::Unseen | Liveness::Audible { .. } => return Ok(Judged::Audible),
         };
         if has_ended {
             absent.ended.push(session);
@@ -243,68 +249,18 @@ fn named_in(state: &State, group: &Group, to: Option<&Node>) -> BTreeSet<u128> {
         .collect()
 }
 
-fn successor_of(command: &Command) -> Option<&Node> {
-    match command {
-        Command::Offer { to, .. } | Command::Transfer { to, .. } | Command::Relieve { to, .. } => {
-            Some(to)
-        }
-        Command::StepDown { to, .. } => to.as_ref(),
-        Command::Move { step: Step::Arrive { heir, .. }, .. } => heir.as_ref(),
-        _ => None,
-    }
-}
-
-/// Whether a command may leave an office for somebody in the line.
-const fn may_vacate(command: &Command) -> bool {
-    match command {
-        Command::Close { .. }
-        | Command::Expire { .. }
-        | Command::Withdraw { .. }
-        | Command::Resign { .. }
-        | Command::Transfer { .. }
-        | Command::StepDown { .. }
-        | Command::Elapsed { .. }
-        | Command::Refill { .. } => true,
-        Command::Open { .. }
-        | Command::ChangeTtl { .. }
-        | Command::Campaign { .. }
-        | Command::Accept { .. }
-        | Command::Offer { .. }
-        | Command::Warm { .. }
-        | Command::PutPolicy { .. }
-        | Command::Move { .. }
-        | Command::Delete { .. }
-        | Command::Admit { .. }
-        | Command::ForgetFence { .. }
-        | Command::Report { .. }
-        | Command::Relieve { .. }
-        | Command::PutSettings { .. } => false,
-    }
-}
-
-/// Whether a command may end another's tenure, so that its answer promises that the other was told.
-const fn ends_others(command: &Command) -> bool {
-    matches!(
-        command,
-        Command::StepDown { .. }
-            | Command::PutPolicy { .. }
-            | Command::Delete { .. }
-            | Command::Move { .. }
-    )
-}
-
-const fn is_withdrawal(command: &Command) -> bool {
-    matches!(command, Command::Withdraw { .. })
-}
-
 /// Whether a campaign left its session in office or in line.
-fn is_candidate(outcome: &StoreResult<Outcome>) -> bool {
+fn is_candidate(outcome: &StoreResult<CommandOutcome>) -> bool {
     match outcome {
-        Ok(Outcome { answer, .. }) => {
+        Ok(CommandOutcome { answer, .. }) => {
             matches!(answer, Answer::Elected { .. } | Answer::Standing { .. })
         }
         // It may be one: only its session's end would tell, and the caller may ask again.
-        Err(StoreError::Uncertain { .. }) => true,
-        Err(_) => false,
+        Err(StoreError::Uncertain { .. } | StoreError::Corrupt(_)) => true,
+        Err(
+            StoreError::Refused(_)
+            | StoreError::Unavailable { .. }
+            | StoreError::Unsupported { .. },
+        ) => false,
     }
 }

@@ -23,7 +23,7 @@ pub struct GroupEntry {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionEntry {
     /// Names its last sign of life.
-    pub beat: u128,
+    pub heartbeat: u128,
     /// What is known of it while it is open; none once it has ended, for good.
     pub open: Option<OpenSession>,
 }
@@ -31,13 +31,11 @@ pub struct SessionEntry {
 /// An open session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenSession {
-    /// Its ttl.
     pub ttl_ms: u64,
     /// How long watchers give it.
     pub hold_ms: u64,
     /// Whether it ends by itself once it neither leads nor stands.
     pub is_passing: bool,
-    /// Its epoch.
     pub epoch: u64,
 }
 
@@ -62,7 +60,7 @@ pub fn session(bytes: &[u8]) -> Result<SessionEntry, CodecError> {
         is_passing: open.passing,
         epoch: open.epoch,
     });
-    Ok(SessionEntry { beat: record.beat, open })
+    Ok(SessionEntry { heartbeat: record.heartbeat, open })
 }
 
 /// What a secret is known by in a register.

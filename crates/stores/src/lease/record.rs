@@ -19,7 +19,7 @@
 use regent_election::codec::{CodecError, Input, Wire, put_block};
 use regent_election::{Event, Group, Revision, Settings, State};
 
-use crate::register::{Plate, Record};
+use crate::register::{HumanSummary, Record};
 use std::time::Duration;
 
 /// The version that opens the value.
@@ -128,12 +128,12 @@ impl GroupRecord {
         put_block(&self.state.encode(), &mut out);
         let holder = self.state.holder(group);
         let session = holder.map(|holder| holder.session);
-        let plate = Plate {
+        let summary = HumanSummary {
             leader: session.and_then(|session| self.state.node(session)).cloned(),
             term: Some(self.state.last_term(group)),
             ttl: session.and_then(|session| self.state.ttl_ms(session)).map(Duration::from_millis),
         };
-        Record { value: out, plate }
+        Record { value: out, summary }
     }
 
     /// The value that [`GroupRecord::record`] wrote.

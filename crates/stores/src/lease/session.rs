@@ -3,7 +3,7 @@
 //! ```text
 //! version        u8, 1
 //! nonce          of the write that made this value
-//! beat           the nonce of the last sign of life, kept by writes of others
+//! heartbeat           the nonce of the last sign of life, kept by writes of others
 //! is open        0 or 1; then, if it is open:
 //!   node, ttl, hold (the ttl that watchers count), passing, epoch, sequence?
 //!   groups       list of: name, and the handle and epoch there that `epoch` accounts for
@@ -16,7 +16,7 @@
 use std::collections::BTreeMap;
 
 use regent_election::codec::{CodecError, Input, Wire};
-use regent_election::state::Person;
+use regent_election::state::SessionSummary;
 use regent_election::{Group, Node};
 use sha2::{Digest, Sha256};
 
@@ -29,7 +29,7 @@ const VERSION: u8 = 1;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SessionRecord {
     pub(super) nonce: u128,
-    pub(super) beat: u128,
+    pub(super) heartbeat: u128,
     pub(super) life: Life,
 }
 
@@ -49,7 +49,8 @@ pub(super) struct Open {
     pub(super) ttl_ms: u64,
     /// How long watchers give it: not below the ttl, nor below one that its holder may still count on.
     pub(super) hold_ms: u64,
-    /// Whether it ends by itself once it neither leads nor stands.
+    /// Whether it ends by itself once it neither leads nor stands. No longer so once it campaigned again in a
+    /// group that was on its list.
     pub(super) passing: bool,
     /// Rises with every change to its tenures that it did not ask for.
     pub(super) epoch: u64,
@@ -68,8 +69,8 @@ pub(super) struct Account {
 }
 
 impl Account {
-    fn of(person: Person) -> Self {
-        Self { no: person.no.0, epoch: person.epoch }
+    fn of(summary: SessionSummary) -> Self {
+        Self { no: summary.no.0, epoch: summary.epoch }
     }
 }
 
@@ -85,12 +86,12 @@ impl SessionRecord {
             sequence: None,
             groups: BTreeMap::new(),
         });
-        Self { nonce, beat: nonce, life }
+        Self { nonce, heartbeat: nonce, life }
     }
 
     /// A session that ended, perhaps before it was ever open.
     pub(super) fn ended(nonce: u128, groups: Vec<Group>) -> Self {
-        Self { nonce, beat: 0, life: Life::Ended(groups) }
+        Self { nonce, heartbeat: 0, life: Life::Ended(groups) }
     }
 
     /// The open session.
@@ -110,33 +111,42 @@ impl SessionRecord {
     }
 
     /// This session, heard; and changed by whoever owns it.
-    pub(super) fn heard(&self, nonce: u128, change: impl FnOnce(&mut Open)) -> Self {
-        let mut next = Self { nonce, beat: nonce, life: self.life.clone() };
+    pub(super) fn with_heartbeat(&self, nonce: u128, change: impl FnOnce(&mut Open)) -> Self {
+        let mut next = Self { nonce, heartbeat: nonce, life: self.life.clone() };
         if let Life::Open(open) = &mut next.life {
             change(open);
         }
         next
     }
 
+    /// This session without some of its groups; its last sign of life is as it was.
+    pub(super) fn without(&self, nonce: u128, is_left: impl Fn(&Group) -> bool) -> Self {
+        let mut next = Self { nonce, ..self.clone() };
+        if let Life::Open(open) = &mut next.life {
+            open.groups.retain(|group, _| !is_left(group));
+        }
+        next
+    }
+
     /// This session, ended.
     pub(super) fn over(&self, nonce: u128) -> Self {
-        Self { nonce, beat: self.beat, life: Life::Ended(self.groups()) }
+        Self { nonce, heartbeat: self.heartbeat, life: Life::Ended(self.groups()) }
     }
 
     /// Whether what happened to this person in that group is not accounted for. Whoever ended needs not
     /// be told.
-    pub(super) fn is_untold(&self, group: &Group, person: Person) -> bool {
+    pub(super) fn is_untold(&self, group: &Group, summary: SessionSummary) -> bool {
         let Some(open) = self.as_open() else { return false };
         let account = open.groups.get(group).copied().unwrap_or_default();
-        person.epoch > 0 && Account::of(person) > account
+        summary.epoch > 0 && Account::of(summary) > account
     }
 
     /// This session, told: its epoch is higher, and its last sign of life is as it was.
-    pub(super) fn told(&self, nonce: u128, group: &Group, person: Person) -> Self {
+    pub(super) fn told(&self, nonce: u128, group: &Group, summary: SessionSummary) -> Self {
         let mut next = Self { nonce, ..self.clone() };
         if let Life::Open(open) = &mut next.life {
             open.epoch += 1;
-            open.groups.insert(group.clone(), Account::of(person));
+            open.groups.insert(group.clone(), Account::of(summary));
         }
         next
     }
@@ -145,7 +155,7 @@ impl SessionRecord {
     pub(super) fn record(&self) -> Record {
         let mut out = vec![VERSION];
         self.nonce.put(&mut out);
-        self.beat.put(&mut out);
+        self.heartbeat.put(&mut out);
         match &self.life {
             Life::Open(open) => {
                 true.put(&mut out);
@@ -177,7 +187,7 @@ impl SessionRecord {
         if version != VERSION {
             return Err(CodecError::Unknown { what: "session entry version", tag: version.into() });
         }
-        let (nonce, beat) = (Wire::take(&mut input)?, Wire::take(&mut input)?);
+        let (nonce, heartbeat) = (Wire::take(&mut input)?, Wire::take(&mut input)?);
         let life = if bool::take(&mut input)? {
             let mut open = Open {
                 node: Wire::take(&mut input)?,
@@ -199,7 +209,7 @@ impl SessionRecord {
             Life::Ended(Wire::take(&mut input)?)
         };
         input.end()?;
-        Ok(Self { nonce, beat, life })
+        Ok(Self { nonce, heartbeat, life })
     }
 }
 

@@ -5,199 +5,98 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use regent_election::limits::GROUPS_PAGE_MAX;
+use regent_election::limits::TTL_MS_DEFAULT;
+use regent_election::state::{Query, View};
 use regent_election::store::{
-    Campaign, Campaigned, Census, Consistency, Description, FencesPage, GroupView, GroupsPage,
-    Heard, Heartbeat, LeaderView, OfficeState, Open, Scope, SessionView, StepDown, SteppedDown,
-    Store, StoreError, StoreResult, Watch,
+    Consistency, Description, Done, HeartbeatView, OfficeState, Scope, Store, StoreError,
+    StoreResult, Time, Watch,
 };
 use regent_election::{
-    Answer, Change, Command, Cursor, Finding, Group, Node, Opening, Policy, Reason, Refusal,
-    RequestId, Resource, SessionId, Step, Term,
+    Answer, Command, Cursor, Group, Opening, Refusal, RequestId, SessionId, SessionNo, Term,
 };
 
-use super::office::{Outcome, Own};
+use super::office::{CommandOutcome, Own};
 use super::record::GroupRecord;
-use super::session::{self, digest};
-use super::sight::Verdict;
-use super::turn::{Asker, Wish};
-use super::{LeaseStore, Shared, campaign, hearing, lock, watch};
-use crate::register::{Key, Kind};
+use super::session::{self, SessionRecord, digest};
+use super::sessions::{check_same, check_ttl};
+use super::turn::{Asker, LeaseRequest};
+use super::{LeaseStore, Shared, watch};
+use crate::register::{Key, Version};
 
 /// How long shutting down waits for campaigns to leave.
 const LEAVE_FOR: Duration = Duration::from_secs(2);
-/// Most sessions in one page of a listing.
-const PAGE: usize = 512;
-
-impl LeaseStore {
-    /// A group as it is. An engine that finds less than this process has seen was restored or has lost a write:
-    /// then the group is raised above that before anything is read from it.
-    async fn present(&self, group: &Group) -> StoreResult<GroupRecord> {
-        let seen = self.shared.desk.load(group).await?;
-        if seen.record.state.last_term(group) >= self.shared.desk.seen_term(group) {
-            return Ok(seen.record);
-        }
-        Ok(self.shared.run(group, None, &[], Own::Nothing).await?.record)
-    }
-}
+/// A session has no number in a register, only in the groups that know it.
+const NO_NUMBER: SessionNo = SessionNo(0);
 
 #[async_trait]
 impl Store for LeaseStore {
     fn describe(&self) -> Description {
-        self.shared.desk.register.describe()
+        self.shared.entries.register.describe()
+    }
+
+    fn time(&self) -> &dyn Time {
+        &*self.shared.entries.time
     }
 
     async fn ready(&self) -> StoreResult<()> {
         self.shared.check_open()?;
-        let loaded = self.shared.desk.register.load(&Key::setting("life")).await;
-        loaded.map(|_| ()).map_err(super::desk::store_error)
+        let loaded = self.shared.entries.register.load(&Key::setting("life")).await;
+        loaded.map(|_| ()).map_err(super::entries::store_error)
     }
 
-    async fn open(&self, open: Open) -> StoreResult<SessionView> {
-        self.shared.check_open()?;
-        hearing::check_ttl(open.ttl_ms)?;
-        let opening = Opening { node: open.node, ttl_ms: Some(open.ttl_ms), passing: false };
-        let session = digest(open.session.get());
-        self.shared.touch(session, Some(&opening), None).await?;
-        self.shared.session_view(open.session).await.map_err(half_done)
-    }
-
-    async fn heartbeat(&self, heartbeat: Heartbeat) -> StoreResult<Heard> {
-        self.shared.check_open()?;
-        let id = known_as(heartbeat.session)?;
-        let open = self.shared.beat(id.get(), heartbeat.sequence, None).await?;
-        for (group, term) in heartbeat.disowned {
-            let seen = self.shared.desk.load(&group).await.map_err(half_done)?;
-            // What is over already, or another's, is not the caller's to resign.
-            let is_held = seen.record.state.holder(&group).is_some_and(|holder| {
-                holder.term == term && seen.record.state.find_session(id) == Some(holder.session)
-            });
-            if is_held {
-                let command = Command::Resign { group: group.clone(), session: id, term };
-                let wish = Wish { command, request: None, asker: None };
-                let resigned = self.shared.run(&group, Some(wish), &[], Own::Nothing).await;
-                resigned.map_err(half_done)?;
+    async fn submit(
+        &self,
+        command: Command,
+        request: Option<RequestId>,
+        then: Option<Query>,
+    ) -> StoreResult<Done> {
+        let shared = &self.shared;
+        match command {
+            // What changes the entry of a session.
+            Command::Open { session, node, ttl_ms } => {
+                shared.check_open()?;
+                check_ttl(ttl_ms)?;
+                let opening = Opening { node, ttl_ms: Some(ttl_ms), passing: false };
+                shared.touch(digest(session.get()), &opening, None, None).await?;
+                shared.done(Answer::Session { session: NO_NUMBER, ttl_ms }, None, then).await
+            }
+            Command::Close { session } => {
+                shared.close(known_as(session)?).await?;
+                shared.done(Answer::Done, None, then).await
+            }
+            Command::ChangeTtl { session, ttl_ms } => {
+                shared.change_ttl(known_as(session)?, ttl_ms).await?;
+                shared.done(Answer::Done, None, then).await
+            }
+            // What changes the entry of a group.
+            command => {
+                let (group, CommandOutcome { answer, record, .. }) =
+                    shared.apply(command, request).await?;
+                shared.done(answer, Some((&group, &record)), then).await
             }
         }
-        Ok(self.shared.heard_view(&open))
     }
 
-    async fn session(&self, session: SessionId) -> StoreResult<SessionView> {
+    async fn count_heartbeat(
+        &self,
+        session: SessionId,
+        sequence: Option<u64>,
+        proves: Option<(Group, Term)>,
+    ) -> StoreResult<HeartbeatView> {
         self.shared.check_open()?;
-        self.shared.session_view(session).await
-    }
-
-    async fn close(&self, session: SessionId) -> StoreResult<()> {
-        self.shared.check_open()?;
-        let id = known_as(session)?;
-        for group in self.shared.end(id.get()).await? {
-            let wish = Wish { command: Command::Close { session: id }, request: None, asker: None };
-            let closed = self.shared.run(&group, Some(wish), &[], Own::Nothing).await;
-            closed.map_err(half_done)?;
+        let session = known_as(session)?;
+        if let Some((group, term)) = proves {
+            self.shared.prove(&group, session, term).await?;
         }
-        Ok(())
+        let open = self.shared.heartbeat(session.get(), sequence, None).await?;
+        Ok(self.shared.heartbeat_view(&open))
     }
 
-    async fn campaign(&self, campaign: Campaign) -> StoreResult<Campaigned> {
+    /// A stale read costs nothing less here, so it is a linearizable one; except for a campaign that
+    /// waits, which looks at what was read last on its behalf.
+    async fn read(&self, query: Query, consistency: Consistency) -> StoreResult<View> {
         self.shared.check_open()?;
-        campaign::campaign(&self.shared, campaign).await
-    }
-
-    async fn withdraw(
-        &self,
-        group: &Group,
-        session: SessionId,
-        request: Option<RequestId>,
-    ) -> StoreResult<()> {
-        let session = known_as(session)?;
-        let command = Command::Withdraw { group: group.clone(), session };
-        self.shared.ask(group, session, command, request).await?;
-        Ok(())
-    }
-
-    async fn accept(
-        &self,
-        group: &Group,
-        session: SessionId,
-        term: Term,
-        request: Option<RequestId>,
-    ) -> StoreResult<Heard> {
-        let session = known_as(session)?;
-        let command = Command::Accept { group: group.clone(), session, term };
-        self.shared.ask(group, session, command, request).await?;
-        let open = self.shared.beat(session.get(), None, None).await.map_err(half_done)?;
-        Ok(self.shared.heard_view(&open))
-    }
-
-    async fn renew(
-        &self,
-        group: &Group,
-        session: SessionId,
-        term: Term,
-        extend_by_ms: Option<u64>,
-    ) -> StoreResult<Heard> {
-        self.shared.renew(group, known_as(session)?, term, extend_by_ms).await
-    }
-
-    async fn resign(
-        &self,
-        group: &Group,
-        session: SessionId,
-        term: Term,
-        request: Option<RequestId>,
-    ) -> StoreResult<()> {
-        let session = known_as(session)?;
-        let command = Command::Resign { group: group.clone(), session, term };
-        self.shared.ask(group, session, command, request).await?;
-        Ok(())
-    }
-
-    async fn offer(
-        &self,
-        group: &Group,
-        session: SessionId,
-        term: Term,
-        to: &Node,
-        request: Option<RequestId>,
-    ) -> StoreResult<()> {
-        let session = known_as(session)?;
-        let command = Command::Offer { group: group.clone(), session, term, to: to.clone() };
-        self.shared.ask(group, session, command, request).await?;
-        Ok(())
-    }
-
-    async fn warm(
-        &self,
-        group: &Group,
-        session: SessionId,
-        term: Term,
-        request: Option<RequestId>,
-    ) -> StoreResult<()> {
-        let session = known_as(session)?;
-        let command = Command::Warm { group: group.clone(), session, term };
-        self.shared.ask(group, session, command, request).await?;
-        Ok(())
-    }
-
-    async fn transfer(
-        &self,
-        group: &Group,
-        session: SessionId,
-        term: Term,
-        to: &Node,
-        request: Option<RequestId>,
-    ) -> StoreResult<()> {
-        let session = known_as(session)?;
-        let command = Command::Transfer { group: group.clone(), session, term, to: to.clone() };
-        self.shared.ask(group, session, command, request).await?;
-        Ok(())
-    }
-
-    /// A stale read costs nothing less here, so it is a linearizable one.
-    async fn leader(&self, group: &Group, _consistency: Consistency) -> StoreResult<LeaderView> {
-        self.shared.check_open()?;
-        let record = self.present(group).await?;
-        self.shared.view(group, &record).await
+        self.shared.read(query, consistency).await
     }
 
     async fn watch(&self, scope: Scope, cursor: Option<Cursor>) -> StoreResult<Box<dyn Watch>> {
@@ -205,217 +104,172 @@ impl Store for LeaseStore {
         watch::watch(&self.shared, scope, cursor).await
     }
 
-    async fn step_down(&self, step_down: StepDown) -> StoreResult<SteppedDown> {
-        let StepDown { group, reason, to, immediate, request } = step_down;
-        let command = Command::StepDown { group: group.clone(), reason, to, immediate };
-        let wish = Wish { command, request, asker: None };
-        stepped_down(&self.shared.run(&group, Some(wish), &[], Own::Nothing).await?.answer)
-    }
-
-    async fn put_policy(
-        &self,
-        group: &Group,
-        policy: Option<Policy>,
-        request: Option<RequestId>,
-    ) -> StoreResult<GroupView> {
-        let command = Command::PutPolicy { group: group.clone(), policy: policy.map(Box::new) };
-        let wish = Wish { command, request, asker: None };
-        let outcome = self.shared.run(group, Some(wish), &[], Own::Nothing).await?;
-        self.shared.group_view(group, &outcome.record).await.map_err(half_done)
-    }
-
-    async fn move_group(
-        &self,
-        group: &Group,
-        step: Step,
-        request: Option<RequestId>,
-    ) -> StoreResult<GroupView> {
-        let command = Command::Move { group: group.clone(), step };
-        let wish = Wish { command, request, asker: None };
-        let outcome = self.shared.run(group, Some(wish), &[], Own::Nothing).await?;
-        // A step that was taken before may have been left alone with an ending that nobody times: all who
-        // stood have gone where the group went.
-        if outcome.record.state.waits().next().is_some() {
-            self.shared.follow_chore(group);
-        }
-        self.shared.group_view(group, &outcome.record).await
-    }
-
-    async fn delete(&self, group: &Group, request: Option<RequestId>) -> StoreResult<SteppedDown> {
-        let command = Command::Delete { group: group.clone() };
-        let wish = Wish { command, request, asker: None };
-        stepped_down(&self.shared.run(group, Some(wish), &[], Own::Nothing).await?.answer)
-    }
-
-    async fn group(&self, group: &Group) -> StoreResult<GroupView> {
-        self.shared.check_open()?;
-        let seen = self.shared.desk.load(group).await?;
-        let standbys: Vec<_> = seen.record.state.standbys(group).take(GROUPS_PAGE_MAX).collect();
-        for id in standbys.into_iter().filter_map(|session| seen.record.state.id_of(session)) {
-            self.shared.desk.look(id.get()).await?;
-        }
-        self.shared.group_view(group, &seen.record).await
-    }
-
-    async fn groups(
-        &self,
-        prefix: &str,
-        after: Option<&Group>,
-        count: usize,
-    ) -> StoreResult<GroupsPage> {
-        self.shared.check_open()?;
-        self.shared.page(prefix, after, count.clamp(1, GROUPS_PAGE_MAX)).await
-    }
-
-    async fn history(&self, group: &Group) -> StoreResult<Vec<Change>> {
-        self.shared.check_open()?;
-        let seen = self.shared.desk.load(group).await?;
-        if !seen.record.state.knows(group) {
-            return Err(Refusal::GroupUnknown { group: group.clone() }.into());
-        }
-        Ok(seen.record.state.history(group).to_vec())
-    }
-
-    async fn admit(&self, group: &Group, resource: &Resource, term: Term) -> StoreResult<()> {
-        let command = Command::Admit { group: group.clone(), resource: resource.clone(), term };
-        let wish = Wish { command, request: None, asker: None };
-        self.shared.run(group, Some(wish), &[], Own::Nothing).await.map(drop)
-    }
-
-    async fn forget_fence(&self, group: &Group, resource: &Resource) -> StoreResult<()> {
-        let command = Command::ForgetFence { group: group.clone(), resource: resource.clone() };
-        let wish = Wish { command, request: None, asker: None };
-        self.shared.run(group, Some(wish), &[], Own::Nothing).await.map(drop)
-    }
-
-    async fn report(&self, group: &Group, finding: Finding, reason: Reason) -> StoreResult<()> {
-        let command = Command::Report { group: group.clone(), finding, reason };
-        let wish = Wish { command, request: None, asker: None };
-        self.shared.run(group, Some(wish), &[], Own::Nothing).await.map(drop)
-    }
-
-    async fn relieve(
-        &self,
-        group: &Group,
-        term: Term,
-        to: &Node,
-        reason: Reason,
-    ) -> StoreResult<()> {
-        let command = Command::Relieve { group: group.clone(), term, to: to.clone(), reason };
-        let wish = Wish { command, request: None, asker: None };
-        self.shared.run(group, Some(wish), &[], Own::Nothing).await.map(drop)
-    }
-
-    async fn fences(
-        &self,
-        group: &Group,
-        prefix: &str,
-        after: Option<&Resource>,
-        count: usize,
-    ) -> StoreResult<FencesPage> {
-        self.shared.check_open()?;
-        Ok(self.present(group).await?.state.fences_page(group, prefix, after, count))
-    }
-
-    async fn census(&self) -> StoreResult<Census> {
-        self.shared.check_open()?;
-        self.shared.census().await
-    }
-
     async fn shut_down(&self) {
         self.shared.close_down();
-        let given_up_at = self.shared.desk.now() + LEAVE_FOR;
+        let given_up_at = self.shared.entries.now() + LEAVE_FOR;
         while self.shared.waiters.load(Ordering::Acquire) > 0
-            && self.shared.desk.now() < given_up_at
+            && self.shared.entries.now() < given_up_at
         {
-            self.shared.desk.time.sleep(Duration::from_millis(5)).await;
+            self.shared.entries.time.sleep(Duration::from_millis(5)).await;
         }
-        self.shared.desk.register.shut_down().await;
+        self.shared.entries.register.shut_down().await;
     }
 }
 
 /// What a secret is known by in the store.
-fn known_as(secret: SessionId) -> StoreResult<SessionId> {
+pub(super) fn known_as(secret: SessionId) -> StoreResult<SessionId> {
     SessionId::new(digest(secret.get())).map_err(|_| Refusal::SessionUnknown.into())
 }
 
-/// The error of a later step: what went before has happened.
-pub(super) fn half_done(error: StoreError) -> StoreError {
-    match error {
-        StoreError::Unavailable { why, .. } => StoreError::Uncertain { why },
-        other => other,
+/// The group that a command is about, and the session that asks, as the store knows it. What only
+/// drivers may ask for has none.
+fn addressed(mut command: Command) -> StoreResult<(Group, Option<SessionId>, Command)> {
+    let Some(group) = command.group().filter(|_| !command.is_for_drivers()).cloned() else {
+        let what = "do what only a driver of its own state may ask for";
+        return Err(StoreError::Unsupported { store: "a register", what });
+    };
+    if let Some(session) = command.session_mut() {
+        *session = known_as(*session)?;
+    }
+    let session = command.session();
+    Ok((group, session, command))
+}
+
+/// How a session that campaigns is opened, or is open already by its entry, and its ttl.
+fn introduce(
+    entry: Option<&(SessionRecord, Version)>,
+    told: Option<Opening>,
+) -> Result<(Opening, u64), Refusal> {
+    match entry.map(|(record, _)| record.as_open()) {
+        None => {
+            let told = told.ok_or(Refusal::SessionUnknown)?;
+            let ttl_ms = told.ttl_ms.unwrap_or(TTL_MS_DEFAULT);
+            check_ttl(ttl_ms)?;
+            Ok((Opening { ttl_ms: Some(ttl_ms), ..told }, ttl_ms))
+        }
+        Some(None) => Err(Refusal::SessionUnknown),
+        Some(Some(open)) => {
+            check_same(open, told.as_ref())?;
+            let (node, ttl_ms) = (open.node.clone(), open.ttl_ms);
+            Ok((Opening { node, ttl_ms: Some(ttl_ms), passing: open.passing }, ttl_ms))
+        }
     }
 }
 
-fn stepped_down(answer: &Answer) -> StoreResult<SteppedDown> {
-    match answer {
-        Answer::Done => Ok(SteppedDown::Over),
-        Answer::Ending { within_ms } => Ok(SteppedDown::Ending(Duration::from_millis(*within_ms))),
-        Answer::Forced { overlap_possible_ms } => {
-            Ok(SteppedDown::Forced(Duration::from_millis(*overlap_possible_ms)))
-        }
-        Answer::Session { .. }
-        | Answer::Elected { .. }
-        | Answer::Standing { .. }
-        | Answer::Lost
-        | Answer::Overtaken => Err(StoreError::Corrupt(format!("an end was answered {answer:?}"))),
+/// Counts something that shutting down waits for.
+#[derive(Debug)]
+pub(super) struct Waiting(Arc<Shared>);
+
+impl Waiting {
+    pub(super) fn new(shared: &Arc<Shared>) -> Self {
+        shared.waiters.fetch_add(1, Ordering::AcqRel);
+        Self(Arc::clone(shared))
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.waiters.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
 impl Shared {
-    /// What a session asks for in a group. The session must be open.
-    async fn ask(
+    /// Applies a command to the group that it is about.
+    async fn apply(
         self: &Arc<Self>,
-        group: &Group,
-        session: SessionId,
         command: Command,
         request: Option<RequestId>,
-    ) -> StoreResult<Outcome> {
+    ) -> StoreResult<(Group, CommandOutcome)> {
         self.check_open()?;
-        let open = self.opened(session).await?;
-        let asker = Asker { session, node: open.node, ttl_ms: open.ttl_ms };
-        let wish = Wish { command, request, asker: Some(asker) };
-        self.run(group, Some(wish), &[], Own::Nothing).await
-    }
-
-    /// The entry of a session that is open.
-    async fn opened(&self, session: SessionId) -> StoreResult<session::Open> {
-        let (record, _) = self.desk.look(session.get()).await?;
-        let open = record.as_ref().and_then(|record| record.as_open()).cloned();
-        open.ok_or_else(|| Refusal::SessionUnknown.into())
-    }
-
-    /// A heartbeat that proves a tenure. A refusal extends nothing: whoever must stop gets no time.
-    async fn renew(
-        self: &Arc<Self>,
-        group: &Group,
-        session: SessionId,
-        term: Term,
-        extend_by_ms: Option<u64>,
-    ) -> StoreResult<Heard> {
-        self.check_open()?;
-        let open = self.opened(session).await?;
-        let seen = self.desk.load(group).await?;
-        let state = &seen.record.state;
-        let is_holder = state.holder(group).is_some_and(|holder| {
-            holder.term == term
-                && holder.state == OfficeState::Leading
-                && state.find_session(session) == Some(holder.session)
-        });
-        if !is_holder {
-            // Accepts an office, or says what is wrong.
-            let command = Command::Accept { group: group.clone(), session, term };
-            let asker = Asker { session, node: open.node.clone(), ttl_ms: open.ttl_ms };
-            let wish = Wish { command, request: None, asker: Some(asker) };
-            self.run(group, Some(wish), &[], Own::Nothing).await?;
+        let (group, session, mut command) = addressed(command)?;
+        let Some(session) = session else {
+            let is_move = matches!(command, Command::Move { .. });
+            let wish = LeaseRequest { command, request, asker: None };
+            let outcome = self.run(&group, Some(wish), &[], Own::Nothing).await?;
+            // A step that was taken before may have been left alone with an ending that nobody times: all
+            // who stood have gone where the group went.
+            if is_move && outcome.record.state.waits().next().is_some() {
+                self.follow_chore(&group);
+            }
+            return Ok((group, outcome));
+        };
+        let (node, ttl_ms, own) = if let Command::Campaign { opening, .. } = &mut command {
+            // Not a look: whether the session is alive is found out when it is heard.
+            let entry = self.entries.read_session(session.get()).await?;
+            let (introduced, ttl_ms) = introduce(entry.as_ref(), opening.take())?;
+            *opening = Some(introduced.clone());
+            let node = introduced.node.clone();
+            let entry = Box::new(entry);
+            (node, ttl_ms, Own::Touch { session: session.get(), opening: introduced, entry })
+        } else {
+            let session::Open { node, ttl_ms, .. } = self.opened(session).await?;
+            (node, ttl_ms, Own::Nothing)
+        };
+        let asker = Asker { session, node, ttl_ms };
+        let wish = LeaseRequest { command, request, asker: Some(asker) };
+        let outcome = self.run(&group, Some(wish), &[], own).await?;
+        if matches!(outcome.answer, Answer::Standing { .. }) {
+            self.follow_for(&group, session.get());
         }
-        let ttl_ms = extend_by_ms.filter(|ttl_ms| *ttl_ms != open.ttl_ms);
-        if let Some(ttl_ms) = ttl_ms {
-            hearing::check_ttl(ttl_ms)?;
+        Ok((group, outcome))
+    }
+
+    /// The answer of a command, with what was asked to be read after it: from the entry as it was
+    /// written, where the question is about its group.
+    async fn done(
+        self: &Arc<Self>,
+        answer: Answer,
+        written: Option<(&Group, &GroupRecord)>,
+        then: Option<Query>,
+    ) -> StoreResult<Done> {
+        let Some(query) = then else { return Ok(Done { answer, view: None }) };
+        let view = match (query, written) {
+            (Query::Heartbeat(session), _) => {
+                let beaten = self.heartbeat(known_as(session)?.get(), None, None).await;
+                beaten.map(|open| View::Heartbeat(self.heartbeat_view(&open)))
+            }
+            (query, Some((group, record))) if query.group() == Some(group) => {
+                self.read_from(record, query, matches!(answer, Answer::Lost)).await
+            }
+            (query, _) => self.read(query, Consistency::Linearizable).await,
+        };
+        Ok(Done { answer, view: Some(view.map_err(StoreError::half_done)?) })
+    }
+
+    /// Ends a session, and takes it out of its groups. A task of its own does it: it takes its way even
+    /// if the caller does not wait for it, and while the store is shutting down.
+    async fn close(self: &Arc<Self>, session: SessionId) -> StoreResult<()> {
+        let (shared, waiting) = (Arc::clone(self), Waiting::new(self));
+        let closing = async move {
+            let _waiting = waiting;
+            for group in shared.end(session.get()).await? {
+                let wish = LeaseRequest {
+                    command: Command::Close { session },
+                    request: None,
+                    asker: None,
+                };
+                let closed = shared.run(&group, Some(wish), &[], Own::Nothing).await;
+                closed.map_err(StoreError::half_done)?;
+            }
+            Ok(())
+        };
+        let runtime = self.runtime.clone().or_else(|| tokio::runtime::Handle::try_current().ok());
+        // Outside of a runtime nothing can be written; the session then expires by itself.
+        let Some(runtime) = runtime else { return closing.await };
+        runtime.spawn(closing).await.unwrap_or_else(|_| {
+            Err(StoreError::Uncertain { why: "the store's runtime has stopped".into() })
+        })
+    }
+
+    /// Changes a session's ttl, with a sign of life.
+    async fn change_ttl(self: &Arc<Self>, session: SessionId, ttl_ms: u64) -> StoreResult<()> {
+        self.check_open()?;
+        check_ttl(ttl_ms)?;
+        let open = self.opened(session).await?;
+        if open.ttl_ms != ttl_ms {
             self.check_policies(&open, session, ttl_ms).await?;
         }
-        let open = self.beat(session.get(), None, ttl_ms).await?;
-        Ok(self.heard_view(&open))
+        self.heartbeat(session.get(), None, Some(ttl_ms)).await.map(drop)
     }
 
     /// Whether every group that concerns a session allows this ttl.
@@ -426,9 +280,12 @@ impl Shared {
         ttl_ms: u64,
     ) -> StoreResult<()> {
         for group in open.groups.keys() {
-            let seen = self.desk.load(group).await?;
-            let is_concerned =
-                seen.record.state.person(session).is_some_and(|person| person.is_concerned);
+            let seen = self.entries.load(group).await?;
+            let is_concerned = seen
+                .record
+                .state
+                .session_summary(session)
+                .is_some_and(|summary| summary.is_concerned);
             let policy = seen.record.state.policy(group);
             if is_concerned && !policy.fits(ttl_ms) {
                 let (min, max) = (policy.ttl_ms_min, policy.ttl_ms_max);
@@ -439,125 +296,28 @@ impl Shared {
         Ok(())
     }
 
-    fn heard_view(&self, open: &session::Open) -> Heard {
-        Heard { ttl_ms: open.ttl_ms, epoch: open.epoch, revision: self.desk.highest() }
-    }
-
-    /// What a session holds. Its epoch is read first: what happens later raises it once more.
-    async fn session_view(&self, secret: SessionId) -> StoreResult<SessionView> {
-        let id = known_as(secret)?;
-        let open = self.opened(id).await?;
-        let (mut tenures, mut standing, mut offers) = (Vec::new(), Vec::new(), Vec::new());
-        let mut strange = Vec::new();
-        for group in open.groups.keys() {
-            let seen = self.desk.load(group).await?;
-            let Ok(view) = seen.record.state.session_view(id) else {
-                strange.push(group.clone());
-                continue;
-            };
-            if view.tenures.is_empty() && view.standing.is_empty() {
-                strange.push(group.clone());
-            }
-            tenures.extend(view.tenures);
-            standing.extend(view.standing);
-            offers.extend(view.offers);
-        }
-        if open.passing && tenures.is_empty() && standing.is_empty() && !open.groups.is_empty() {
-            self.end(id.get()).await?;
-            return Err(Refusal::SessionUnknown.into());
-        }
-        if strange.len() > STRANGE_MAX {
-            self.unlist(id.get(), &strange).await;
-        }
-        let revision = self.desk.highest();
-        let (node, ttl_ms, epoch) = (open.node, open.ttl_ms, open.epoch);
-        Ok(SessionView { node, ttl_ms, epoch, tenures, standing, offers, revision })
-    }
-
-    /// Who leads, with the hint how long.
-    pub(super) async fn view(
-        &self,
+    /// Proves a tenure, and accepts an office to which the session was promoted.
+    async fn prove(
+        self: &Arc<Self>,
         group: &Group,
-        record: &GroupRecord,
-    ) -> StoreResult<LeaderView> {
-        let life = self.desk.life().await?;
-        let mut view = record.state.leader_view(group, life);
-        view.valid_for = record
-            .state
-            .holder(group)
-            .and_then(|holder| record.state.id_of(holder.session))
-            .and_then(|id| lock(&self.desk.sights).remaining(id.get(), self.desk.now()));
-        Ok(view)
-    }
-
-    async fn group_view(&self, group: &Group, record: &GroupRecord) -> StoreResult<GroupView> {
-        let life = self.desk.life().await?;
-        let is_silent = |session| {
-            record.state.id_of(session).is_some_and(|id| match self.desk.verdict(id.get()) {
-                Verdict::Silent { .. } | Verdict::Due { .. } | Verdict::Ended => true,
-                Verdict::Unseen | Verdict::Audible { .. } => false,
-            })
-        };
-        let mut view = record.state.group_view(group, life, is_silent)?;
-        view.office = self.view(group, record).await?;
-        Ok(view)
-    }
-
-    async fn page(
-        &self,
-        prefix: &str,
-        after: Option<&Group>,
-        count: usize,
-    ) -> StoreResult<GroupsPage> {
-        let mut groups = Vec::new();
-        let mut from = after.map(|after| after.as_str().to_owned());
-        loop {
-            let register = &self.desk.register;
-            let listed = register.list(Kind::Group, prefix, from.as_deref(), count + 1).await;
-            let listed = listed.map_err(super::desk::store_error)?;
-            let is_last = listed.len() <= count;
-            from = listed.last().map(|(key, _)| key.name().to_owned());
-            for (key, found) in listed {
-                let Ok(group) = Group::new(key.name()) else { continue };
-                let seen = self.desk.listed(&group, found)?;
-                // Of a deleted group only its terms are left.
-                if seen.record.state.knows(&group) {
-                    groups.push(self.view(&group, &seen.record).await?);
-                }
-            }
-            if is_last || groups.len() > count {
-                break;
-            }
+        session: SessionId,
+        term: Term,
+    ) -> StoreResult<()> {
+        let open = self.opened(session).await?;
+        let seen = self.entries.load(group).await?;
+        let state = &seen.record.state;
+        let is_holder = state.holder(group).is_some_and(|holder| {
+            holder.term == term
+                && holder.state == OfficeState::Leading
+                && state.find_session(session) == Some(holder.session)
+        });
+        if is_holder {
+            return Ok(());
         }
-        let has_more = groups.len() > count;
-        groups.truncate(count);
-        let next = groups.last().filter(|_| has_more).map(|last| last.group.clone());
-        Ok(GroupsPage { groups, next, revision: self.desk.highest() })
-    }
-
-    async fn census(&self) -> StoreResult<Census> {
-        let mut census = Census { watchers: self.watchers(), ..Census::default() };
-        self.each(Kind::Group, "", |_, record| {
-            let one = record.state.census();
-            census.groups += one.groups;
-            census.led += one.led;
-            census.contended += one.contended;
-        })
-        .await?;
-        let mut after: Option<String> = None;
-        loop {
-            let listed = self.desk.register.list(Kind::Session, "", after.as_deref(), PAGE).await;
-            let listed = listed.map_err(super::desk::store_error)?;
-            let Some((last, _)) = listed.last() else { break };
-            after = Some(last.name().to_owned());
-            for (_, found) in &listed {
-                let record = session::SessionRecord::decode(&found.value);
-                census.sessions += u64::from(record.is_ok_and(|record| record.as_open().is_some()));
-            }
-        }
-        Ok(Census { revision: self.desk.highest(), ..census })
+        // Accepts an office, or says what is wrong.
+        let command = Command::Accept { group: group.clone(), session, term };
+        let asker = Asker { session, node: open.node, ttl_ms: open.ttl_ms };
+        let wish = LeaseRequest { command, request: None, asker: Some(asker) };
+        self.run(group, Some(wish), &[], Own::Nothing).await.map(drop)
     }
 }
-
-/// Groups of the past that a session's list may name before it is tidied.
-const STRANGE_MAX: usize = 16;

@@ -5,8 +5,8 @@
 //! a wish meets the office as it really is.
 
 use regent_election::{
-    Answer, Command, Entry, Event, Group, Node, Refusal, RequestId, Revision, SessionId, SessionNo,
-    State, Term,
+    Adds, Answer, Command, Entry, Event, Group, Node, Refusal, RequestId, Revision, SessionId,
+    SessionNo, State, Term,
 };
 
 use super::record::GroupRecord;
@@ -24,7 +24,7 @@ const NEWCOMER_BYTES_MAX: usize = VALUE_BYTES_MAX - VALUE_BYTES_MAX / 8;
 
 /// What somebody asks for.
 #[derive(Clone, Debug)]
-pub(super) struct Wish {
+pub(super) struct LeaseRequest {
     pub(super) command: Command,
     pub(super) request: Option<RequestId>,
     /// The session that asks, as its own entry has it: the group may know it under another ttl or not
@@ -56,7 +56,7 @@ pub(super) struct Known<'a> {
     pub(super) holds: &'a [(u128, u64)],
     /// The wall clock, as a note for people.
     pub(super) wall_ms: u64,
-    /// Fresh.
+    /// A fresh random number.
     pub(super) nonce: u128,
 }
 
@@ -68,14 +68,14 @@ pub(super) struct Turned {
     pub(super) record: GroupRecord,
     /// What is to be written; none if nothing changed.
     pub(super) write: Option<Record>,
-    /// Passing sessions that ended in this turn.
+    /// Passing sessions that neither lead nor stand in this group any more. Others may know them.
     pub(super) over: Vec<u128>,
 }
 
 /// Turns a group. Everybody who was untold in `before` must have been told.
 ///
 /// A wish that finds no room is refused; what is due without it is done all the same.
-pub(super) fn turn(before: &GroupRecord, known: &Known<'_>, wish: Option<Wish>) -> Turned {
+pub(super) fn turn(before: &GroupRecord, known: &Known<'_>, wish: Option<LeaseRequest>) -> Turned {
     let bytes_max = match &wish {
         Some(wish) if is_new(before, known.group, &wish.command) => NEWCOMER_BYTES_MAX,
         Some(_) | None => VALUE_BYTES_MAX,
@@ -97,32 +97,13 @@ pub(super) fn turn(before: &GroupRecord, known: &Known<'_>, wish: Option<Wish>) 
 /// Whether a command brings something into the entry that is not there and stays.
 fn is_new(before: &GroupRecord, group: &Group, command: &Command) -> bool {
     let state = &before.state;
-    match command {
-        Command::Campaign { session, .. } => state.find_session(*session).is_none(),
-        Command::Admit { resource, .. } => {
+    match command.adds() {
+        Adds::Nothing => false,
+        Adds::Candidate => command.session().is_none_or(|id| state.find_session(id).is_none()),
+        Adds::Fence => command.resource().is_none_or(|resource| {
             let page = state.fences_page(group, resource.as_str(), None, 1);
             page.fences.first().is_none_or(|found| found.resource != *resource)
-        }
-        Command::Open { .. }
-        | Command::ChangeTtl { .. }
-        | Command::Close { .. }
-        | Command::Expire { .. }
-        | Command::Withdraw { .. }
-        | Command::Accept { .. }
-        | Command::Resign { .. }
-        | Command::Offer { .. }
-        | Command::Warm { .. }
-        | Command::Transfer { .. }
-        | Command::StepDown { .. }
-        | Command::PutPolicy { .. }
-        | Command::Delete { .. }
-        | Command::Move { .. }
-        | Command::ForgetFence { .. }
-        | Command::Report { .. }
-        | Command::Relieve { .. }
-        | Command::PutSettings { .. }
-        | Command::Elapsed { .. }
-        | Command::Refill { .. } => false,
+        }),
     }
 }
 
@@ -132,7 +113,7 @@ struct Full;
 fn attempt(
     before: &GroupRecord,
     known: &Known<'_>,
-    wish: Option<Wish>,
+    wish: Option<LeaseRequest>,
     bytes_max: usize,
 ) -> Result<Turned, Full> {
     let mut work = Work { record: before.clone(), events: Vec::new(), known };
@@ -200,7 +181,7 @@ impl Work<'_> {
         }
     }
 
-    fn grant(&mut self, wish: Wish) -> Result<Answer, Refusal> {
+    fn grant(&mut self, wish: LeaseRequest) -> Result<Answer, Refusal> {
         if let Some(asker) = wish.asker {
             self.introduce(asker, &wish.command);
         }
@@ -245,14 +226,16 @@ impl Work<'_> {
         }
         let over = before
             .state
-            .people()
-            .filter(|person| person.is_passing && self.record.state.person(person.id).is_none())
-            .map(|person| person.id.get())
+            .session_summaries()
+            .filter(|summary| {
+                summary.is_passing && self.record.state.session_summary(summary.id).is_none()
+            })
+            .map(|summary| summary.id.get())
             .collect();
-        for person in self.record.state.people() {
-            let was = before.state.person(person.id).filter(|was| was.no == person.no);
-            if person.epoch > was.map_or(0, |was| was.epoch) {
-                self.record.untold.push(person.id.get());
+        for summary in self.record.state.session_summaries() {
+            let was = before.state.session_summary(summary.id).filter(|was| was.no == summary.no);
+            if summary.epoch > was.map_or(0, |was| was.epoch) {
+                self.record.untold.push(summary.id.get());
             }
         }
         let events = std::mem::take(&mut self.events);

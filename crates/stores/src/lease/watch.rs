@@ -16,12 +16,14 @@ use regent_election::store::{Scope, StoreResult, Watch, WatchItem};
 use regent_election::{Cursor, Event, Group, Incarnation, Revision};
 
 use super::Shared;
+use super::entries::Seen;
 use super::keeper::{Following, For};
 use super::record::GroupRecord;
-use crate::register::Kind;
+use super::store::Waiting;
+use crate::register::KeyKind;
 
 /// How often a watch of several groups looks, beside what happens through this process.
-const LOOK_EVERY: Duration = Duration::from_millis(500);
+const WATCH_POLL_EVERY: Duration = Duration::from_millis(500);
 /// Entries of one listing.
 const PAGE: usize = 512;
 
@@ -92,17 +94,28 @@ struct ManyWatch {
     has_looked: bool,
 }
 
+/// A watch of one group for a campaign that waits in its line: it rings whenever the group was read.
+#[derive(Debug)]
+struct TurnWatch {
+    shared: Arc<Shared>,
+    following: Following,
+    /// What was read before it last rang.
+    seen: Option<Arc<Seen>>,
+    cursor: Cursor,
+    _waiting: Waiting,
+}
+
 /// Begins a watch.
 pub(super) async fn watch(
     shared: &Arc<Shared>,
     scope: Scope,
     cursor: Option<Cursor>,
 ) -> StoreResult<Box<dyn Watch>> {
-    let life = shared.desk.life().await?;
-    let counted = Counted::new(shared);
+    let life = shared.entries.life().await?;
     match scope {
         Scope::Group(group) => {
-            let seen = shared.desk.load(&group).await?;
+            let counted = Counted::new(shared);
+            let seen = shared.entries.load(&group).await?;
             let start = cursor.unwrap_or(Cursor::after(life, seen.record.state.revision()));
             let following = shared.follow(&group, For::Watch);
             let mut one = OneWatch {
@@ -116,9 +129,17 @@ pub(super) async fn watch(
             one.take(&seen.record);
             Ok(Box::new(one))
         }
+        Scope::Turn(group) => {
+            let following = shared.follow(&group, For::Bid);
+            let seen = following.feed.latest();
+            let cursor = Cursor::after(life, shared.entries.highest());
+            let waiting = Waiting::new(shared);
+            let shared = Arc::clone(shared);
+            Ok(Box::new(TurnWatch { shared, following, seen, cursor, _waiting: waiting }))
+        }
         scope @ (Scope::Groups(_) | Scope::Prefix(_)) => {
             let mut many = ManyWatch {
-                counted,
+                counted: Counted::new(shared),
                 scope,
                 life,
                 cursor: Cursor::after(life, Revision(0)),
@@ -198,6 +219,34 @@ impl Watch for OneWatch {
     }
 }
 
+#[async_trait]
+impl Watch for TurnWatch {
+    async fn next(&mut self) -> Option<WatchItem> {
+        loop {
+            if self.shared.check_open().is_err() {
+                return None;
+            }
+            let feed = Arc::clone(&self.following.feed);
+            let mut read = pin!(feed.read());
+            read.as_mut().enable();
+            let latest = feed.latest();
+            if latest.as_ref().map(Arc::as_ptr) != self.seen.as_ref().map(Arc::as_ptr) {
+                self.seen = latest;
+                return Some(WatchItem::Gap { oldest: self.cursor, at: self.cursor });
+            }
+            tokio::select! {
+                biased;
+                () = self.shared.closed() => return None,
+                () = read => {}
+            }
+        }
+    }
+
+    fn cursor(&self) -> Cursor {
+        self.cursor
+    }
+}
+
 impl ManyWatch {
     /// Reads every group of the scope and queues what it tells after what was read before. The first
     /// look only learns where each of them stands.
@@ -205,17 +254,17 @@ impl ManyWatch {
         let shared = Arc::clone(&self.counted.0);
         let mut found: Vec<(Group, GroupRecord)> = Vec::new();
         match &self.scope {
-            Scope::Group(group) => {
-                found.push((group.clone(), shared.desk.load(group).await?.record));
+            Scope::Group(group) | Scope::Turn(group) => {
+                found.push((group.clone(), shared.entries.load(group).await?.record));
             }
             Scope::Groups(groups) => {
                 for group in groups {
-                    found.push((group.clone(), shared.desk.load(group).await?.record));
+                    found.push((group.clone(), shared.entries.load(group).await?.record));
                 }
             }
             Scope::Prefix(prefix) => {
                 shared
-                    .each(Kind::Group, prefix, |group, record| found.push((group, record)))
+                    .each(KeyKind::Group, prefix, |group, record| found.push((group, record)))
                     .await?;
             }
         }
@@ -278,7 +327,7 @@ impl Watch for ManyWatch {
                     biased;
                     () = shared.closed() => return None,
                     () = stirred => {}
-                    () = shared.desk.time.sleep(LOOK_EVERY) => {}
+                    () = shared.entries.time.sleep(WATCH_POLL_EVERY) => {}
                 }
             }
         }
@@ -293,24 +342,24 @@ impl Shared {
     /// Reads all entries of a kind below a prefix, page by page.
     pub(super) async fn each(
         &self,
-        kind: Kind,
+        kind: KeyKind,
         prefix: &str,
         mut take: impl FnMut(Group, GroupRecord) + Send,
     ) -> StoreResult<()> {
         let mut after: Option<String> = None;
         loop {
             let page = self
-                .desk
+                .entries
                 .register
                 .list(kind, prefix, after.as_deref(), PAGE)
                 .await
-                .map_err(super::desk::store_error)?;
+                .map_err(super::entries::store_error)?;
             let Some((last, _)) = page.last() else { return Ok(()) };
             after = Some(last.name().to_owned());
             for (key, found) in page {
                 // A name that is none was not written by us, and nothing of ours is lost with it.
                 let Ok(group) = Group::new(key.name()) else { continue };
-                let seen = self.desk.listed(&group, found)?;
+                let seen = self.entries.listed(&group, found)?;
                 take(group, seen.record);
             }
         }

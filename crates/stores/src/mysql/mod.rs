@@ -7,7 +7,7 @@
 //! What is read is flushed before it is told (see `schema::FLUSH`): a killed server was seen to take back
 //! what others had read.
 
-mod line;
+mod link;
 mod schema;
 
 use std::collections::HashMap;
@@ -20,17 +20,18 @@ use mysql_async::prelude::FromRow;
 use mysql_async::{Opts, Params, Row, Value, from_row_opt};
 use regent_election::store::{Description, Level};
 
-use crate::engine::limits::{ENDED_REMEMBERED_FOR, LISTED_AT_ONCE_MAX, POLL_EVERY};
+use crate::engine::limits::{ENDED_REMEMBERED_FOR, POLL_EVERY};
+use crate::engine::pages::Pages;
 use crate::engine::{Effect, UrlError, fresh, whole_ms};
 use crate::register::{
-    Found, Key, Kind, Record, Register, RegisterError, RegisterResult, ServerSessions, Swapped,
+    Found, Key, KeyKind, Record, Register, RegisterError, RegisterResult, ServerSessions, Swapped,
     Version,
 };
-use line::{Answer, Line};
+use link::{ServerLink, StatementResult};
 
 /// Connections that entries are spread over, and as many for signs of life: commits wait for the disk, and
 /// wait together.
-const LINES: usize = 4;
+const LINKS: usize = 4;
 
 /// Versions remembered to be on the disk.
 const DURABLE_MAX: usize = 4096;
@@ -42,9 +43,9 @@ const FORGET_ONCE_IN: u64 = 64;
 #[derive(Debug)]
 pub struct MysqlRegister {
     place: String,
-    lines: Vec<Line>,
+    links: Vec<ServerLink>,
     /// Signs of life have connections of their own: nothing else may hold them up.
-    pulses: Vec<Line>,
+    pulses: Vec<ServerLink>,
     /// Versions that are known to be on the disk.
     durable: Mutex<HashMap<Key, Version>>,
 }
@@ -68,29 +69,29 @@ impl MysqlRegister {
         let database = database
             .ok_or_else(|| UrlError::new(format_args!("it names no database; {example}")))?;
         let place = format!("{}:{}/{database}", opts.ip_or_hostname(), opts.tcp_port());
-        let line = || Line::new(opts.clone(), place.clone(), request_for);
-        let lines = || (0..LINES).map(|_| line()).collect();
-        let (lines, pulses) = (lines(), lines());
-        Ok(Self { place, lines, pulses, durable: Mutex::default() })
+        let link = || ServerLink::new(opts.clone(), place.clone(), request_for);
+        let links = || (0..LINKS).map(|_| link()).collect();
+        let (links, pulses) = (links(), links());
+        Ok(Self { place, links, pulses, durable: Mutex::default() })
     }
 
     /// The line on which everything about this key goes, one after the other.
-    fn line(&self, key: &Key) -> &Line {
-        chosen(&self.lines, key)
+    fn link(&self, key: &Key) -> &ServerLink {
+        chosen(&self.links, key)
     }
 
     /// Sees to it that whatever was read is on the disk before it is told.
     async fn flush(&self) -> RegisterResult<()> {
         let row = fresh() % schema::FLUSHES;
         let parameters = Params::from((row,));
-        let line = chosen(&self.lines, &row);
-        line.run(Effect::Reads, schema::FLUSH, parameters).await.map(|_| ())
+        let link = chosen(&self.links, &row);
+        link.run(Effect::Reads, schema::FLUSH, parameters).await.map(|_| ())
     }
 
     /// An entry as it stands, on the disk or not yet.
     async fn read(&self, key: &Key) -> RegisterResult<Option<Found>> {
         let parameters = Params::from((key.kind().word(), key.name()));
-        let answer = self.line(key).run(Effect::Reads, schema::LOAD, parameters).await?;
+        let answer = self.link(key).run(Effect::Reads, schema::LOAD, parameters).await?;
         let row: Option<(Vec<u8>, u64, String)> = first(answer)?;
         Ok(row.map(|(value, version, nonce)| found(value, version, &nonce)))
     }
@@ -109,12 +110,17 @@ impl MysqlRegister {
     }
 
     /// The line on which the signs of life of this session go.
-    fn pulse(&self, session: u128) -> &Line {
+    fn pulse(&self, session: u128) -> &ServerLink {
         chosen(&self.pulses, &session)
     }
 
     /// Hears a session, or closes it: ms that it has left, none if it has ended for ever.
-    async fn hear(&self, session: u128, ttl_ms: u64, is_over: bool) -> RegisterResult<Option<u64>> {
+    async fn extend_session(
+        &self,
+        session: u128,
+        ttl_ms: u64,
+        is_over: bool,
+    ) -> RegisterResult<Option<u64>> {
         let ttl_us = ttl_ms.saturating_mul(1000);
         let name = session_name(session);
         let parameters = Params::from((&name, ttl_ms, ttl_us, is_over, ttl_us));
@@ -134,14 +140,14 @@ impl MysqlRegister {
     /// Ms until a session ends; none if it has, for ever.
     async fn left(&self, session: u128) -> RegisterResult<Option<u64>> {
         let name = session_name(session);
-        let asked = chosen(&self.lines, &session)
+        let asked = chosen(&self.links, &session)
             .run(Effect::Reads, schema::ALIVE, Params::from((&name,)))
             .await?;
         match first::<(bool, i64)>(asked)? {
             Some((true, _)) => self.flush().await.map(|()| None),
             Some((false, left_us)) if left_us > 0 => Ok(Some(left_ms(left_us))),
             // "No" is for ever, so it is made so; meanwhile the session may have been heard.
-            Some((false, _)) | None => match self.hear(session, 0, true).await {
+            Some((false, _)) | None => match self.extend_session(session, 0, true).await {
                 Err(RegisterError::Uncertain { why }) => Err(RegisterError::Unavailable { why }),
                 answer => answer,
             },
@@ -150,11 +156,11 @@ impl MysqlRegister {
 }
 
 /// Always the same line for the same thing.
-fn chosen<'a>(lines: &'a [Line], thing: &impl Hash) -> &'a Line {
+fn chosen<'a>(links: &'a [ServerLink], thing: &impl Hash) -> &'a ServerLink {
     let mut hasher = DefaultHasher::new();
     thing.hash(&mut hasher);
-    let number = hasher.finish() % lines.len() as u64;
-    &lines[usize::try_from(number).unwrap_or_default()]
+    let number = hasher.finish() % links.len() as u64;
+    &links[usize::try_from(number).unwrap_or_default()]
 }
 
 fn session_name(session: u128) -> String {
@@ -173,7 +179,7 @@ fn cells<T: FromRow>(row: Row) -> RegisterResult<T> {
 }
 
 /// The first row of an answer.
-fn first<T: FromRow>(answer: Option<Answer>) -> RegisterResult<Option<T>> {
+fn first<T: FromRow>(answer: Option<StatementResult>) -> RegisterResult<Option<T>> {
     answer.and_then(|answer| answer.rows.into_iter().next()).map(cells).transpose()
 }
 
@@ -197,7 +203,7 @@ impl Register for MysqlRegister {
     }
 
     async fn examine(&self) -> RegisterResult<Vec<String>> {
-        let told = self.lines[0].run(Effect::Reads, schema::SETTINGS, Params::Empty).await?;
+        let told = self.links[0].run(Effect::Reads, schema::SETTINGS, Params::Empty).await?;
         let rows = told.map(|answer| answer.rows).unwrap_or_default();
         let settings =
             rows.into_iter().map(cells).collect::<RegisterResult<HashMap<String, String>>>()?;
@@ -208,7 +214,7 @@ impl Register for MysqlRegister {
                 )));
             }
         }
-        let told = self.lines[0].run(Effect::Reads, schema::REPLICAS, Params::Empty).await?;
+        let told = self.links[0].run(Effect::Reads, schema::REPLICAS, Params::Empty).await?;
         let replicas = first::<(i64,)>(told)?.map_or(0, |(count,)| count);
         Ok(weaknesses(&settings, replicas))
     }
@@ -240,11 +246,11 @@ impl Register for MysqlRegister {
         record: Record,
     ) -> RegisterResult<Swapped> {
         let nonce = format!("{:016x}", fresh());
-        let plate = record.plate;
+        let summary = record.summary;
         let mut parameters: Vec<Value> = vec![
-            plate.leader.as_ref().map(|node| node.as_str()).into(),
-            plate.term.map(regent_election::Term::get).into(),
-            plate.ttl.map(whole_ms).into(),
+            summary.leader.as_ref().map(|node| node.as_str()).into(),
+            summary.term.map(regent_election::Term::get).into(),
+            summary.ttl.map(whole_ms).into(),
             nonce.as_str().into(),
             record.value.into(),
             key.kind().word().into(),
@@ -263,7 +269,7 @@ impl Register for MysqlRegister {
             }
         };
         let parameters = Params::Positional(parameters);
-        match self.line(key).run(Effect::Writes, statement, parameters).await? {
+        match self.link(key).run(Effect::Writes, statement, parameters).await? {
             Some(answer) if answer.changed > 0 => {
                 let version = Version(format!("{version}-{nonce}"));
                 self.is_durable(key, &version);
@@ -288,42 +294,35 @@ impl Register for MysqlRegister {
 
     async fn list(
         &self,
-        kind: Kind,
+        kind: KeyKind,
         prefix: &str,
         after: Option<&str>,
         count: usize,
     ) -> RegisterResult<Vec<(Key, Found)>> {
-        let mut entries: Vec<(Key, Found)> = Vec::new();
-        while entries.len() < count {
-            let at_once = (count - entries.len()).min(LISTED_AT_ONCE_MAX);
-            let last = entries.last().map(|(key, _)| key.name()).or(after);
-            let (least, is_counted) = match last {
-                Some(last) if last >= prefix => (last, false),
-                Some(_) | None => (prefix, true),
-            };
+        let mut pages = Pages::new(prefix, after, count);
+        while let Some((start, at_once)) = pages.next_page() {
+            let least = start.name.as_str();
             let parameters = Params::from((
                 kind.word(),
                 least,
-                is_counted,
+                start.is_included,
                 least,
                 prefix.len(),
                 prefix,
                 at_once,
             ));
-            let answer = self.lines[0].run(Effect::Reads, schema::LIST, parameters).await?;
+            let answer = self.links[0].run(Effect::Reads, schema::LIST, parameters).await?;
             let rows = answer.map(|answer| answer.rows).unwrap_or_default();
-            let is_last = rows.len() < at_once;
-            for row in rows {
+            let named = |row| {
                 let (name, value, version, nonce): (String, Vec<u8>, u64, String) = cells(row)?;
                 let key = Key::found(kind, &name).ok_or_else(|| {
                     RegisterError::corrupt(format_args!("{name:?} is in a row and is no name"))
                 })?;
-                entries.push((key, found(value, version, &nonce)));
-            }
-            if is_last {
-                break;
-            }
+                Ok((key, Some(found(value, version, &nonce))))
+            };
+            pages.add(rows.into_iter().map(named).collect::<RegisterResult<_>>()?);
         }
+        let entries = pages.into_entries();
         // Once for all of them.
         self.flush().await?;
         Ok(entries)
@@ -334,8 +333,8 @@ impl Register for MysqlRegister {
     }
 
     async fn shut_down(&self) {
-        for line in self.lines.iter().chain(&self.pulses) {
-            line.hang_up().await;
+        for link in self.links.iter().chain(&self.pulses) {
+            link.hang_up().await;
         }
     }
 }
@@ -345,13 +344,13 @@ impl ServerSessions for MysqlRegister {
     async fn begin(&self, session: u128, ttl: Duration) -> RegisterResult<bool> {
         if fresh().is_multiple_of(FORGET_ONCE_IN) {
             let parameters = Params::from((ENDED_REMEMBERED_FOR.as_secs(),));
-            self.lines[0].run(Effect::Reads, schema::FORGET, parameters).await?;
+            self.links[0].run(Effect::Reads, schema::FORGET, parameters).await?;
         }
-        Ok(self.hear(session, whole_ms(ttl), false).await?.is_some())
+        Ok(self.extend_session(session, whole_ms(ttl), false).await?.is_some())
     }
 
-    async fn beat(&self, session: u128, ttl: Duration) -> RegisterResult<bool> {
-        Ok(self.hear(session, whole_ms(ttl), true).await?.is_some())
+    async fn heartbeat(&self, session: u128, ttl: Duration) -> RegisterResult<bool> {
+        Ok(self.extend_session(session, whole_ms(ttl), true).await?.is_some())
     }
 
     async fn is_alive(&self, session: u128) -> RegisterResult<bool> {

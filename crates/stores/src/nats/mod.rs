@@ -27,12 +27,12 @@ use regent_election::store::{Description, Level};
 use tokio::sync::{Mutex, watch};
 use tokio_stream::StreamExt as _;
 
-use crate::engine::bell::{Bell, Tower};
+use crate::engine::address::StoreAddress;
+use crate::engine::change_feed::{ChangeFeed, FeedTask};
 use crate::engine::limits::RECONNECT_AFTER;
-use crate::engine::place::Place;
-use crate::engine::{Effect, Sent, UrlError, in_time};
+use crate::engine::{Effect, Sent, UrlError, in_time, with_causes};
 use crate::register::{
-    Found, Key, Kind, Record, Register, RegisterError, RegisterResult, Swapped, Version,
+    Found, Key, KeyKind, Record, Register, RegisterError, RegisterResult, Swapped, Version,
 };
 
 /// Where a server listens unless the URL says otherwise.
@@ -45,7 +45,7 @@ const REPLICAS_MAX: usize = 5;
 /// A register in a bucket of NATS.
 #[derive(Debug)]
 pub struct NatsRegister {
-    place: Place,
+    place: StoreAddress,
     servers: Vec<ServerAddr>,
     bucket: String,
     /// Copies of a bucket that is made here.
@@ -54,7 +54,7 @@ pub struct NatsRegister {
     request_for: Duration,
     /// The connection, which finds back by itself once it was made.
     open: Mutex<Option<Arc<Open>>>,
-    tower: Tower,
+    feed_task: FeedTask,
 }
 
 #[derive(Debug)]
@@ -70,7 +70,7 @@ impl NatsRegister {
     /// A register in the bucket that `url` names, like `nats://h1,h2,h3/bucket?replicas=3`; it connects when
     /// it is first asked, and makes the bucket if there is none.
     pub fn new(url: &str, request_for: Duration) -> Result<Self, UrlError> {
-        let place = Place::parse(url, PORT)?;
+        let place = StoreAddress::parse(url, PORT)?;
         place.knows_only(&["replicas", "tls"])?;
         let (mut replicas, mut is_encrypted) = (1, false);
         for (name, value) in &place.options {
@@ -110,7 +110,7 @@ impl NatsRegister {
             is_encrypted,
             request_for,
             open: Mutex::new(None),
-            tower: Tower::new(),
+            feed_task: FeedTask::new(),
         })
     }
 
@@ -174,7 +174,7 @@ impl NatsRegister {
                     ..kv::Config::default()
                 };
                 let made = context.create_key_value(config).await;
-                made.map_err(|error| failed("no bucket", &told(&error)))?
+                made.map_err(|error| failed("no bucket", &with_causes(&error)))?
             }
         };
         Ok(Open { client, lost, context, store })
@@ -219,10 +219,10 @@ impl NatsRegister {
                 .payload(record.value.into())
                 .expected_stream(&open.store.stream_name)
                 .expected_last_subject_sequence(over);
-            if let Some(leader) = &record.plate.leader {
+            if let Some(leader) = &record.summary.leader {
                 message = message.header("Regent-Leader", leader.as_str());
             }
-            if let Some(term) = record.plate.term {
+            if let Some(term) = record.summary.term {
                 message = message.header("Regent-Term", term.get().to_string().as_str());
             }
             sent.leaves_now();
@@ -242,7 +242,7 @@ impl NatsRegister {
 
 /// What a write that was not acknowledged came to.
 fn refused(server: &str, error: &PublishError) -> RegisterResult<Swapped> {
-    let why = format!("{server}: {}", told(error));
+    let why = format!("{server}: {}", with_causes(error));
     let code = error.source().and_then(|source| source.downcast_ref::<jetstream::Error>());
     // A leader that does not know the last sequence yet says so without telling it.
     if code
@@ -263,18 +263,16 @@ fn refused(server: &str, error: &PublishError) -> RegisterResult<Swapped> {
     }
 }
 
-/// An error with what caused it.
-fn told(error: &dyn std::error::Error) -> String {
-    error.source().map_or_else(|| error.to_string(), |cause| format!("{error}: {cause}"))
-}
-
 /// Reads the last message of a subject from the leader of the stream.
 async fn last(open: &Open, server: &str, subject: &str) -> RegisterResult<Option<Found>> {
     let message = match open.store.stream.get_last_raw_message_by_subject(subject).await {
         Ok(message) => message,
         Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => return Ok(None),
         Err(error) => {
-            return Err(RegisterError::unavailable(format_args!("{server}: {}", told(&error))));
+            return Err(RegisterError::unavailable(format_args!(
+                "{server}: {}",
+                with_causes(&error)
+            )));
         }
     };
     // A bucket marks what was deleted by another message; entries never are.
@@ -289,7 +287,7 @@ async fn last(open: &Open, server: &str, subject: &str) -> RegisterResult<Option
 }
 
 /// Rings for every entry that is written, until the connection is lost.
-async fn ring(store: Store, bell: Arc<Bell>) {
+async fn publish(store: Store, feed: Arc<ChangeFeed>) {
     let mut changes = match store.watch_all().await {
         Ok(changes) => changes,
         Err(error) => {
@@ -297,12 +295,12 @@ async fn ring(store: Store, bell: Arc<Bell>) {
             return;
         }
     };
-    bell.is_attended_now();
+    feed.is_attended_now();
     while let Some(change) = changes.next().await {
         match change {
             Ok(entry) if entry.operation == Operation::Put => {
                 if let Some(key) = names::decoded(&entry.key) {
-                    bell.ring(&key.to_string());
+                    feed.publish(&key.to_string());
                 }
             }
             Ok(_) => {}
@@ -332,7 +330,11 @@ impl Register for NatsRegister {
     async fn examine(&self) -> RegisterResult<Vec<String>> {
         self.ask(async |open| {
             let info = open.store.stream.get_info().await.map_err(|error| {
-                RegisterError::unavailable(format_args!("{}: {}", self.server(), told(&error)))
+                RegisterError::unavailable(format_args!(
+                    "{}: {}",
+                    self.server(),
+                    with_causes(&error)
+                ))
             })?;
             Ok(weaknesses(&info.config))
         })
@@ -366,17 +368,17 @@ impl Register for NatsRegister {
     ) -> RegisterResult<()> {
         let store = self.ask(async |open| Ok(open.store.clone())).await?;
         // The ear first, then the look: what changes in between is heard.
-        let ear = self.tower.listen(move |bell| ring(store.clone(), bell));
+        let subscription = self.feed_task.listen(move |feed| publish(store.clone(), feed));
         let held = self.load(key).await?;
         if held.as_ref().map(|found| &found.version) == seen {
-            self.tower.heard(ear, &key.to_string(), patience).await;
+            self.feed_task.changed(subscription, &key.to_string(), patience).await;
         }
         Ok(())
     }
 
     async fn list(
         &self,
-        kind: Kind,
+        kind: KeyKind,
         prefix: &str,
         after: Option<&str>,
         count: usize,
@@ -386,7 +388,7 @@ impl Register for NatsRegister {
         let mut keys = self
             .ask(async |open| {
                 let failed = |error: &dyn std::error::Error| {
-                    RegisterError::unavailable(format_args!("{server}: {}", told(error)))
+                    RegisterError::unavailable(format_args!("{server}: {}", with_causes(error)))
                 };
                 let subjects = format!("{opening}{}.*", kind.word());
                 let listed = open.store.stream.info_with_subjects(subjects).await;
@@ -421,7 +423,7 @@ impl Register for NatsRegister {
     }
 
     async fn shut_down(&self) {
-        self.tower.close();
+        self.feed_task.close();
         *self.open.lock().await = None;
     }
 }

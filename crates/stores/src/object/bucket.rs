@@ -11,7 +11,9 @@ use object_store::{
 use tokio_stream::StreamExt as _;
 
 use crate::engine::Effect;
-use crate::register::{Found, Plate, Record, RegisterError, RegisterResult, Swapped, Version};
+use crate::register::{
+    Found, HumanSummary, Record, RegisterError, RegisterResult, Swapped, Version,
+};
 
 /// Whose objects they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,7 +65,7 @@ pub(super) enum Look {
 pub(super) struct Bucket {
     pub(super) store: Arc<dyn ObjectStore>,
     pub(super) cloud: Cloud,
-    /// For people.
+    /// Shown to people; nothing is decided by it.
     pub(super) server: String,
 }
 
@@ -130,7 +132,7 @@ impl Bucket {
             Some(version) => PutMode::Update(self.cloud.condition(version)),
         };
         let options =
-            PutOptions { mode, attributes: attributes(&record.plate), ..PutOptions::default() };
+            PutOptions { mode, attributes: attributes(&record.summary), ..PutOptions::default() };
         match self.store.put_opts(path, record.value.into(), options).await {
             Ok(written) => match self.cloud.version(written.e_tag, written.version) {
                 Some(version) => Ok(Swapped::Done(version)),
@@ -212,12 +214,12 @@ fn is_unsent(error: &Error) -> bool {
 }
 
 /// What people see beside an object: who leads, under which term. Azure takes letters and digits only.
-fn attributes(plate: &Plate) -> Attributes {
+fn attributes(summary: &HumanSummary) -> Attributes {
     let mut attributes = Attributes::new();
-    if let Some(leader) = &plate.leader {
+    if let Some(leader) = &summary.leader {
         attributes.insert(Attribute::Metadata("leader".into()), leader.to_string().into());
     }
-    if let Some(term) = plate.term {
+    if let Some(term) = summary.term {
         attributes.insert(Attribute::Metadata("term".into()), term.get().to_string().into());
     }
     attributes

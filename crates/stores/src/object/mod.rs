@@ -29,7 +29,7 @@ use tokio::task::JoinSet;
 
 use crate::engine::{Effect, Sent, UrlError, fresh, in_time, names};
 use crate::register::{
-    Found, Key, Kind, Record, Register, RegisterError, RegisterResult, Swapped, Version,
+    Found, Key, KeyKind, Record, Register, RegisterError, RegisterResult, Swapped, Version,
 };
 use bucket::{Bucket, Cloud, Look};
 use proof::Proof;
@@ -92,7 +92,7 @@ impl ObjectRegister {
         })
     }
 
-    fn folder(&self, kind: Kind) -> Path {
+    fn folder(&self, kind: KeyKind) -> Path {
         self.root.clone().join(kind.word())
     }
 
@@ -114,7 +114,7 @@ impl ObjectRegister {
     }
 
     /// All keys of a kind.
-    async fn keys(&self, kind: Kind) -> RegisterResult<Vec<Key>> {
+    async fn keys(&self, kind: KeyKind) -> RegisterResult<Vec<Key>> {
         let folder = self.folder(kind);
         let paths = self.reading(self.bucket.list(&folder)).await?;
         paths.iter().map(|path| key_at(kind, &folder, path)).collect()
@@ -136,7 +136,7 @@ impl ObjectRegister {
 }
 
 /// The key of an object in a folder.
-fn key_at(kind: Kind, folder: &Path, path: &Path) -> RegisterResult<Key> {
+fn key_at(kind: KeyKind, folder: &Path, path: &Path) -> RegisterResult<Key> {
     let mut below = path.prefix_match(folder).into_iter().flatten();
     let name = match (below.next(), below.next()) {
         (Some(part), None) => names::read(part.as_ref(), b""),
@@ -211,7 +211,7 @@ impl Register for ObjectRegister {
 
     async fn list(
         &self,
-        kind: Kind,
+        kind: KeyKind,
         prefix: &str,
         after: Option<&str>,
         count: usize,
@@ -276,13 +276,13 @@ mod tests {
         assert_eq!(register.describe().place, "bucket/some/where");
         assert_eq!(register.describe().level, Level::LeaseOnly);
         assert!(!format!("{register:?}").contains("secret"));
-        let key = Key::found(Kind::Group, "a/b.c").unwrap();
+        let key = Key::found(KeyKind::Group, "a/b.c").unwrap();
         let path = register.path(&key);
         assert_eq!(path.as_ref(), "some/where/groups/a=2Fb=2Ec");
-        let folder = register.folder(Kind::Group);
-        assert_eq!(key_at(Kind::Group, &folder, &path).unwrap(), key);
+        let folder = register.folder(KeyKind::Group);
+        assert_eq!(key_at(KeyKind::Group, &folder, &path).unwrap(), key);
         for foreign in ["some/where/groups/a/b", "some/where/groups/a.txt", "some/where/groups"] {
-            let refusal = key_at(Kind::Group, &folder, &Path::from(foreign)).unwrap_err();
+            let refusal = key_at(KeyKind::Group, &folder, &Path::from(foreign)).unwrap_err();
             assert!(matches!(refusal, RegisterError::Corrupt { .. }), "{refusal:?}");
         }
     }

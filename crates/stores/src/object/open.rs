@@ -11,14 +11,14 @@ use object_store::{Certificate, ClientOptions, Error, ObjectStore, RetryConfig};
 
 use super::bucket::Cloud;
 use crate::engine::UrlError;
-use crate::engine::place::{decoded, options};
+use crate::engine::address::{decoded, options};
 
 /// What every object opens with unless the URL has a path.
 const ROOT: &str = "regent";
 /// How often an object is looked at unless the URL says otherwise: each look is paid for.
-const LOOK_EVERY_MS: u64 = 1000;
+const OBJECT_POLL_EVERY_MS: u64 = 1000;
 /// The shortest and the longest time between two looks that can be asked for.
-const LOOK_EVERY_MS_BOUNDS: [u64; 2] = [10, 60_000];
+const OBJECT_POLL_EVERY_MS_BOUNDS: [u64; 2] = [10, 60_000];
 /// The shortest and the longest time that a request may be given.
 const REQUEST_MS_BOUNDS: [u64; 2] = [100, 60_000];
 
@@ -36,7 +36,7 @@ pub(super) struct Opened {
 }
 
 /// A URL, cut into its parts.
-struct Place {
+struct ObjectAddress {
     cloud: Cloud,
     login: Option<(String, String)>,
     bucket: String,
@@ -49,7 +49,7 @@ struct Place {
     request_for: Duration,
 }
 
-impl Place {
+impl ObjectAddress {
     /// Cuts a URL; `request_for` is how long a request may take unless it says otherwise.
     fn parse(url: &str, request_for: Duration) -> Result<Self, UrlError> {
         let (scheme, rest) =
@@ -88,7 +88,7 @@ impl Place {
             region: None,
             endpoint: None,
             ca: None,
-            look_every: Duration::from_millis(LOOK_EVERY_MS),
+            look_every: Duration::from_millis(OBJECT_POLL_EVERY_MS),
             request_for,
         };
         for (name, value) in options(given) {
@@ -96,7 +96,7 @@ impl Place {
                 "region" if cloud == Cloud::Amazon => place.region = Some(value),
                 "endpoint" => place.endpoint = Some(value),
                 "ca" => place.ca = Some(value),
-                "poll_ms" => place.look_every = millis(&name, &value, LOOK_EVERY_MS_BOUNDS)?,
+                "poll_ms" => place.look_every = millis(&name, &value, OBJECT_POLL_EVERY_MS_BOUNDS)?,
                 "timeout_ms" => place.request_for = millis(&name, &value, REQUEST_MS_BOUNDS)?,
                 _ => {
                     return Err(UrlError::new(format_args!(
@@ -143,14 +143,14 @@ fn millis(name: &str, value: &str, bounds: [u64; 2]) -> Result<Duration, UrlErro
 
 /// Opens the bucket that a URL names. Nothing is sent yet.
 pub(super) fn open(url: &str, request_for: Duration) -> Result<Opened, UrlError> {
-    let place = Place::parse(url, request_for)?;
+    let place = ObjectAddress::parse(url, request_for)?;
     let (store, is_elsewhere) = match place.cloud {
         Cloud::Amazon => amazon(&place)?,
         Cloud::Google => google(&place)?,
         Cloud::Azure => azure(&place)?,
     };
     let store = store.map_err(|error| UrlError::new(format_args!("no bucket: {error}")))?;
-    let Place { cloud, bucket, root, look_every, request_for, .. } = place;
+    let ObjectAddress { cloud, bucket, root, look_every, request_for, .. } = place;
     Ok(Opened { store, cloud, bucket, root, is_elsewhere, look_every, request_for })
 }
 
@@ -162,7 +162,7 @@ fn once() -> RetryConfig {
     RetryConfig { max_retries: 0, ..RetryConfig::default() }
 }
 
-fn amazon(place: &Place) -> Result<Built, UrlError> {
+fn amazon(place: &ObjectAddress) -> Result<Built, UrlError> {
     let mut builder = AmazonS3Builder::from_env().with_bucket_name(&place.bucket);
     if let Some(region) = &place.region {
         builder = builder.with_region(region);
@@ -187,7 +187,7 @@ fn amazon(place: &Place) -> Result<Built, UrlError> {
     Ok((builder.build().map(|store| Arc::new(store) as _), endpoint.is_some()))
 }
 
-fn google(place: &Place) -> Result<Built, UrlError> {
+fn google(place: &ObjectAddress) -> Result<Built, UrlError> {
     if place.login.is_some() {
         return Err(UrlError::new(
             "gs:// takes no login; name a file with GOOGLE_APPLICATION_CREDENTIALS",
@@ -202,7 +202,7 @@ fn google(place: &Place) -> Result<Built, UrlError> {
     Ok((builder.build().map(|store| Arc::new(store) as _), place.endpoint.is_some()))
 }
 
-fn azure(place: &Place) -> Result<Built, UrlError> {
+fn azure(place: &ObjectAddress) -> Result<Built, UrlError> {
     let mut builder = MicrosoftAzureBuilder::from_env().with_container_name(&place.bucket);
     if let Some(endpoint) = &place.endpoint {
         builder = builder.with_endpoint(endpoint.clone());
@@ -226,7 +226,7 @@ mod tests {
 
     #[test]
     fn a_url_names_a_bucket_and_nothing_it_does_not_know() {
-        let parse = |url| Place::parse(url, Duration::from_secs(1)).unwrap();
+        let parse = |url| ObjectAddress::parse(url, Duration::from_secs(1)).unwrap();
         let place =
             parse("s3://key:a%2Fb@bucket/some/where/?region=x&poll_ms=250&timeout_ms=20000");
         assert_eq!(place.login, Some(("key".into(), "a/b".into())));

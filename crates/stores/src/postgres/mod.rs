@@ -8,7 +8,7 @@
 //! One primary, or one with synchronous standbys, keeps all it acknowledged. After a failover to an
 //! asynchronous standby the last commits are gone, terms with them: [`Register::examine`] says so.
 
-mod line;
+mod link;
 mod schema;
 
 use std::hash::{DefaultHasher, Hash, Hasher as _};
@@ -23,18 +23,19 @@ use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
 use tokio_postgres::types::{FromSql, ToSql, Type};
 use tokio_postgres::{AsyncMessage, Config, NoTls, Row};
 
-use crate::engine::bell::{Bell, Listener, Tower};
-use crate::engine::limits::{ENDED_REMEMBERED_FOR, LISTED_AT_ONCE_MAX};
-use crate::engine::{Effect, UrlError, fresh, whole_ms};
+use crate::engine::change_feed::{ChangeFeed, FeedTask, Subscription};
+use crate::engine::limits::ENDED_REMEMBERED_FOR;
+use crate::engine::pages::Pages;
+use crate::engine::{Effect, UrlError, fresh, whole_ms, with_causes};
 use crate::register::{
-    Found, Key, Kind, Record, Register, RegisterError, RegisterResult, ServerSessions, Swapped,
+    Found, Key, KeyKind, Record, Register, RegisterError, RegisterResult, ServerSessions, Swapped,
     Version,
 };
-use line::{Durability, Line, Parameter};
+use link::{Durability, Parameter, ServerLink};
 
 /// Connections that entries are spread over, and as many for signs of life: commits wait for the disk, and
 /// wait together.
-const LINES: usize = 4;
+const LINKS: usize = 4;
 
 /// Changes that may be waiting to be told; more are not told at all.
 const CRIES_MAX: usize = 256;
@@ -47,14 +48,14 @@ const FORGET_ONCE_IN: u64 = 64;
 pub struct PostgresRegister {
     config: Config,
     place: String,
-    lines: Vec<Line>,
+    links: Vec<ServerLink>,
     /// Signs of life have connections of their own: nothing else may hold them up.
-    pulses: Vec<Line>,
+    pulses: Vec<ServerLink>,
     /// The line on which changes are told, after they are made.
-    crier: Arc<Line>,
+    crier: Arc<ServerLink>,
     /// How many may be told at once.
     cries: Arc<Semaphore>,
-    tower: Tower,
+    feed_task: FeedTask,
 }
 
 impl PostgresRegister {
@@ -65,7 +66,7 @@ impl PostgresRegister {
                 "not a URL of PostgreSQL ({why}); write it like postgres://user:password@host:5432/database"
             ))
         };
-        let mut config = Config::from_str(url).map_err(|error| bad(&line::told(&error)))?;
+        let mut config = Config::from_str(url).map_err(|error| bad(&with_causes(&error)))?;
         if config.get_hosts().is_empty() {
             return Err(bad(&"it names no host"));
         }
@@ -77,17 +78,18 @@ impl PostgresRegister {
         }
         config.application_name("regent").target_session_attrs(TargetSessionAttrs::ReadWrite);
         let place = place(&config);
-        let line = |durability| Line::new(config.clone(), place.clone(), request_for, durability);
-        let lines = || (0..LINES).map(|_| line(Durability::Full)).collect();
+        let link =
+            |durability| ServerLink::new(config.clone(), place.clone(), request_for, durability);
+        let links = || (0..LINKS).map(|_| link(Durability::Full)).collect();
         let (crier, cries) =
-            (Arc::new(line(Durability::None)), Arc::new(Semaphore::new(CRIES_MAX)));
-        let (lines, pulses) = (lines(), lines());
-        Ok(Self { config, place, lines, pulses, crier, cries, tower: Tower::new() })
+            (Arc::new(link(Durability::None)), Arc::new(Semaphore::new(CRIES_MAX)));
+        let (links, pulses) = (links(), links());
+        Ok(Self { config, place, links, pulses, crier, cries, feed_task: FeedTask::new() })
     }
 
     /// The line on which everything about this key goes, one after the other.
-    fn line(&self, key: &Key) -> &Line {
-        chosen(&self.lines, key)
+    fn link(&self, key: &Key) -> &ServerLink {
+        chosen(&self.links, key)
     }
 
     /// Tells of a change, if it can be told: a hint nobody waits for.
@@ -102,16 +104,16 @@ impl PostgresRegister {
     }
 
     /// The line on which the signs of life of this session go.
-    fn pulse(&self, session: u128) -> &Line {
+    fn pulse(&self, session: u128) -> &ServerLink {
         chosen(&self.pulses, &session)
     }
 
-    fn listen(&self) -> Listener {
+    fn listen(&self) -> Subscription {
         let (config, place) = (self.config.clone(), self.place.clone());
-        self.tower.listen(move |bell| {
+        self.feed_task.listen(move |feed| {
             let (config, place) = (config.clone(), place.clone());
             async move {
-                if let Err(error) = ring(&config, &bell).await {
+                if let Err(error) = publish(&config, &feed).await {
                     tracing::debug!(place, %error, "no ear at PostgreSQL");
                 }
             }
@@ -119,7 +121,12 @@ impl PostgresRegister {
     }
 
     /// Hears a session, or closes it: whether it is alive.
-    async fn hear(&self, session: u128, ttl_ms: u64, is_over: bool) -> RegisterResult<bool> {
+    async fn extend_session(
+        &self,
+        session: u128,
+        ttl_ms: u64,
+        is_over: bool,
+    ) -> RegisterResult<bool> {
         let (name, ttl_ms) = (session_name(session), signed(ttl_ms));
         let parameters = [text(&name), number(&ttl_ms), flag(&is_over)];
         let rows = self.pulse(session).run(Effect::Writes, schema::HEAR, &parameters).await?;
@@ -132,12 +139,12 @@ impl PostgresRegister {
         let name = session_name(session);
         let parameters = [text(&name)];
         let rows =
-            chosen(&self.lines, &session).run(Effect::Reads, schema::LEFT, &parameters).await?;
+            chosen(&self.links, &session).run(Effect::Reads, schema::LEFT, &parameters).await?;
         if let Some(row) = rows.first() {
             return Ok(Some(unsigned(column(row, 0)?)));
         }
         // "No" is for ever, so it is made so; meanwhile the session may have been heard.
-        match self.hear(session, 0, true).await {
+        match self.extend_session(session, 0, true).await {
             Ok(is_alive) => Ok(is_alive.then_some(0)),
             Err(RegisterError::Uncertain { why }) => Err(RegisterError::Unavailable { why }),
             Err(error) => Err(error),
@@ -160,12 +167,12 @@ fn place(config: &Config) -> String {
 }
 
 /// Hears what is told, on a connection of its own, until it is lost.
-async fn ring(config: &Config, bell: &Bell) -> Result<(), tokio_postgres::Error> {
+async fn publish(config: &Config, feed: &ChangeFeed) -> Result<(), tokio_postgres::Error> {
     let (client, mut connection) = config.connect(NoTls).await?;
     let listen = format!("LISTEN {}", schema::CHANNEL);
     let listening = async {
         client.batch_execute(&listen).await?;
-        bell.is_attended_now();
+        feed.is_attended_now();
         // The client is held: the connection ends with it.
         std::future::pending::<Result<(), tokio_postgres::Error>>().await
     };
@@ -174,7 +181,7 @@ async fn ring(config: &Config, bell: &Bell) -> Result<(), tokio_postgres::Error>
             std::future::poll_fn(|context| connection.poll_message(context)).await
         {
             if let AsyncMessage::Notification(told) = message? {
-                bell.ring(told.payload());
+                feed.publish(told.payload());
             }
         }
         Ok(())
@@ -186,18 +193,18 @@ async fn ring(config: &Config, bell: &Bell) -> Result<(), tokio_postgres::Error>
 }
 
 /// Always the same line for the same thing.
-fn chosen<'a>(lines: &'a [Line], thing: &impl Hash) -> &'a Line {
+fn chosen<'a>(links: &'a [ServerLink], thing: &impl Hash) -> &'a ServerLink {
     let mut hasher = DefaultHasher::new();
     thing.hash(&mut hasher);
-    let number = hasher.finish() % lines.len() as u64;
-    &lines[usize::try_from(number).unwrap_or_default()]
+    let number = hasher.finish() % links.len() as u64;
+    &links[usize::try_from(number).unwrap_or_default()]
 }
 
 fn session_name(session: u128) -> String {
     format!("{session:032x}")
 }
 
-/// What is rung when a session ends.
+/// What is told when a session ends.
 fn session_ring(session: u128) -> String {
     format!("alive/{session:032x}")
 }
@@ -252,7 +259,7 @@ impl Register for PostgresRegister {
     }
 
     async fn examine(&self) -> RegisterResult<Vec<String>> {
-        let rows = self.lines[0].run(Effect::Reads, schema::SETTINGS, &[]).await?;
+        let rows = self.links[0].run(Effect::Reads, schema::SETTINGS, &[]).await?;
         let row = rows.first().ok_or_else(|| RegisterError::unavailable("it tells no settings"))?;
         if column(row, 0)? {
             return Err(RegisterError::unavailable(
@@ -268,7 +275,7 @@ impl Register for PostgresRegister {
     async fn load(&self, key: &Key) -> RegisterResult<Option<Found>> {
         let (kind, name) = (key.kind().word(), key.name());
         let parameters = [text(&kind), text(&name)];
-        let rows = self.line(key).run(Effect::Reads, schema::LOAD, &parameters).await?;
+        let rows = self.link(key).run(Effect::Reads, schema::LOAD, &parameters).await?;
         rows.first().map(|row| found(row, 0)).transpose()
     }
 
@@ -279,9 +286,9 @@ impl Register for PostgresRegister {
         record: Record,
     ) -> RegisterResult<Swapped> {
         let (kind, name) = (key.kind().word(), key.name());
-        let leader = record.plate.leader.as_ref().map(|node| node.as_str());
-        let term = record.plate.term.map(|term| signed(term.get()));
-        let ttl_ms = record.plate.ttl.map(|ttl| signed(whole_ms(ttl)));
+        let leader = record.summary.leader.as_ref().map(|node| node.as_str());
+        let term = record.summary.term.map(|term| signed(term.get()));
+        let ttl_ms = record.summary.ttl.map(|ttl| signed(whole_ms(ttl)));
         let nonce = format!("{:016x}", fresh());
         let mut parameters = vec![
             text(&kind),
@@ -308,7 +315,7 @@ impl Register for PostgresRegister {
                 schema::REPLACE
             }
         };
-        let rows = self.line(key).run(Effect::Writes, statement, &parameters).await?;
+        let rows = self.link(key).run(Effect::Writes, statement, &parameters).await?;
         let Some(row) = rows.first() else { return Ok(Swapped::Conflict) };
         let version: i64 = column(row, 0)?;
         self.cry(key.to_string());
@@ -321,47 +328,34 @@ impl Register for PostgresRegister {
         seen: Option<&Version>,
         patience: Duration,
     ) -> RegisterResult<()> {
-        // The ear first, then the look: what changes in between is heard.
-        let ear = self.listen();
-        let held = self.load(key).await?;
-        if held.as_ref().map(|found| &found.version) == seen {
-            self.tower.heard(ear, &key.to_string(), patience).await;
-        }
-        Ok(())
+        self.feed_task.entry_changed(self.listen(), self, key, seen, patience).await
     }
 
     async fn list(
         &self,
-        kind: Kind,
+        kind: KeyKind,
         prefix: &str,
         after: Option<&str>,
         count: usize,
     ) -> RegisterResult<Vec<(Key, Found)>> {
-        let mut entries: Vec<(Key, Found)> = Vec::new();
         let word = kind.word();
-        while entries.len() < count {
-            let at_once = (count - entries.len()).min(LISTED_AT_ONCE_MAX);
-            let last = entries.last().map(|(key, _)| key.name()).or(after);
-            let (least, is_counted) = match last {
-                Some(last) if last >= prefix => (last, false),
-                Some(_) | None => (prefix, true),
-            };
+        let mut pages = Pages::new(prefix, after, count);
+        while let Some((start, at_once)) = pages.next_page() {
             let limit = i64::try_from(at_once).unwrap_or(i64::MAX);
+            let (least, is_counted) = (start.name.as_str(), start.is_included);
             let parameters =
                 [text(&word), text(&least), flag(&is_counted), text(&prefix), number(&limit)];
-            let rows = self.lines[0].run(Effect::Reads, schema::LIST, &parameters).await?;
-            for row in &rows {
+            let rows = self.links[0].run(Effect::Reads, schema::LIST, &parameters).await?;
+            let named = |row: &Row| {
                 let name: &str = column(row, 0)?;
                 let key = Key::found(kind, name).ok_or_else(|| {
                     RegisterError::corrupt(format_args!("{name:?} is in a row and is no name"))
                 })?;
-                entries.push((key, found(row, 1)?));
-            }
-            if rows.len() < at_once {
-                break;
-            }
+                Ok((key, Some(found(row, 1)?)))
+            };
+            pages.add(rows.iter().map(named).collect::<RegisterResult<_>>()?);
         }
-        Ok(entries)
+        Ok(pages.into_entries())
     }
 
     fn sessions(&self) -> Option<&dyn ServerSessions> {
@@ -369,9 +363,9 @@ impl Register for PostgresRegister {
     }
 
     async fn shut_down(&self) {
-        self.tower.close();
-        for line in self.lines.iter().chain(&self.pulses).chain([&*self.crier]) {
-            line.hang_up().await;
+        self.feed_task.close();
+        for link in self.links.iter().chain(&self.pulses).chain([&*self.crier]) {
+            link.hang_up().await;
         }
     }
 }
@@ -382,13 +376,13 @@ impl ServerSessions for PostgresRegister {
         if fresh().is_multiple_of(FORGET_ONCE_IN) {
             let seconds = signed(ENDED_REMEMBERED_FOR.as_secs());
             let parameters = [number(&seconds)];
-            self.lines[0].run(Effect::Reads, schema::FORGET, &parameters).await?;
+            self.links[0].run(Effect::Reads, schema::FORGET, &parameters).await?;
         }
-        self.hear(session, whole_ms(ttl), false).await
+        self.extend_session(session, whole_ms(ttl), false).await
     }
 
-    async fn beat(&self, session: u128, ttl: Duration) -> RegisterResult<bool> {
-        self.hear(session, whole_ms(ttl), true).await
+    async fn heartbeat(&self, session: u128, ttl: Duration) -> RegisterResult<bool> {
+        self.extend_session(session, whole_ms(ttl), true).await
     }
 
     async fn is_alive(&self, session: u128) -> RegisterResult<bool> {
@@ -404,11 +398,11 @@ impl ServerSessions for PostgresRegister {
     }
 
     async fn wait_for_end(&self, session: u128, patience: Duration) -> RegisterResult<()> {
-        let ear = self.listen();
+        let subscription = self.listen();
         if let Some(left_ms) = self.left_ms(session).await? {
             // An expiry is told to nobody; its time is known.
             let left = Duration::from_millis(left_ms.saturating_add(1));
-            self.tower.heard(ear, &session_ring(session), patience.min(left)).await;
+            self.feed_task.changed(subscription, &session_ring(session), patience.min(left)).await;
         }
         Ok(())
     }

@@ -21,11 +21,12 @@ use redis::{Script, cmd};
 use regent_election::store::{Description, Level};
 use tokio_stream::StreamExt as _;
 
-use crate::engine::bell::{Bell, Listener, Tower};
-use crate::engine::limits::{ENDED_REMEMBERED_FOR, LISTED_AT_ONCE_MAX};
+use crate::engine::change_feed::{ChangeFeed, FeedTask, Subscription};
+use crate::engine::limits::ENDED_REMEMBERED_FOR;
+use crate::engine::pages::{PageStart, Pages};
 use crate::engine::{Effect, UrlError, fresh, whole_ms};
 use crate::register::{
-    Found, Key, Kind, Record, Register, RegisterError, RegisterResult, ServerSessions, Swapped,
+    Found, Key, KeyKind, Record, Register, RegisterError, RegisterResult, ServerSessions, Swapped,
     Version,
 };
 use wire::Wire;
@@ -38,7 +39,7 @@ const TAG: &str = "{regent}";
 pub struct RedisRegister {
     wire: Arc<Wire>,
     scripts: Scripts,
-    tower: Tower,
+    feed_task: FeedTask,
 }
 
 #[derive(Debug)]
@@ -46,7 +47,7 @@ struct Scripts {
     swap: Script,
     list: Script,
     begin: Script,
-    beat: Script,
+    heartbeat: Script,
     end: Script,
     left: Script,
 }
@@ -63,11 +64,11 @@ impl RedisRegister {
                 swap: Script::new(scripts::SWAP),
                 list: Script::new(scripts::LIST),
                 begin: Script::new(scripts::BEGIN),
-                beat: Script::new(scripts::BEAT),
+                heartbeat: Script::new(scripts::HEARTBEAT),
                 end: Script::new(scripts::END),
                 left: Script::new(scripts::LEFT),
             },
-            tower: Tower::new(),
+            feed_task: FeedTask::new(),
         })
     }
 
@@ -76,12 +77,12 @@ impl RedisRegister {
         channel(&self.wire)
     }
 
-    fn listen(&self) -> Listener {
+    fn listen(&self) -> Subscription {
         let wire = Arc::clone(&self.wire);
-        self.tower.listen(move |bell| {
+        self.feed_task.listen(move |feed| {
             let wire = Arc::clone(&wire);
             async move {
-                if let Err(error) = ring(&wire, &bell).await {
+                if let Err(error) = publish(&wire, &feed).await {
                     tracing::debug!(place = wire.place(), %error, "no ear at Redis");
                 }
             }
@@ -105,11 +106,11 @@ fn entry_key(key: &Key) -> String {
     format!("{}{}", entry_prefix(key.kind()), key.name())
 }
 
-fn entry_prefix(kind: Kind) -> String {
+fn entry_prefix(kind: KeyKind) -> String {
     format!("{TAG}:{}:", kind.word())
 }
 
-fn index_key(kind: Kind) -> String {
+fn index_key(kind: KeyKind) -> String {
     format!("{TAG}:{}", kind.word())
 }
 
@@ -118,17 +119,14 @@ fn session_keys(session: u128) -> (String, String) {
     (format!("{TAG}:alive:{session:032x}"), format!("{TAG}:begun:{session:032x}"))
 }
 
-/// What is rung when a session ends.
+/// What is told when a session ends.
 fn session_ring(session: u128) -> String {
     format!("alive/{session:032x}")
 }
 
 /// The bounds of a listing, as ZRANGEBYLEX takes them.
-pub(crate) fn lex_range(prefix: &str, after: Option<&str>) -> (String, Vec<u8>) {
-    let least = match after {
-        Some(after) if after >= prefix => format!("({after}"),
-        Some(_) | None => format!("[{prefix}"),
-    };
+pub(crate) fn lex_range(prefix: &str, start: &PageStart) -> (String, Vec<u8>) {
+    let least = format!("{}{}", if start.is_included { '[' } else { '(' }, start.name);
     // Names are ASCII: no byte of one lies above this.
     let mut greatest = b"(".to_vec();
     greatest.extend_from_slice(prefix.as_bytes());
@@ -155,13 +153,13 @@ fn found(
 }
 
 /// Hears the server's channel, on a connection of its own, until it is lost.
-async fn ring(wire: &Wire, bell: &Bell) -> redis::RedisResult<()> {
+async fn publish(wire: &Wire, feed: &ChangeFeed) -> redis::RedisResult<()> {
     let mut subscription = wire.client().get_async_pubsub().await?;
     subscription.subscribe(channel(wire)).await?;
-    bell.is_attended_now();
+    feed.is_attended_now();
     let mut messages = subscription.into_on_message();
     while let Some(message) = messages.next().await {
-        bell.ring(&message.get_payload::<String>()?);
+        feed.publish(&message.get_payload::<String>()?);
     }
     Ok(())
 }
@@ -199,7 +197,7 @@ impl Register for RedisRegister {
         record: Record,
     ) -> RegisterResult<Swapped> {
         let mut script = self.scripts.swap.prepare_invoke();
-        let plate = &record.plate;
+        let summary = &record.summary;
         script
             .key(entry_key(key))
             .key(index_key(key.kind()))
@@ -207,9 +205,9 @@ impl Register for RedisRegister {
             .arg(format!("{:016x}", fresh()))
             .arg(&record.value[..])
             .arg(key.name())
-            .arg(plate.leader.as_ref().map_or("", |node| node.as_str()))
-            .arg(plate.term.map_or(0, regent_election::Term::get))
-            .arg(plate.ttl.map_or(0, whole_ms))
+            .arg(summary.leader.as_ref().map_or("", |node| node.as_str()))
+            .arg(summary.term.map_or(0, regent_election::Term::get))
+            .arg(summary.ttl.map_or(0, whole_ms))
             .arg(self.channel())
             .arg(key.to_string());
         let version: Option<String> = self.wire.run(Effect::Writes, &script).await?;
@@ -222,50 +220,39 @@ impl Register for RedisRegister {
         seen: Option<&Version>,
         patience: Duration,
     ) -> RegisterResult<()> {
-        // The ear first, then the look: what changes in between is heard.
-        let ear = self.listen();
-        let held = self.load(key).await?;
-        if held.as_ref().map(|found| &found.version) == seen {
-            self.tower.heard(ear, &key.to_string(), patience).await;
-        }
-        Ok(())
+        self.feed_task.entry_changed(self.listen(), self, key, seen, patience).await
     }
 
     async fn list(
         &self,
-        kind: Kind,
+        kind: KeyKind,
         prefix: &str,
         after: Option<&str>,
         count: usize,
     ) -> RegisterResult<Vec<(Key, Found)>> {
-        let mut entries = Vec::new();
-        let (mut least, greatest) = lex_range(prefix, after);
-        while entries.len() < count {
-            let at_once = (count - entries.len()).min(LISTED_AT_ONCE_MAX);
+        let mut pages = Pages::new(prefix, after, count);
+        while let Some((start, at_once)) = pages.next_page() {
+            let (least, greatest) = lex_range(prefix, &start);
             let mut script = self.scripts.list.prepare_invoke();
             script
                 .key(index_key(kind))
-                .arg(&least)
-                .arg(&greatest)
+                .arg(least)
+                .arg(greatest)
                 .arg(at_once)
                 .arg(entry_prefix(kind));
             let rows: Vec<Row> = self.wire.run(Effect::Reads, &script).await?;
-            let is_last = rows.len() < at_once;
-            for (name, value, version, nonce) in rows {
-                least = format!("({name}");
+            let named = |(name, value, version, nonce): Row| {
                 let key = Key::found(kind, &name).ok_or_else(|| {
                     RegisterError::corrupt(format_args!("{name:?} is indexed and is no name"))
                 })?;
                 let held = found(&entry_key(&key), value, version, nonce)?.ok_or_else(|| {
                     RegisterError::corrupt(format_args!("{key} is indexed and not there"))
                 })?;
-                entries.push((key, held));
-            }
-            if is_last {
-                break;
-            }
+                Ok((key, Some(held)))
+            };
+            pages.add(rows.into_iter().map(named).collect::<RegisterResult<_>>()?);
         }
-        Ok(entries)
+        Ok(pages.into_entries())
     }
 
     fn sessions(&self) -> Option<&dyn ServerSessions> {
@@ -273,7 +260,7 @@ impl Register for RedisRegister {
     }
 
     async fn shut_down(&self) {
-        self.tower.close();
+        self.feed_task.close();
         self.wire.hang_up().await;
     }
 }
@@ -287,9 +274,9 @@ impl ServerSessions for RedisRegister {
         self.wire.run(Effect::Writes, &script).await
     }
 
-    async fn beat(&self, session: u128, ttl: Duration) -> RegisterResult<bool> {
+    async fn heartbeat(&self, session: u128, ttl: Duration) -> RegisterResult<bool> {
         let (alive, begun) = session_keys(session);
-        let mut script = self.scripts.beat.prepare_invoke();
+        let mut script = self.scripts.heartbeat.prepare_invoke();
         script.key(alive).key(begun).arg(whole_ms(ttl)).arg(whole_ms(ENDED_REMEMBERED_FOR));
         self.wire.run(Effect::Writes, &script).await
     }
@@ -312,11 +299,11 @@ impl ServerSessions for RedisRegister {
     }
 
     async fn wait_for_end(&self, session: u128, patience: Duration) -> RegisterResult<()> {
-        let ear = self.listen();
+        let subscription = self.listen();
         if let Some(left_ms) = self.left_ms(session).await? {
             // An expiry is told to nobody; its time is known.
             let left = Duration::from_millis(left_ms.saturating_add(1));
-            self.tower.heard(ear, &session_ring(session), patience.min(left)).await;
+            self.feed_task.changed(subscription, &session_ring(session), patience.min(left)).await;
         }
         Ok(())
     }

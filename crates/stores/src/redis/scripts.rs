@@ -56,7 +56,7 @@ return 1
 ///
 /// Keys and arguments as for [`BEGIN`]. Its end is never moved nearer: an older request that arrives
 /// late must not take back what a newer one was promised.
-pub(super) const BEAT: &str = r"
+pub(super) const HEARTBEAT: &str = r"
 local left = redis.call('PTTL', KEYS[1])
 local ttl = tonumber(ARGV[1])
 if left >= 0 and left < ttl then redis.call('PEXPIRE', KEYS[1], ARGV[1]) end

@@ -9,18 +9,15 @@ use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, Cmd, FromRedisValue, RedisError, ScriptInvocation};
-use tokio::sync::Mutex;
 
-use crate::engine::{Abandoned, Effect, Sent, UrlError, in_time};
+use crate::engine::held::Held;
+use crate::engine::{Effect, UrlError};
 use crate::register::{RegisterError, RegisterResult};
 
 /// A server and the connection to it.
 pub(crate) struct Wire {
     client: Client,
-    request_for: Duration,
-    /// The connection, and how many there were: a failed request gives up its own, not a later one.
-    connection: Mutex<(u64, Option<MultiplexedConnection>)>,
-    abandoned: Abandoned,
+    held: Held<MultiplexedConnection>,
 }
 
 impl fmt::Debug for Wire {
@@ -43,8 +40,7 @@ impl Wire {
                 error.detail().unwrap_or(error.category())
             ))
         })?;
-        let (connection, abandoned) = Default::default();
-        Ok(Self { client, request_for, connection, abandoned })
+        Ok(Self { client, held: Held::new(request_for, |_| true) })
     }
 
     /// Where the server is, without the login.
@@ -90,32 +86,11 @@ impl Wire {
         request: impl AsyncFnOnce(&mut MultiplexedConnection) -> Result<T, RedisError>,
     ) -> RegisterResult<T> {
         let server = format!("Redis at {}", self.place());
-        in_time(self.request_for, effect, &server, async |sent: &Sent| {
-            let (number, mut connection) = self.connection().await?;
-            let question = self.abandoned.asks(number, self.request_for);
-            sent.leaves_now();
+        let asking = async |mut connection: MultiplexedConnection| {
             let answer = request(&mut connection).await;
-            question.answered();
-            match answer {
-                Ok(answer) => Ok(answer),
-                Err(error) => {
-                    self.give_up(number).await;
-                    Err(meaning(effect, &server, &error))
-                }
-            }
-        })
-        .await
-    }
-
-    async fn connection(&self) -> RegisterResult<(u64, MultiplexedConnection)> {
-        let mut held = self.connection.lock().await;
-        if let Some(connection) = held.1.as_ref().filter(|_| !self.abandoned.has(held.0)) {
-            return Ok((held.0, connection.clone()));
-        }
-        let connection = self.connect().await?;
-        held.0 += 1;
-        held.1 = Some(connection.clone());
-        Ok((held.0, connection))
+            answer.map_err(|error| meaning(effect, &server, &error))
+        };
+        self.held.ask(effect, &server, async || self.connect().await, asking).await
     }
 
     async fn connect(&self) -> RegisterResult<MultiplexedConnection> {
@@ -148,18 +123,9 @@ impl Wire {
         )))
     }
 
-    /// Drops this connection unless it was replaced already. Even a refusal is a reason: the server's role
-    /// or password may have changed, which a connection made anew will see.
-    async fn give_up(&self, number: u64) {
-        let mut held = self.connection.lock().await;
-        if held.0 == number {
-            held.1 = None;
-        }
-    }
-
     /// Drops whatever connection there is. Requests under way keep theirs until they are answered.
     pub(crate) async fn hang_up(&self) {
-        self.connection.lock().await.1 = None;
+        self.held.hang_up().await;
     }
 }
 

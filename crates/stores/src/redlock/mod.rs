@@ -23,15 +23,17 @@ use redis::{Script, Value};
 use regent_election::store::{Description, Level};
 use tokio::sync::{Mutex, mpsc};
 
-use crate::engine::limits::{LISTED_AT_ONCE_MAX, POLL_EVERY};
-use crate::engine::place::Place;
+use crate::engine::address::StoreAddress;
+use crate::engine::limits::POLL_EVERY;
+use crate::engine::pages::{PageStart, Pages};
 use crate::engine::{Effect, UrlError, fresh, whole_ms};
 use crate::redis::wire::Wire;
 use crate::redis::{examine, lex_range};
 use crate::register::{
-    Found, Key, Kind, Plate, Record, Register, RegisterError, RegisterResult, Swapped, Version,
+    Found, HumanSummary, Key, KeyKind, Record, Register, RegisterError, RegisterResult, Swapped,
+    Version,
 };
-use paxos::{Accepted, Ask, Ballot, Entry, Outcome, Proposal, Reply, Step, Wish};
+use paxos::{Accepted, Ask, Ballot, Entry, Proposal, ProposalOutcome, ProposedChange, Reply, Step};
 
 /// What every key opens with.
 const TAG: &str = "{regent-redlock}";
@@ -90,7 +92,7 @@ struct Acceptor {
 impl RedlockRegister {
     /// A register on the servers that `url` names; it connects to each when it is first asked.
     pub fn new(url: &str, request_for: Duration) -> Result<Self, UrlError> {
-        let place = Place::parse(url, 6379)?;
+        let place = StoreAddress::parse(url, 6379)?;
         place.knows_only(&[])?;
         let distinct: BTreeSet<_> = place.servers.iter().collect();
         if distinct.len() != place.servers.len() {
@@ -140,8 +142,8 @@ impl RedlockRegister {
     }
 
     /// Brings a wish to its end, in time.
-    async fn propose(&self, key: &Key, wish: Wish) -> RegisterResult<Outcome> {
-        let is_read = matches!(wish, Wish::Read);
+    async fn propose(&self, key: &Key, wish: ProposedChange) -> RegisterResult<ProposalOutcome> {
+        let is_read = matches!(wish, ProposedChange::Read);
         let mut proposal = Proposal::new(self.acceptors.len(), wish);
         let mut last_words = Vec::new();
         let running = async {
@@ -178,7 +180,7 @@ impl RedlockRegister {
         mut step: Step,
         mut looks: usize,
         last_words: &mut Vec<String>,
-    ) -> RegisterResult<Option<Outcome>> {
+    ) -> RegisterResult<Option<ProposalOutcome>> {
         let mut answers = None;
         let mut rest_ms = 4;
         loop {
@@ -235,13 +237,13 @@ impl RedlockRegister {
     /// Names of a kind that a majority knows of, in order; some may turn out to be of nothing.
     async fn names(
         &self,
-        kind: Kind,
+        kind: KeyKind,
         prefix: &str,
-        after: Option<&str>,
+        start: &PageStart,
         count: usize,
     ) -> RegisterResult<Vec<String>> {
         let (sender, mut receiver) = mpsc::channel(self.acceptors.len());
-        let (least, greatest) = lex_range(prefix, after);
+        let (least, greatest) = lex_range(prefix, start);
         let mut request = redis::cmd("ZRANGEBYLEX");
         request.arg(index_key(kind)).arg(least).arg(greatest).arg("LIMIT").arg(0).arg(count);
         for acceptor in &self.acceptors {
@@ -299,7 +301,7 @@ impl Acceptor {
                     .arg(proposed.version.to_string())
                     .arg(ancestors.join(" "))
                     .arg(&proposed.value[..])
-                    .arg(&proposed.plate)
+                    .arg(&proposed.summary)
                     .arg(key.name());
                 self.wire.run(Effect::Writes, &script).await?
             }
@@ -332,14 +334,14 @@ fn reply(ask: &Ask, parts: Vec<Value>) -> Option<Reply> {
         return Some(Reply::Holds(None));
     };
     let (version, ancestors) = (text(parts.next()?)?, text(parts.next()?)?);
-    let (value, plate) = (text(parts.next()?)?, text(parts.next()?)?);
+    let (value, summary) = (text(parts.next()?)?, text(parts.next()?)?);
     let ancestors = ancestors
         .split(|byte| *byte == b' ')
         .filter(|part| !part.is_empty())
         .map(ballot)
         .collect::<Option<Vec<_>>>()?;
-    let plate = String::from_utf8(plate).ok()?;
-    let entry = Entry { version: ballot(&version)?, ancestors, value, plate };
+    let summary = String::from_utf8(summary).ok()?;
+    let entry = Entry { version: ballot(&version)?, ancestors, value, summary };
     let accepted: Accepted = Some((ballot(&accepted)?, entry));
     Some(Reply::Holds(accepted))
 }
@@ -348,15 +350,15 @@ fn entry_key(key: &Key) -> String {
     format!("{TAG}:{}:{}", key.kind().word(), key.name())
 }
 
-fn index_key(kind: Kind) -> String {
+fn index_key(kind: KeyKind) -> String {
     format!("{TAG}:{}", kind.word())
 }
 
 /// What people see beside the value.
-fn plate_text(plate: &Plate) -> String {
-    let leader = plate.leader.as_ref().map_or("-", |node| node.as_str());
-    let term = plate.term.map_or(0, regent_election::Term::get);
-    format!("leader={leader} term={term} ttl_ms={}", plate.ttl.map_or(0, whole_ms))
+fn summary_text(summary: &HumanSummary) -> String {
+    let leader = summary.leader.as_ref().map_or("-", |node| node.as_str());
+    let term = summary.term.map_or(0, regent_election::Term::get);
+    format!("leader={leader} term={term} ttl_ms={}", summary.ttl.map_or(0, whole_ms))
 }
 
 /// A login as a URL takes it.
@@ -417,9 +419,9 @@ impl Register for RedlockRegister {
     }
 
     async fn load(&self, key: &Key) -> RegisterResult<Option<Found>> {
-        match self.propose(key, Wish::Read).await? {
-            Outcome::Found(entry) => Ok(entry.map(found)),
-            Outcome::Swapped(_) | Outcome::Conflict | Outcome::Doubt => {
+        match self.propose(key, ProposedChange::Read).await? {
+            ProposalOutcome::Found(entry) => Ok(entry.map(found)),
+            ProposalOutcome::Swapped(_) | ProposalOutcome::Conflict | ProposalOutcome::Doubt => {
                 Err(RegisterError::unavailable("a read was answered with something else"))
             }
         }
@@ -437,11 +439,14 @@ impl Register for RedlockRegister {
             Some(Some(ballot)) => Some(ballot),
             Some(None) => return Ok(Swapped::Conflict),
         };
-        let plate = plate_text(&record.plate);
-        match self.propose(key, Wish::Swap { expected, value: record.value, plate }).await? {
-            Outcome::Swapped(version) => Ok(Swapped::Done(Version(version.to_string()))),
-            Outcome::Conflict => Ok(Swapped::Conflict),
-            Outcome::Doubt | Outcome::Found(_) => Err(RegisterError::uncertain(
+        let summary = summary_text(&record.summary);
+        match self
+            .propose(key, ProposedChange::Swap { expected, value: record.value, summary })
+            .await?
+        {
+            ProposalOutcome::Swapped(version) => Ok(Swapped::Done(Version(version.to_string()))),
+            ProposalOutcome::Conflict => Ok(Swapped::Conflict),
+            ProposalOutcome::Doubt | ProposalOutcome::Found(_) => Err(RegisterError::uncertain(
                 "others wrote so often meanwhile that nobody knows whether this write was among them",
             )),
         }
@@ -462,32 +467,25 @@ impl Register for RedlockRegister {
 
     async fn list(
         &self,
-        kind: Kind,
+        kind: KeyKind,
         prefix: &str,
         after: Option<&str>,
         count: usize,
     ) -> RegisterResult<Vec<(Key, Found)>> {
-        let mut entries = Vec::new();
-        let mut after = after.map(str::to_owned);
-        while entries.len() < count {
-            let at_once = (count - entries.len()).min(LISTED_AT_ONCE_MAX);
-            let names = self.names(kind, prefix, after.as_deref(), at_once).await?;
-            let is_last = names.len() < at_once;
-            after = names.last().cloned().or(after);
-            for name in names {
+        let mut pages = Pages::new(prefix, after, count);
+        while let Some((start, at_once)) = pages.next_page() {
+            let mut found = Vec::new();
+            for name in self.names(kind, prefix, &start, at_once).await? {
                 let key = Key::found(kind, &name).ok_or_else(|| {
                     RegisterError::corrupt(format_args!("{name:?} is indexed and is no name"))
                 })?;
                 // A name without an entry is what a writer without a majority left behind.
-                if let Some(held) = self.load(&key).await? {
-                    entries.push((key, held));
-                }
+                let held = self.load(&key).await?;
+                found.push((key, held));
             }
-            if is_last {
-                break;
-            }
+            pages.add(found);
         }
-        Ok(entries)
+        Ok(pages.into_entries())
     }
 
     async fn shut_down(&self) {

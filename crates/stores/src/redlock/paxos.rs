@@ -50,8 +50,8 @@ pub(super) struct Entry {
     /// The versions before it, newest first. Complete if there are fewer than [`ANCESTORS_MAX`].
     pub(super) ancestors: Vec<Ballot>,
     pub(super) value: Vec<u8>,
-    /// For people.
-    pub(super) plate: String,
+    /// Shown to people; nothing is decided by it.
+    pub(super) summary: String,
 }
 
 /// What an acceptor accepted last, and under which ballot.
@@ -73,7 +73,6 @@ pub(super) enum Ask {
 pub(super) enum Reply {
     /// To a look or a promise kept.
     Holds(Accepted),
-    /// It accepted.
     Accepted,
     /// It promised this higher ballot to somebody.
     Refused(Ballot),
@@ -81,19 +80,19 @@ pub(super) enum Reply {
 
 /// What is to come of it.
 #[derive(Clone, Debug)]
-pub(super) enum Wish {
+pub(super) enum ProposedChange {
     Read,
     /// Ours instead of the version expected; with none, if there is no entry.
     Swap {
         expected: Option<Ballot>,
         value: Vec<u8>,
-        plate: String,
+        summary: String,
     },
 }
 
 /// How it ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(super) enum ProposalOutcome {
     Found(Option<Entry>),
     Swapped(Ballot),
     /// Not swapped, and never will be.
@@ -113,7 +112,7 @@ pub(super) enum Step {
     Retry(Ballot),
     /// No majority will answer.
     Stuck,
-    Answer(Outcome),
+    Answer(ProposalOutcome),
 }
 
 /// One wish on its way.
@@ -121,7 +120,7 @@ pub(super) enum Step {
 pub(super) struct Proposal {
     acceptors: usize,
     quorum: usize,
-    wish: Wish,
+    wish: ProposedChange,
     /// The version of our own entry, once an acceptor may have seen it.
     shown: Option<Ballot>,
     phase: Phase,
@@ -134,17 +133,17 @@ enum Phase {
     Looking,
     Preparing(Ballot),
     /// What is to be said once a majority has accepted.
-    Accepting(Outcome),
+    Accepting(ProposalOutcome),
 }
 
 impl Proposal {
     /// A wish to `acceptors` of them.
-    pub(super) fn new(acceptors: usize, wish: Wish) -> Self {
+    pub(super) fn new(acceptors: usize, wish: ProposedChange) -> Self {
         Self::with_quorum(acceptors, acceptors / 2 + 1, wish)
     }
 
     /// The same with another quorum, to show that a smaller one does not do.
-    pub(super) fn with_quorum(acceptors: usize, quorum: usize, wish: Wish) -> Self {
+    pub(super) fn with_quorum(acceptors: usize, quorum: usize, wish: ProposedChange) -> Self {
         let answers = BTreeMap::new();
         Self { acceptors, quorum, wish, shown: None, phase: Phase::Looking, answers }
     }
@@ -215,11 +214,13 @@ impl Proposal {
 
     /// What to do about the entry that may be the truth, now that nobody with a lower ballot can change it.
     fn decide(&mut self, ballot: Ballot, held: Option<Entry>) -> Step {
-        let Wish::Swap { expected, value, plate } = &self.wish else {
+        let ProposedChange::Swap { expected, value, summary } = &self.wish else {
             // What was found is made the truth before it is told: it might have been one acceptor's only.
             return match held {
-                None => Step::Answer(Outcome::Found(None)),
-                Some(entry) => self.repeat(ballot, entry.clone(), Outcome::Found(Some(entry))),
+                None => Step::Answer(ProposalOutcome::Found(None)),
+                Some(entry) => {
+                    self.repeat(ballot, entry.clone(), ProposalOutcome::Found(Some(entry)))
+                }
             };
         };
         let version = held.as_ref().map(|entry| entry.version);
@@ -230,21 +231,22 @@ impl Proposal {
                 .into_iter()
                 .flat_map(|entry| std::iter::once(entry.version).chain(entry.ancestors));
             let ancestors = before.take(ANCESTORS_MAX).collect();
-            let entry = Entry { version, ancestors, value: value.clone(), plate: plate.clone() };
-            return self.repeat(ballot, entry, Outcome::Swapped(version));
+            let entry =
+                Entry { version, ancestors, value: value.clone(), summary: summary.clone() };
+            return self.repeat(ballot, entry, ProposalOutcome::Swapped(version));
         }
         let outcome = match (self.shown, &held) {
-            (None, _) => Outcome::Conflict,
-            (Some(_), None) => Outcome::Doubt,
+            (None, _) => ProposalOutcome::Conflict,
+            (Some(_), None) => ProposalOutcome::Doubt,
             (Some(ours), Some(entry)) => settle(ours, *expected, entry),
         };
         match held {
-            Some(entry) if outcome != Outcome::Doubt => self.repeat(ballot, entry, outcome),
+            Some(entry) if outcome != ProposalOutcome::Doubt => self.repeat(ballot, entry, outcome),
             Some(_) | None => Step::Answer(outcome),
         }
     }
 
-    fn repeat(&mut self, ballot: Ballot, entry: Entry, outcome: Outcome) -> Step {
+    fn repeat(&mut self, ballot: Ballot, entry: Entry, outcome: ProposalOutcome) -> Step {
         self.ask(Phase::Accepting(outcome), Ask::Accept(ballot, entry))
     }
 }
@@ -256,22 +258,22 @@ fn look_at(held: &[Accepted]) -> Step {
         held.iter().map(|held| held.as_ref().map(|(ballot, _)| *ballot)).collect();
     if ballots.windows(2).all(|pair| pair[0] == pair[1]) {
         let entry = held.first().cloned().flatten().map(|(_, entry)| entry);
-        return Step::Answer(Outcome::Found(entry));
+        return Step::Answer(ProposalOutcome::Found(entry));
     }
     Step::Retry(ballots.into_iter().flatten().max().unwrap_or_default())
 }
 
 /// What became of our entry, shown once, if this one is made the truth.
-fn settle(ours: Ballot, expected: Option<Ballot>, held: &Entry) -> Outcome {
+fn settle(ours: Ballot, expected: Option<Ballot>, held: &Entry) -> ProposalOutcome {
     if held.version == ours || held.ancestors.contains(&ours) {
-        return Outcome::Swapped(ours);
+        return ProposalOutcome::Swapped(ours);
     }
     // The line from what we expected to what is held is known, and we are not in it.
     let is_known = match expected {
         Some(expected) => held.ancestors.contains(&expected),
         None => held.ancestors.len() < ANCESTORS_MAX,
     };
-    if is_known { Outcome::Conflict } else { Outcome::Doubt }
+    if is_known { ProposalOutcome::Conflict } else { ProposalOutcome::Doubt }
 }
 
 /// An acceptor: what the script in Redis does, for simulations.
@@ -311,8 +313,8 @@ mod tests {
         Ballot { round, proposer }
     }
 
-    fn swap(expected: Option<Ballot>) -> Wish {
-        Wish::Swap { expected, value: b"x".to_vec(), plate: String::new() }
+    fn swap(expected: Option<Ballot>) -> ProposedChange {
+        ProposedChange::Swap { expected, value: b"x".to_vec(), summary: String::new() }
     }
 
     #[test]
@@ -337,13 +339,17 @@ mod tests {
             version: ballot(3, 2),
             ancestors,
             value: Vec::new(),
-            plate: String::new(),
+            summary: String::new(),
         };
-        assert_eq!(settle(ours, None, &entry(vec![ours])), Outcome::Swapped(ours));
-        assert_eq!(settle(ours, None, &entry(vec![ballot(2, 2)])), Outcome::Conflict);
+        assert_eq!(settle(ours, None, &entry(vec![ours])), ProposalOutcome::Swapped(ours));
+        assert_eq!(settle(ours, None, &entry(vec![ballot(2, 2)])), ProposalOutcome::Conflict);
         let far = entry((0..ANCESTORS_MAX as u64).map(|round| ballot(100 - round, 2)).collect());
-        assert_eq!(settle(ours, None, &far), Outcome::Doubt, "too many writes lie in between");
-        assert_eq!(settle(ours, Some(ballot(90, 2)), &far), Outcome::Conflict);
+        assert_eq!(
+            settle(ours, None, &far),
+            ProposalOutcome::Doubt,
+            "too many writes lie in between"
+        );
+        assert_eq!(settle(ours, Some(ballot(90, 2)), &far), ProposalOutcome::Conflict);
     }
 
     #[test]

@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 
-use super::paxos::{Acceptor, Ask, Ballot, Entry, Outcome, Proposal, Reply, Step, Wish};
+use super::paxos::{
+    Acceptor, Ask, Ballot, Entry, Proposal, ProposalOutcome, ProposedChange, Reply, Step,
+};
 
 /// What a proposer has under way.
 struct Running {
@@ -101,9 +103,9 @@ impl World {
         let is_read = (pick / self.proposers.len()).is_multiple_of(3);
         let expected = self.known[proposer];
         let wish = if is_read {
-            Wish::Read
+            ProposedChange::Read
         } else {
-            Wish::Swap { expected, value: Vec::new(), plate: String::new() }
+            ProposedChange::Swap { expected, value: Vec::new(), summary: String::new() }
         };
         let running = Running {
             proposal: Proposal::with_quorum(self.acceptors.len(), self.quorum, wish),
@@ -197,23 +199,23 @@ impl World {
         }
     }
 
-    fn answer(&mut self, proposer: usize, outcome: Outcome) {
+    fn answer(&mut self, proposer: usize, outcome: ProposalOutcome) {
         let running = self.proposers[proposer].take().expect("it asked");
         let mut finish = |version| {
             self.known[proposer] = version;
             self.done.push(Done { began_at: running.began_at, ended_at: self.now, version });
         };
         match outcome {
-            Outcome::Found(entry) => finish(entry.map(|entry: Entry| entry.version)),
-            Outcome::Swapped(version) => {
+            ProposalOutcome::Found(entry) => finish(entry.map(|entry: Entry| entry.version)),
+            ProposalOutcome::Swapped(version) => {
                 finish(Some(version));
                 assert!(self.swapped.insert(version), "told twice");
             }
-            Outcome::Conflict => {
+            ProposalOutcome::Conflict => {
                 self.known[proposer] = None;
                 self.refused.extend(running.ours);
             }
-            Outcome::Doubt => self.doubts += 1,
+            ProposalOutcome::Doubt => self.doubts += 1,
         }
     }
 

@@ -15,7 +15,7 @@ use regent_election::store::{Description, Level};
 use tokio::sync::{Mutex, MutexGuard, Notify};
 
 use super::{
-    Found, Key, Kind, Record, Register, RegisterError, RegisterResult, ServerSessions, Swapped,
+    Found, Key, KeyKind, Record, Register, RegisterError, RegisterResult, ServerSessions, Swapped,
     VALUE_BYTES_MAX, Version,
 };
 use crate::time::{SystemTime, Time};
@@ -180,7 +180,7 @@ impl Register for MemoryRegister {
 
     async fn list(
         &self,
-        kind: Kind,
+        kind: KeyKind,
         prefix: &str,
         after: Option<&str>,
         count: usize,
@@ -208,10 +208,10 @@ impl ServerSessions for MemoryRegister {
         let now = self.shared.time.now();
         // One that ended stays so, and beating will say it.
         self.table().await.sessions.entry(session).or_insert(Some(now + ttl));
-        self.beat(session, ttl).await
+        self.heartbeat(session, ttl).await
     }
 
-    async fn beat(&self, session: u128, ttl: Duration) -> RegisterResult<bool> {
+    async fn heartbeat(&self, session: u128, ttl: Duration) -> RegisterResult<bool> {
         let mut table = self.table().await;
         let now = self.shared.time.now();
         if !table.is_alive(session, now) {

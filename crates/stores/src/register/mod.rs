@@ -4,7 +4,7 @@
 //! the whole Store port through the lease (see `lease`). What decides lives there, once; an engine
 //! only translates. An engine whose server times sessions by itself says so with
 //! [`Register::sessions`]; without it, sessions are timed by those who watch them. One that can wake a single
-//! candidate says so with [`Register::lines`]; without it, a change of a group wakes all who wait for it.
+//! candidate says so with [`Register::wake_orders`]; without it, a change of a group wakes all who wait for it.
 //!
 //! Entries are never deleted. A version is the engine's own: a revision, an `ETag`, a row's counter. It
 //! is compared, never ordered, and never the same for two writes of one key, because every value
@@ -14,6 +14,7 @@
 //! [`RegisterError::Unavailable`] mean that nothing happened, and that it never will: a request that
 //! may still be on its way is [`RegisterError::Uncertain`].
 
+#[cfg(feature = "contract")]
 pub mod contract;
 pub mod memory;
 
@@ -30,7 +31,7 @@ pub const VALUE_BYTES_MAX: usize = 128 << 10;
 
 /// What an entry is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Kind {
+pub enum KeyKind {
     /// One group: its office, its line, its policy, its history.
     Group,
     /// One session of a participant.
@@ -39,7 +40,7 @@ pub enum Kind {
     Setting,
 }
 
-impl Kind {
+impl KeyKind {
     /// The word that keys of this kind open with.
     #[must_use]
     pub const fn word(self) -> &'static str {
@@ -55,7 +56,7 @@ impl Kind {
 /// `..` part between slashes, and has at most 255 bytes; what an engine cannot hold, it encodes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
-    kind: Kind,
+    kind: KeyKind,
     /// Checked names only.
     name: String,
 }
@@ -64,24 +65,24 @@ impl Key {
     /// The entry of a group.
     #[must_use]
     pub fn group(group: &Group) -> Self {
-        Self { kind: Kind::Group, name: group.as_str().to_owned() }
+        Self { kind: KeyKind::Group, name: group.as_str().to_owned() }
     }
 
     /// The entry of a session, by the digest of its secret: the secret itself is shown to no store.
     #[must_use]
     pub fn session(digest: u128) -> Self {
-        Self { kind: Kind::Session, name: format!("{digest:032x}") }
+        Self { kind: KeyKind::Session, name: format!("{digest:032x}") }
     }
 
     /// A setting of the whole store.
     #[must_use]
     pub fn setting(name: &'static str) -> Self {
-        Self { kind: Kind::Setting, name: name.to_owned() }
+        Self { kind: KeyKind::Setting, name: name.to_owned() }
     }
 
     /// The key of this kind and name, as an engine found it; none if the name is no name.
     #[must_use]
-    pub fn found(kind: Kind, name: &str) -> Option<Self> {
+    pub fn found(kind: KeyKind, name: &str) -> Option<Self> {
         // Group names are the widest: every other name is one, too.
         Group::new(name).ok()?;
         Some(Self { kind, name: name.to_owned() })
@@ -89,7 +90,7 @@ impl Key {
 
     /// What it is about.
     #[must_use]
-    pub const fn kind(&self) -> Kind {
+    pub const fn kind(&self) -> KeyKind {
         self.kind
     }
 
@@ -121,7 +122,6 @@ impl From<u64> for Version {
 pub struct Found {
     /// Its bytes, exactly as they were written.
     pub value: Vec<u8>,
-    /// Its version.
     pub version: Version,
 }
 
@@ -129,23 +129,22 @@ pub struct Found {
 /// tools. Nothing is ever decided from the latter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// The bytes.
     pub value: Vec<u8>,
-    /// For people.
-    pub plate: Plate,
+    /// Shown to people; nothing is decided by it.
+    pub summary: HumanSummary,
 }
 
 impl Record {
     /// Bytes with nothing for people beside them.
     #[must_use]
     pub fn bare(value: Vec<u8>) -> Self {
-        Self { value, plate: Plate::default() }
+        Self { value, summary: HumanSummary::default() }
     }
 }
 
-/// The plate on the door: who leads, for people who look with the engine's own tools.
+/// Who leads, for people who look with the engine's own tools.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Plate {
+pub struct HumanSummary {
     /// Who leads.
     pub leader: Option<Node>,
     /// The leader's term, or the last one granted.
@@ -257,7 +256,7 @@ pub trait Register: Send + Sync + fmt::Debug + 'static {
     /// at most `count`. Each is as linearizable as a load; together they are no snapshot.
     async fn list(
         &self,
-        kind: Kind,
+        kind: KeyKind,
         prefix: &str,
         after: Option<&str>,
         count: usize,
@@ -269,7 +268,7 @@ pub trait Register: Send + Sync + fmt::Debug + 'static {
     }
 
     /// Lines of candidates that the server shows and wakes one by one, if it can.
-    fn lines(&self) -> Option<&dyn Lines> {
+    fn wake_orders(&self) -> Option<&dyn WakeOrders> {
         None
     }
 
@@ -277,11 +276,14 @@ pub trait Register: Send + Sync + fmt::Debug + 'static {
     async fn shut_down(&self) {}
 }
 
+/// How long a session lives unheard by what its entry says; none if it is not to be heard.
+pub type TtlOf<'a> = &'a (dyn Fn(&Found) -> Option<Duration> + Send + Sync);
+
 /// Sessions that the server times: alive while heard, and once ended never alive again.
 ///
 /// They are known by the digest of their secret.
 #[async_trait]
-pub trait ServerSessions: Send + Sync + fmt::Debug {
+pub trait ServerSessions: Register {
     /// The ttl the server will really keep for one asked for; never shorter.
     fn granted(&self, ttl: Duration) -> Duration {
         ttl
@@ -299,7 +301,38 @@ pub trait ServerSessions: Send + Sync + fmt::Debug {
 
     /// A sign of life: on `true` the server counts a full ttl from no earlier than this call. `false`
     /// means that the session has ended, for good.
-    async fn beat(&self, session: u128, ttl: Duration) -> RegisterResult<bool>;
+    async fn heartbeat(&self, session: u128, ttl: Duration) -> RegisterResult<bool>;
+
+    /// [`ServerSessions::begin`], and creates the session's entry, which must not be there yet:
+    /// [`Swapped::Conflict`] if it is. None if the session cannot begin any more. An engine that can do both in
+    /// one step does; in two, a session without an entry may be left behind, which ends by itself.
+    async fn begin_with_entry(
+        &self,
+        session: u128,
+        ttl: Duration,
+        record: Record,
+    ) -> RegisterResult<Option<Swapped>> {
+        if !self.begin(session, ttl).await? {
+            return Ok(None);
+        }
+        self.swap(&Key::session(session), None, record).await.map(Some)
+    }
+
+    /// Reads the session's entry and, if `ttl_of` gives a ttl for what was read, does a
+    /// [`ServerSessions::heartbeat`] for it. The entry, read no earlier than this call, and whether the session was
+    /// heard; the two may be one step or this order of two.
+    async fn heartbeat_with_entry(
+        &self,
+        session: u128,
+        ttl_of: TtlOf<'_>,
+    ) -> RegisterResult<(Option<Found>, bool)> {
+        let found = self.load(&Key::session(session)).await?;
+        let is_heard = match found.as_ref().and_then(ttl_of) {
+            Some(ttl) => self.heartbeat(session, ttl).await?,
+            None => false,
+        };
+        Ok((found, is_heard))
+    }
 
     /// Whether the session is alive; one that was never begun is not. Once begun, `false` is for ever:
     /// what was decided from it stays right.
@@ -314,7 +347,7 @@ pub trait ServerSessions: Send + Sync + fmt::Debug {
 
 /// Who wants an office, as a write leaves them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Line {
+pub struct WakeOrder {
     /// The holder, if there is one, and behind it those who stand, in their order.
     pub candidates: Vec<(u128, Node)>,
     /// Those among them who must look, and whom the departure of the one before them does not wake.
@@ -323,7 +356,7 @@ pub struct Line {
 
 /// Where a process stands in a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct QueuePosition {
     /// The candidates that are heard through it.
     pub own: Vec<(u128, Node)>,
     /// The one before the first of them, if it is another's.
@@ -334,7 +367,7 @@ pub struct Place {
 ///
 /// Nothing is decided from a line. Order lies in the group's entry, and whoever is woken loads it.
 #[async_trait]
-pub trait Lines: Send + Sync + fmt::Debug {
+pub trait WakeOrders: Send + Sync + fmt::Debug {
     /// [`Register::swap`] of a group's entry that leaves this line, in one step: whoever left it is taken out,
     /// which wakes the one behind, and the called are woken. A candidate that is heard through this process is
     /// shown as well; one that is not shows itself when it waits.
@@ -343,7 +376,7 @@ pub trait Lines: Send + Sync + fmt::Debug {
         key: &Key,
         expected: Option<&Version>,
         record: Record,
-        line: &Line,
+        line: &WakeOrder,
     ) -> RegisterResult<Swapped>;
 
     /// Waits, in this place, until the one before may be gone or somebody called, or until the group's entry is
@@ -352,7 +385,7 @@ pub trait Lines: Send + Sync + fmt::Debug {
         &self,
         key: &Key,
         seen: Option<&Version>,
-        place: &Place,
+        place: &QueuePosition,
         patience: Duration,
     ) -> RegisterResult<()>;
 }

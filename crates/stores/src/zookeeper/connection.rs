@@ -13,9 +13,9 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{mpsc, oneshot};
 
 use super::messages::{
-    self, Ask, Garbled, NUMBER_OF_CHANGES, NUMBER_OF_PINGS, Outcome, Pass, Welcome,
+    self, Ask, Garbled, NUMBER_OF_CHANGES, NUMBER_OF_PINGS, Pass, TransactionOutcome, Welcome,
 };
-use crate::engine::bell::Bell;
+use crate::engine::change_feed::ChangeFeed;
 use crate::engine::limits::{ANSWER_BYTES_MAX, RINGS_MAX};
 
 /// Signs of life after which a server that is not heard is given up.
@@ -28,20 +28,19 @@ const CALLS_MAX: usize = 1024;
 #[derive(Clone)]
 pub(super) struct Link {
     calls: mpsc::Sender<Call>,
-    pub(super) number: u64,
     armed: Arc<Armed>,
 }
 
 /// What somebody who waits wants to be told of, once.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Wish {
+pub(super) enum WatchRequest {
     /// Any change of this node.
     Change(String),
     /// That this node, which has nothing below it, is no more.
     End(String),
 }
 
-impl Wish {
+impl WatchRequest {
     /// The node that it is about.
     pub(super) fn path(&self) -> &str {
         match self {
@@ -51,23 +50,23 @@ impl Wish {
 }
 
 /// The wishes that this connection will be told of.
-type Armed = Mutex<BTreeSet<Wish>>;
+type Armed = Mutex<BTreeSet<WatchRequest>>;
 
 /// Something to be sent.
 struct Call {
     /// The message; its number is given when it is sent.
     frame: Vec<u8>,
-    answer: oneshot::Sender<Answer>,
+    answer: oneshot::Sender<ServerAnswer>,
     /// Where changes are told from now on.
-    ear: Option<mpsc::Sender<String>>,
+    subscription: Option<mpsc::Sender<String>>,
 }
 
 /// What a server said: a code, and the rest.
-type Answer = (i32, Vec<u8>);
+type ServerAnswer = (i32, Vec<u8>);
 
 /// Something that was sent, or soon will be.
 #[derive(Debug)]
-pub(super) struct Asked(oneshot::Receiver<Answer>);
+pub(super) struct Asked(oneshot::Receiver<ServerAnswer>);
 
 /// Why a server did not do it.
 #[derive(Debug)]
@@ -108,9 +107,8 @@ pub(super) struct Opening<'a> {
     /// when the connection is made and whenever something is asked on it, and by nothing else.
     pub(super) is_bound: bool,
     /// Who is told of changes that were asked for once, and of the end of the connection.
-    pub(super) bell: Option<Arc<Bell>>,
+    pub(super) feed: Option<Arc<ChangeFeed>>,
     pub(super) write_within: Duration,
-    pub(super) number: u64,
 }
 
 impl Opening<'_> {
@@ -139,11 +137,11 @@ impl Opening<'_> {
         let (calls, waiting) = mpsc::channel(CALLS_MAX);
         let (reader, writer) = stream.into_split();
         let armed = Arc::new(Armed::default());
-        let line = Line {
+        let line = ConnectionTask {
             writer,
             asked: VecDeque::new(),
-            ear: None,
-            bell: self.bell,
+            subscription: None,
+            feed: self.feed,
             armed: Arc::clone(&armed),
             last: 0,
             pings_unheard: 0,
@@ -153,7 +151,7 @@ impl Opening<'_> {
             write_within: self.write_within,
         };
         tokio::spawn(line.serve(reader, waiting));
-        Ok((Link { calls, number: self.number, armed }, welcome))
+        Ok((Link { calls, armed }, welcome))
     }
 }
 
@@ -171,22 +169,22 @@ impl Link {
     /// Asks to be told of every change at a node and below it, until the connection is lost or nobody
     /// listens.
     pub(super) async fn watch(&self, path: &str) -> Result<mpsc::Receiver<String>, Refused> {
-        let (ear, changes) = mpsc::channel(RINGS_MAX);
-        let (code, _) = self.call(Ask::Watch { path }, Some(ear)).await?.answer().await?;
+        let (subscription, changes) = mpsc::channel(RINGS_MAX);
+        let (code, _) = self.call(Ask::Watch { path }, Some(subscription)).await?.answer().await?;
         if code == 0 { Ok(changes) } else { Err(Refused::Code(code)) }
     }
 
-    /// Sees to it that the bell rings for a wish. Whether its node is there; not asked again, and not known, while
+    /// Sees to it that the feed tells what this asks for. Whether its node is there; not asked again, and not known, while
     /// the same wish is open.
-    pub(super) async fn arm(&self, wish: &Wish) -> Result<Option<bool>, Refused> {
+    pub(super) async fn arm(&self, wish: &WatchRequest) -> Result<Option<bool>, Refused> {
         // Noted before it is asked: its change may be told before its answer is read here.
         if !armed(&self.armed).insert(wish.clone()) {
             return Ok(None);
         }
         let mut open = Open { armed: &self.armed, wish, is_answered: false };
         let ask = match wish {
-            Wish::Change(path) => Ask::WatchChange { path },
-            Wish::End(path) => Ask::WatchEnd { path },
+            WatchRequest::Change(path) => Ask::WatchChange { path },
+            WatchRequest::End(path) => Ask::WatchEnd { path },
         };
         let is_there = match self.ask(ask).await?.answer().await? {
             (0, _) => true,
@@ -194,17 +192,17 @@ impl Link {
             (code, _) => return Err(Refused::Code(code)),
         };
         // Nobody is told of the end of what is not there.
-        open.is_answered = is_there || matches!(wish, Wish::Change(_));
+        open.is_answered = is_there || matches!(wish, WatchRequest::Change(_));
         Ok(Some(is_there))
     }
 
     async fn call(
         &self,
         ask: Ask<'_>,
-        ear: Option<mpsc::Sender<String>>,
+        subscription: Option<mpsc::Sender<String>>,
     ) -> Result<Asked, Refused> {
         let (answer, asked) = oneshot::channel();
-        let call = Call { frame: ask.framed(), answer, ear };
+        let call = Call { frame: ask.framed(), answer, subscription };
         self.calls.send(call).await.map_err(|_| Refused::NotSent)?;
         Ok(Asked(asked))
     }
@@ -213,7 +211,7 @@ impl Link {
 /// A wish that is being told. One that was given up before its answer is not counted on.
 struct Open<'a> {
     armed: &'a Armed,
-    wish: &'a Wish,
+    wish: &'a WatchRequest,
     is_answered: bool,
 }
 
@@ -225,32 +223,32 @@ impl Drop for Open<'_> {
     }
 }
 
-fn armed(armed: &Armed) -> MutexGuard<'_, BTreeSet<Wish>> {
+fn armed(armed: &Armed) -> MutexGuard<'_, BTreeSet<WatchRequest>> {
     armed.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Asked {
     /// The code and the rest.
-    pub(super) async fn answer(self) -> Result<Answer, Refused> {
+    pub(super) async fn answer(self) -> Result<ServerAnswer, Refused> {
         self.0.await.map_err(|_| Refused::Lost)
     }
 
     /// What became of a transaction; a code of all of it is that of its first step.
-    pub(super) async fn transacted(self) -> Result<Outcome, Refused> {
+    pub(super) async fn transacted(self) -> Result<TransactionOutcome, Refused> {
         match self.answer().await? {
             (0, body) => Ok(messages::outcome(&body)?),
-            (code, _) => Ok(Outcome::Failed { step: 0, code }),
+            (code, _) => Ok(TransactionOutcome::Failed { step: 0, code }),
         }
     }
 }
 
 /// What a connection is doing.
-struct Line {
+struct ConnectionTask {
     writer: OwnedWriteHalf,
     /// What was sent and not answered, in order.
-    asked: VecDeque<(i32, oneshot::Sender<Answer>)>,
-    ear: Option<mpsc::Sender<String>>,
-    bell: Option<Arc<Bell>>,
+    asked: VecDeque<(i32, oneshot::Sender<ServerAnswer>)>,
+    subscription: Option<mpsc::Sender<String>>,
+    feed: Option<Arc<ChangeFeed>>,
     armed: Arc<Armed>,
     /// The last number that was given.
     last: i32,
@@ -261,7 +259,7 @@ struct Line {
     write_within: Duration,
 }
 
-impl Line {
+impl ConnectionTask {
     /// Sends what is to be sent and hands on what comes, until either ends.
     async fn serve(mut self, mut reader: OwnedReadHalf, mut calls: mpsc::Receiver<Call>) {
         let mut inbox = Vec::with_capacity(4096);
@@ -283,9 +281,9 @@ impl Line {
                 break;
             }
         }
-        if let Some(bell) = &self.bell {
+        if let Some(feed) = &self.feed {
             // Nobody will be told of changes any more, until they are asked for elsewhere.
-            bell.ring_for_all();
+            feed.publish_to_all();
         }
     }
 
@@ -316,13 +314,13 @@ impl Line {
     async fn send(&mut self, call: Call, calls: &mut mpsc::Receiver<Call>) -> Option<()> {
         let mut out = Vec::new();
         let mut waiting = Some(call);
-        while let Some(Call { mut frame, answer, ear }) = waiting {
+        while let Some(Call { mut frame, answer, subscription }) = waiting {
             let number = self.next();
             messages::give_number(&mut frame, number);
             out.extend(frame);
             self.asked.push_back((number, answer));
-            if ear.is_some() {
-                self.ear = ear;
+            if subscription.is_some() {
+                self.subscription = subscription;
             }
             waiting = calls.try_recv().ok();
         }
@@ -360,15 +358,20 @@ impl Line {
 
     /// Tells of a change. A listener that is too slow, or gone, hears no more, and begins again.
     fn tell(&mut self, path: &str) {
-        if let Some(bell) = &self.bell {
+        if let Some(feed) = &self.feed {
             // Whichever of the two it was: a wish that the server still has may be told to it again.
-            for wish in [Wish::Change(path.to_owned()), Wish::End(path.to_owned())] {
+            for wish in [WatchRequest::Change(path.to_owned()), WatchRequest::End(path.to_owned())]
+            {
                 armed(&self.armed).remove(&wish);
             }
-            bell.ring(path);
+            feed.publish(path);
         }
-        if self.ear.as_ref().is_some_and(|ear| ear.try_send(path.to_owned()).is_err()) {
-            self.ear = None;
+        if self
+            .subscription
+            .as_ref()
+            .is_some_and(|subscription| subscription.try_send(path.to_owned()).is_err())
+        {
+            self.subscription = None;
         }
     }
 }

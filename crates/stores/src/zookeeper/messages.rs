@@ -363,7 +363,7 @@ pub(super) fn children(body: &[u8]) -> Result<Vec<String>, Garbled> {
 
 /// What became of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(super) enum TransactionOutcome {
     Done,
     /// Nothing of it happened: this step, counted from zero, failed with this code.
     Failed {
@@ -373,7 +373,7 @@ pub(super) enum Outcome {
 }
 
 /// What became of a transaction.
-pub(super) fn outcome(body: &[u8]) -> Result<Outcome, Garbled> {
+pub(super) fn outcome(body: &[u8]) -> Result<TransactionOutcome, Garbled> {
     let mut body = In(body);
     for step in 0.. {
         let (kind, is_end, _code) = (body.int()?, body.take(1)? != [0], body.int()?);
@@ -384,7 +384,7 @@ pub(super) fn outcome(body: &[u8]) -> Result<Outcome, Garbled> {
             // Steps before the one that failed say zero here.
             NO_STEP => match body.int()? {
                 0 => {}
-                code => return Ok(Outcome::Failed { step, code }),
+                code => return Ok(TransactionOutcome::Failed { step, code }),
             },
             CHECK | DELETE => {}
             CREATE => {
@@ -396,7 +396,7 @@ pub(super) fn outcome(body: &[u8]) -> Result<Outcome, Garbled> {
             _ => return Err(Garbled),
         }
     }
-    Ok(Outcome::Done)
+    Ok(TransactionOutcome::Done)
 }
 
 #[cfg(test)]
@@ -436,12 +436,15 @@ mod tests {
         let mut written = checked.int(SET).yes_or_no(false).int(0);
         written.0.extend(stat(5).0);
         written = written.int(DELETE).yes_or_no(false).int(0);
-        assert_eq!(outcome(&end(written)), Ok(Outcome::Done));
+        assert_eq!(outcome(&end(written)), Ok(TransactionOutcome::Done));
         let failed = |code: i32| Out::default().int(NO_STEP).yes_or_no(false).int(code).int(code);
         let mut refused = failed(0);
         refused.0.extend(failed(BAD_VERSION).0);
         refused.0.extend(failed(-2).0);
-        assert_eq!(outcome(&end(refused)), Ok(Outcome::Failed { step: 1, code: BAD_VERSION }));
+        assert_eq!(
+            outcome(&end(refused)),
+            Ok(TransactionOutcome::Failed { step: 1, code: BAD_VERSION })
+        );
     }
 
     #[test]

@@ -15,10 +15,10 @@
 //! write may yet happen is what must be known here.
 
 mod connection;
-mod line;
 mod messages;
 mod mode;
 mod sessions;
+mod wake_order;
 mod wire;
 
 use std::sync::Arc;
@@ -29,15 +29,15 @@ use regent_election::Term;
 use regent_election::store::{Description, Level};
 use tokio::sync::OnceCell;
 
-use crate::engine::bell::{Bell, Tower};
-use crate::engine::place::Place;
+use crate::engine::address::StoreAddress;
+use crate::engine::change_feed::{ChangeFeed, FeedTask};
 use crate::engine::{Effect, UrlError, fresh, names, whole_ms};
 use crate::register::{
-    Found, Key, Kind, Lines, Plate, Record, Register, RegisterError, RegisterResult,
-    ServerSessions, Swapped, Version,
+    Found, HumanSummary, Key, KeyKind, Record, Register, RegisterError, RegisterResult,
+    ServerSessions, Swapped, Version, WakeOrders,
 };
-use connection::{Asked, Link, Refused, Wish};
-use messages::{Ask, BAD_VERSION, NO_NODE, NODE_EXISTS, Outcome, Stay, Step};
+use connection::{Asked, Link, Refused, WatchRequest};
+use messages::{Ask, BAD_VERSION, NO_NODE, NODE_EXISTS, Stay, Step, TransactionOutcome};
 use mode::Mode;
 use sessions::Sessions;
 use wire::Wire;
@@ -61,7 +61,7 @@ pub struct ZookeeperRegister {
     wire: Arc<Wire>,
     /// The path of everything, with a slash before it and none behind.
     root: String,
-    tower: Tower,
+    feed_task: FeedTask,
     mode: Mode,
     /// That all below this root have the same mode; made sure of before the first write.
     agreed: OnceCell<()>,
@@ -72,7 +72,7 @@ impl ZookeeperRegister {
     /// A register on the ensemble that `url` names, like `zookeeper://h1,h2,h3/root`; it connects when it is
     /// first asked, and creates the root if it is not there.
     pub fn new(url: &str, request_for: Duration) -> Result<Self, UrlError> {
-        let place = Place::parse(url, PORT)?;
+        let place = StoreAddress::parse(url, PORT)?;
         place.knows_only(&["mode"])?;
         let mode = Mode::of(&place)?;
         let root = if place.path.is_empty() { ROOT } else { &place.path };
@@ -84,16 +84,17 @@ impl ZookeeperRegister {
             return Err(UrlError::new("a root is a path of plain names, like /some/where"));
         }
         let root = format!("/{root}");
-        let mut shelves = [Kind::Group, Kind::Session, Kind::Setting].map(Kind::word).to_vec();
+        let mut shelves =
+            [KeyKind::Group, KeyKind::Session, KeyKind::Setting].map(KeyKind::word).to_vec();
         if mode == Mode::Session {
             shelves.push(sessions::SHELF);
         }
         let wire = Arc::new(Wire::new(&place, &root, &shelves, request_for));
         let (agreed, sessions) = (OnceCell::new(), Sessions::default());
-        Ok(Self { wire, root, tower: Tower::new(), mode, agreed, sessions })
+        Ok(Self { wire, root, feed_task: FeedTask::new(), mode, agreed, sessions })
     }
 
-    fn shelf(&self, kind: Kind) -> String {
+    fn shelf(&self, kind: KeyKind) -> String {
         format!("{}/{}", self.root, kind.word())
     }
 
@@ -157,17 +158,17 @@ impl ZookeeperRegister {
         patience: Duration,
     ) -> RegisterResult<()> {
         // The ear first, then the wish, then the look: what changes in between is heard.
-        let mut ear = self.wire.listen();
+        let mut subscription = self.wire.listen();
         let path = self.path(key);
-        self.wish(&[Wish::Change(path.clone())]).await?;
+        self.wish(&[WatchRequest::Change(path.clone())]).await?;
         if self.glance(key).await?.as_ref() == seen {
-            let _ = tokio::time::timeout(patience, ear.heard(&path)).await;
+            let _ = tokio::time::timeout(patience, subscription.changed(&path)).await;
         }
         Ok(())
     }
 
-    /// Sees to it that each of these wishes is rung. Whether all their nodes are there, as far as is known.
-    async fn wish(&self, wishes: &[Wish]) -> RegisterResult<bool> {
+    /// Sees to it that the feed tells each of these. Whether all their nodes are there, as far as is known.
+    async fn wish(&self, wishes: &[WatchRequest]) -> RegisterResult<bool> {
         let wishing = async |link: Link| {
             let mut are_there = true;
             for wish in wishes {
@@ -179,7 +180,7 @@ impl ZookeeperRegister {
     }
 
     /// All names of a kind that open with `prefix`, in order.
-    async fn names(&self, kind: Kind, prefix: &str) -> RegisterResult<Vec<String>> {
+    async fn names(&self, kind: KeyKind, prefix: &str) -> RegisterResult<Vec<String>> {
         let shelf = self.shelf(kind);
         let spelled = self.wire.ask(Effect::Reads, async |link: Link| {
             let fresh = self.freshen(&link).await?;
@@ -217,9 +218,9 @@ impl ZookeeperRegister {
         ];
         let created = self.wire.ask(Effect::Writes, async |link: Link| {
             match link.ask(Ask::Transaction { steps: &steps }).await?.transacted().await? {
-                Outcome::Done => Ok(Swapped::Done(version(guard, 0))),
-                Outcome::Failed { code: NODE_EXISTS, .. } => Ok(Swapped::Conflict),
-                Outcome::Failed { code, .. } => Err(Refused::Code(code)),
+                TransactionOutcome::Done => Ok(Swapped::Done(version(guard, 0))),
+                TransactionOutcome::Failed { code: NODE_EXISTS, .. } => Ok(Swapped::Conflict),
+                TransactionOutcome::Failed { code, .. } => Err(Refused::Code(code)),
             }
         });
         created.await
@@ -238,9 +239,11 @@ impl ZookeeperRegister {
         steps.extend(writes);
         let written = self.wire.ask(Effect::Writes, async |link: Link| {
             match link.ask(Ask::Transaction { steps: &steps }).await?.transacted().await? {
-                Outcome::Done => Ok(Swapped::Done(version(guard, next))),
-                Outcome::Failed { code: BAD_VERSION | NO_NODE, .. } => Ok(Swapped::Conflict),
-                Outcome::Failed { code, .. } => Err(Refused::Code(code)),
+                TransactionOutcome::Done => Ok(Swapped::Done(version(guard, next))),
+                TransactionOutcome::Failed { code: BAD_VERSION | NO_NODE, .. } => {
+                    Ok(Swapped::Conflict)
+                }
+                TransactionOutcome::Failed { code, .. } => Err(Refused::Code(code)),
             }
         });
         written.await
@@ -249,7 +252,7 @@ impl ZookeeperRegister {
 
 /// The bytes of an entry: a line for people, which opens with the guard, and then the value.
 fn entry(guard: u64, record: &Record) -> Vec<u8> {
-    let Plate { leader, term, ttl } = &record.plate;
+    let HumanSummary { leader, term, ttl } = &record.summary;
     let leader = leader.as_ref().map_or("-", |node| node.as_str());
     let (term, ttl_ms) = (term.map_or(0, Term::get), ttl.map_or(0, whole_ms));
     let line = format!("{OPENING}{guard:016x} leader={leader} term={term} ttl_ms={ttl_ms}\n");
@@ -287,18 +290,18 @@ fn parts(given: &Version) -> Option<(u64, i32)> {
 }
 
 /// Hears of changed entries until the connection is lost.
-async fn ring(wire: &Wire, root: &str, bell: &Bell) -> Result<(), String> {
+async fn publish(wire: &Wire, root: &str, feed: &ChangeFeed) -> Result<(), String> {
     // The watch goes with the connection that is asked, and is made again on the next one.
     let link = wire.link().await.map_err(|error| error.to_string())?;
     let changes = link.watch(root).await;
     drop(link);
     let mut changes = changes.map_err(|refused| format!("{refused:?}"))?;
-    bell.is_attended_now();
+    feed.is_attended_now();
     while let Some(path) = changes.recv().await {
         let entry = path.strip_prefix(root).and_then(|path| path.strip_prefix('/'));
         let Some((kind, spelled)) = entry.and_then(|entry| entry.split_once('/')) else { continue };
         if let Some(name) = names::read(spelled, KEPT) {
-            bell.ring(&format!("{kind}/{name}"));
+            feed.publish(&format!("{kind}/{name}"));
         }
     }
     Ok(())
@@ -390,24 +393,24 @@ impl Register for ZookeeperRegister {
             Mode::Cas => {}
         }
         let (wire, root) = (Arc::clone(&self.wire), self.root.clone());
-        // The ear first, then the look: what changes in between is heard. An old look waits for a ring.
-        let ear = self.tower.listen(move |bell| {
+        // Subscribe first, then look: what changes in between is told. An old look waits for a change.
+        let subscription = self.feed_task.listen(move |feed| {
             let (wire, root) = (Arc::clone(&wire), root.clone());
             async move {
-                if let Err(error) = ring(&wire, &root, &bell).await {
+                if let Err(error) = publish(&wire, &root, &feed).await {
                     tracing::debug!(place = wire.place(), error, "no ear at ZooKeeper");
                 }
             }
         });
         if self.glance(key).await?.as_ref() == seen {
-            self.tower.heard(ear, &key.to_string(), patience).await;
+            self.feed_task.changed(subscription, &key.to_string(), patience).await;
         }
         Ok(())
     }
 
     async fn list(
         &self,
-        kind: Kind,
+        kind: KeyKind,
         prefix: &str,
         after: Option<&str>,
         count: usize,
@@ -439,7 +442,7 @@ impl Register for ZookeeperRegister {
         }
     }
 
-    fn lines(&self) -> Option<&dyn Lines> {
+    fn wake_orders(&self) -> Option<&dyn WakeOrders> {
         match self.mode {
             Mode::Cas => None,
             Mode::Session => Some(self),
@@ -447,7 +450,7 @@ impl Register for ZookeeperRegister {
     }
 
     async fn shut_down(&self) {
-        self.tower.close();
+        self.feed_task.close();
         self.wire.hang_up().await;
     }
 }
@@ -495,15 +498,15 @@ mod tests {
         assert_eq!(register.describe().place, "a:2181,b:1/x/y");
         assert_eq!(register.path(&Key::setting("life")), "/x/y/settings/life");
         assert!(!format!("{register:?}").contains("secret"));
-        assert!(register.sessions().is_none() && register.lines().is_none());
-        let key = Key::found(Kind::Group, "a/b.c:d@e").unwrap();
+        assert!(register.sessions().is_none() && register.wake_orders().is_none());
+        let key = Key::found(KeyKind::Group, "a/b.c:d@e").unwrap();
         assert_eq!(register.path(&key), "/x/y/groups/a=2Fb.c:d@e");
     }
 
     #[test]
     fn a_url_says_who_times_sessions() {
         let timed = register("zk://a/x?mode=session").unwrap();
-        assert!(timed.sessions().is_some() && timed.lines().is_some());
+        assert!(timed.sessions().is_some() && timed.wake_orders().is_some());
         assert!(timed.describe().caveat.unwrap().contains("2 to 20 ticks"));
         assert!(register("zk://a?mode=cas").unwrap().sessions().is_none());
         assert!(register("zk://a?mode=lock").unwrap_err().to_string().contains("unknown mode"));
@@ -544,8 +547,8 @@ mod tests {
             term in 0..9u64,
         ) {
             let leader = Node::new("node:1@x").ok();
-            let plate = Plate { leader, term: Term::new(term), ttl: Some(Duration::from_secs(2)) };
-            let record = Record { value: value.clone(), plate };
+            let summary = HumanSummary { leader, term: Term::new(term), ttl: Some(Duration::from_secs(2)) };
+            let record = Record { value: value.clone(), summary };
             let read = found("/x", &entry(guard, &record), number).unwrap();
             prop_assert_eq!(read.value, value);
             let is_any = number == -1;

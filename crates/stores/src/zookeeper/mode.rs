@@ -3,7 +3,7 @@
 use super::ZookeeperRegister;
 use super::connection::{Link, Refused};
 use super::messages::{self, Ask, Stay, Step};
-use crate::engine::place::Place;
+use crate::engine::address::StoreAddress;
 use crate::engine::{Effect, UrlError};
 use crate::register::{RegisterError, RegisterResult};
 
@@ -25,7 +25,7 @@ impl Mode {
     }
 
     /// The mode that a URL asks for.
-    pub(super) fn of(place: &Place) -> Result<Self, UrlError> {
+    pub(super) fn of(place: &StoreAddress) -> Result<Self, UrlError> {
         match place.options.iter().find(|(name, _)| name == "mode") {
             None => Ok(Self::Cas),
             Some((_, word)) if word == Self::Cas.word() => Ok(Self::Cas),

@@ -30,10 +30,10 @@ use regent_election::timing::Drift;
 use tokio::sync::Semaphore;
 
 use super::ZookeeperRegister;
-use super::connection::{Link, Refused, Wish};
+use super::connection::{Link, Refused, WatchRequest};
 use super::messages::{
-    self, Ask, BAD_VERSION, NO_NODE, NODE_EXISTS, Outcome, Pass, SESSION_EXPIRED, SESSION_MOVED,
-    Stay, Step,
+    self, Ask, BAD_VERSION, NO_NODE, NODE_EXISTS, Pass, SESSION_EXPIRED, SESSION_MOVED, Stay, Step,
+    TransactionOutcome,
 };
 use super::wire::{Attached, Bounds, meaning};
 use crate::engine::{Effect, Sent, fresh, in_time, whole_ms};
@@ -66,11 +66,11 @@ impl Default for Sessions {
 
 /// What is known of a session; locked while it is gone on with, because ZooKeeper cuts the connection that
 /// another replaces.
-pub(super) type Slot = Arc<tokio::sync::Mutex<Option<Held>>>;
+pub(super) type Slot = Arc<tokio::sync::Mutex<Option<ResumableSession>>>;
 
 /// A session of ZooKeeper's that this process can go on with.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Held {
+pub(super) struct ResumableSession {
     pass: Pass,
     ttl_ms: u64,
     /// The version of the mark since the life hangs on it.
@@ -79,7 +79,7 @@ pub(super) struct Held {
     heard_at: Moment,
 }
 
-impl Held {
+impl ResumableSession {
     /// Whether the server that leads cannot have found it due by this moment.
     pub(super) fn is_within(&self, now: Moment) -> bool {
         let valid_for = Duration::from_millis(Drift::default().valid_for_ms(self.ttl_ms));
@@ -116,7 +116,7 @@ enum Life {
 /// What became of going on with a session.
 #[derive(Debug, PartialEq, Eq)]
 enum Touched {
-    Heard,
+    Extended,
     /// The life hangs on it no more, or it is no more.
     Gone,
 }
@@ -165,7 +165,7 @@ impl ZookeeperRegister {
     }
 
     /// Connects to go on with a session; none if the servers know it no more. Its leader counts it anew.
-    pub(super) async fn attach(&self, held: &Held) -> RegisterResult<Option<Attached>> {
+    pub(super) async fn attach(&self, held: &ResumableSession) -> RegisterResult<Option<Attached>> {
         self.wire.attach(held.ttl_ms, Some(held.pass)).await
     }
 
@@ -214,9 +214,9 @@ impl ZookeeperRegister {
             .transacted()
             .await?
         {
-            Outcome::Done => Ok(true),
-            Outcome::Failed { code: NODE_EXISTS, .. } => Ok(false),
-            Outcome::Failed { code, .. } => Err(Refused::Code(code)),
+            TransactionOutcome::Done => Ok(true),
+            TransactionOutcome::Failed { code: NODE_EXISTS, .. } => Ok(false),
+            TransactionOutcome::Failed { code, .. } => Err(Refused::Code(code)),
         };
         self.wire.ask(Effect::Reads, forbidding).await
     }
@@ -235,7 +235,12 @@ impl ZookeeperRegister {
     }
 
     /// Goes on with a session of ZooKeeper's and writes through it.
-    async fn touch(&self, session: u128, held: &Held, sent: &Sent) -> RegisterResult<Touched> {
+    async fn touch(
+        &self,
+        session: u128,
+        held: &ResumableSession,
+        sent: &Sent,
+    ) -> RegisterResult<Touched> {
         let _seat = self.seat().await;
         let Some(attached) = self.attach(held).await? else { return Ok(Touched::Gone) };
         let (mark, life) = (self.mark_path(session), self.life_path(session));
@@ -246,12 +251,12 @@ impl ZookeeperRegister {
         ];
         sent.leaves_now();
         match transact(&attached.link, &steps).await {
-            Ok(Outcome::Done) => Ok(Touched::Heard),
-            Ok(Outcome::Failed {
+            Ok(TransactionOutcome::Done) => Ok(Touched::Extended),
+            Ok(TransactionOutcome::Failed {
                 code: BAD_VERSION | NO_NODE | SESSION_EXPIRED | SESSION_MOVED,
                 ..
             }) => Ok(Touched::Gone),
-            Ok(Outcome::Failed { code, .. }) => Err(self.meaning(&Refused::Code(code))),
+            Ok(TransactionOutcome::Failed { code, .. }) => Err(self.meaning(&Refused::Code(code))),
             Err(refused) => Err(self.meaning(&refused)),
         }
     }
@@ -268,7 +273,7 @@ impl ZookeeperRegister {
         ttl_ms: u64,
         over: Option<At>,
         sent: &Sent,
-    ) -> RegisterResult<Option<Held>> {
+    ) -> RegisterResult<Option<ResumableSession>> {
         let _seat = self.seat().await;
         let heard_at = regent_clock::now();
         let Some(Attached { link, pass }) = self.wire.attach(ttl_ms, None).await? else {
@@ -291,33 +296,35 @@ impl ZookeeperRegister {
         };
         sent.leaves_now();
         match transact(&link, &steps).await {
-            Ok(Outcome::Done) => {
-                let held = Held { pass, ttl_ms, version, heard_at };
+            Ok(TransactionOutcome::Done) => {
+                let held = ResumableSession { pass, ttl_ms, version, heard_at };
                 Ok(Some(held).filter(|held| held.is_within(regent_clock::now())))
             }
-            Ok(Outcome::Failed { code: BAD_VERSION | NO_NODE | NODE_EXISTS, .. }) => {
+            Ok(TransactionOutcome::Failed {
+                code: BAD_VERSION | NO_NODE | NODE_EXISTS, ..
+            }) => {
                 // Nothing hangs on it; it would end by itself, only later.
                 let _ = link.ask(Ask::End).await;
                 Ok(None)
             }
-            Ok(Outcome::Failed { code, .. }) => Err(self.meaning(&Refused::Code(code))),
+            Ok(TransactionOutcome::Failed { code, .. }) => Err(self.meaning(&Refused::Code(code))),
             Err(refused) => Err(self.meaning(&refused)),
         }
     }
 
     /// Hears a session that has begun.
-    async fn hear(
+    async fn extend_session(
         &self,
         session: u128,
         ttl_ms: u64,
-        slot: &mut Option<Held>,
+        slot: &mut Option<ResumableSession>,
         sent: &Sent,
     ) -> RegisterResult<bool> {
         for _ in 0..ATTEMPTS_MAX {
             if let Some(held) = slot.as_mut().filter(|held| held.ttl_ms >= ttl_ms) {
                 let sent_at = regent_clock::now();
                 if held.is_within(sent_at)
-                    && self.touch(session, held, sent).await? == Touched::Heard
+                    && self.touch(session, held, sent).await? == Touched::Extended
                     && held.is_within(regent_clock::now())
                 {
                     held.heard_at = sent_at;
@@ -337,7 +344,7 @@ impl ZookeeperRegister {
     }
 
     /// Ends a session of ZooKeeper's on which nothing hangs that is still of use.
-    async fn let_go(&self, held: &Held) {
+    async fn let_go(&self, held: &ResumableSession) {
         // What may be over may be another's: a server that starts again counts its sessions anew.
         if !held.is_within(regent_clock::now()) {
             return;
@@ -370,7 +377,7 @@ impl ZookeeperRegister {
         &self,
         link: &Link,
         steps: &[Step<'_>],
-    ) -> RegisterResult<Result<Outcome, Refused>> {
+    ) -> RegisterResult<Result<TransactionOutcome, Refused>> {
         self.in_time(Effect::Writes, async |sent: &Sent| {
             sent.leaves_now();
             Ok(transact(link, steps).await)
@@ -385,7 +392,10 @@ impl ZookeeperRegister {
 }
 
 /// Makes these steps.
-pub(super) async fn transact(link: &Link, steps: &[Step<'_>]) -> Result<Outcome, Refused> {
+pub(super) async fn transact(
+    link: &Link,
+    steps: &[Step<'_>],
+) -> Result<TransactionOutcome, Refused> {
     link.ask(Ask::Transaction { steps }).await?.transacted().await
 }
 
@@ -432,17 +442,17 @@ impl ServerSessions for ZookeeperRegister {
                     }
                 }
             }
-            self.hear(session, ttl_ms, &mut slot, sent).await
+            self.extend_session(session, ttl_ms, &mut slot, sent).await
         })
         .await
     }
 
-    async fn beat(&self, session: u128, ttl: Duration) -> RegisterResult<bool> {
+    async fn heartbeat(&self, session: u128, ttl: Duration) -> RegisterResult<bool> {
         self.agree().await?;
         let slot = self.slot(session);
         let mut slot = slot.lock().await;
         self.in_time(Effect::Writes, async |sent| {
-            self.hear(session, whole_ms(ttl), &mut slot, sent).await
+            self.extend_session(session, whole_ms(ttl), &mut slot, sent).await
         })
         .await
     }
@@ -460,9 +470,9 @@ impl ServerSessions for ZookeeperRegister {
         let (mark, life) = (self.mark_path(session), self.life_path(session));
         let steps = [Step::Check { path: &mark }, Step::Delete { path: &life }];
         let ending = async |link: Link| match transact(&link, &steps).await? {
-            Outcome::Done => Ok(true),
-            Outcome::Failed { step, code: NO_NODE } => Ok(step > 0),
-            Outcome::Failed { code, .. } => Err(Refused::Code(code)),
+            TransactionOutcome::Done => Ok(true),
+            TransactionOutcome::Failed { step, code: NO_NODE } => Ok(step > 0),
+            TransactionOutcome::Failed { code, .. } => Err(Refused::Code(code)),
         };
         let has_begun = self.wire.ask(Effect::Writes, ending).await?;
         if !has_begun && !self.forbid(session).await? {
@@ -477,11 +487,11 @@ impl ServerSessions for ZookeeperRegister {
     }
 
     async fn wait_for_end(&self, session: u128, patience: Duration) -> RegisterResult<()> {
-        let mut ear = self.wire.listen();
+        let mut subscription = self.wire.listen();
         let life = self.life_path(session);
         // A sign of life writes it, and is not what is waited for.
-        if self.wish(&[Wish::End(life.clone())]).await? {
-            let _ = tokio::time::timeout(patience, ear.heard(&life)).await;
+        if self.wish(&[WatchRequest::End(life.clone())]).await? {
+            let _ = tokio::time::timeout(patience, subscription.changed(&life)).await;
         }
         Ok(())
     }
@@ -508,7 +518,12 @@ mod tests {
     fn a_sign_of_life_counts_only_if_its_answer_came_before_the_session_can_have_been_due() {
         let pass = messages::welcome(&[&[0; 4][..], &[1; 12], &[0, 0, 0, 16], &[1; 16]].concat());
         let heard_at = Moment::from_millis(1000);
-        let held = Held { pass: pass.unwrap().unwrap().pass, ttl_ms: 10_000, version: 0, heard_at };
+        let held = ResumableSession {
+            pass: pass.unwrap().unwrap().pass,
+            ttl_ms: 10_000,
+            version: 0,
+            heard_at,
+        };
         assert!(held.is_within(Moment::from_millis(1000)));
         assert!(held.is_within(Moment::from_millis(10_700)));
         // Clocks stray: a server's may be ahead by then.

@@ -10,13 +10,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::Mutex;
-
 use super::connection::{Closed, Link, Opening, Refused};
-use super::messages::{self, Ask, NO_AUTH, NODE_EXISTS, Outcome, Pass, Rights, Stay, Step};
-use crate::engine::bell::{Bell, Listener};
-use crate::engine::place::Place;
-use crate::engine::{Abandoned, Effect, Sent, fresh, in_time};
+use super::messages::{
+    self, Ask, NO_AUTH, NODE_EXISTS, Pass, Rights, Stay, Step, TransactionOutcome,
+};
+use crate::engine::address::StoreAddress;
+use crate::engine::change_feed::{ChangeFeed, Subscription};
+use crate::engine::held::Held;
+use crate::engine::{Effect, fresh};
 use crate::register::{RegisterError, RegisterResult};
 
 /// How long the session of the connection that is kept lives unheard, if the server grants it.
@@ -31,13 +32,11 @@ pub(super) struct Wire {
     /// Nodes that must be there, parents first.
     nodes: Vec<String>,
     place: String,
-    request_for: Duration,
     /// Whose turn it is.
     turn: AtomicUsize,
-    link: Mutex<Option<Link>>,
-    abandoned: Abandoned,
-    /// Rung, by the paths of nodes, for changes that were asked for once.
-    bell: Arc<Bell>,
+    held: Held<Link>,
+    /// Told, by the paths of nodes, for changes that were asked for once.
+    feed: Arc<ChangeFeed>,
     /// What each server was found to keep sessions for.
     bounds: std::sync::Mutex<BTreeMap<String, Bounds>>,
 }
@@ -72,7 +71,12 @@ impl fmt::Debug for Wire {
 
 impl Wire {
     /// The servers of a place, below whose `root` these shelves must be.
-    pub(super) fn new(place: &Place, root: &str, shelves: &[&str], request_for: Duration) -> Self {
+    pub(super) fn new(
+        place: &StoreAddress,
+        root: &str,
+        shelves: &[&str],
+        request_for: Duration,
+    ) -> Self {
         let ends = root.match_indices('/').map(|(at, _)| at).filter(|at| *at > 0);
         let mut nodes: Vec<_> = ends.map(|at| root[..at].to_owned()).collect();
         nodes.push(root.to_owned());
@@ -84,18 +88,16 @@ impl Wire {
             login: place.login.clone(),
             nodes,
             place: place.servers.join(","),
-            request_for,
             turn: AtomicUsize::new(turn),
-            link: Mutex::new(None),
-            abandoned: Abandoned::default(),
-            bell: Arc::new(Bell::new()),
+            held: Held::new(request_for, |link: &Link| !link.is_closed()),
+            feed: Arc::new(ChangeFeed::new()),
             bounds: std::sync::Mutex::default(),
         }
     }
 
     /// Hears of changes that were asked for with [`Link::arm`], from this call on.
-    pub(super) fn listen(&self) -> Listener {
-        self.bell.listen()
+    pub(super) fn listen(&self) -> Subscription {
+        self.feed.listen()
     }
 
     pub(super) fn place(&self) -> &str {
@@ -104,7 +106,7 @@ impl Wire {
 
     /// How long a request may take.
     pub(super) fn request_for(&self) -> Duration {
-        self.request_for
+        self.held.request_for()
     }
 
     /// The rights of nodes that are created.
@@ -119,38 +121,22 @@ impl Wire {
         asking: impl AsyncFnOnce(Link) -> Result<T, Refused>,
     ) -> RegisterResult<T> {
         let server = format!("ZooKeeper at {}", self.place);
-        in_time(self.request_for, effect, &server, async |sent: &Sent| {
-            let link = self.link().await?;
-            let number = link.number;
-            let question = self.abandoned.asks(number, self.request_for);
-            sent.leaves_now();
-            let answer = asking(link).await;
-            question.answered();
-            match answer {
-                Ok(answer) => Ok(answer),
-                Err(refused) => {
-                    self.give_up(number).await;
-                    Err(meaning(effect, &server, &refused))
-                }
-            }
-        })
-        .await
-    }
-
-    fn serves(&self, link: &Link) -> bool {
-        !link.is_closed() && !self.abandoned.has(link.number)
+        let asking = async |link: Link| {
+            asking(link).await.map_err(|refused| meaning(effect, &server, &refused))
+        };
+        self.held.ask(effect, &server, async || self.reach().await, asking).await
     }
 
     /// A connection to a server that can be reached and serves.
     pub(super) async fn link(&self) -> RegisterResult<Link> {
-        let mut held = self.link.lock().await;
-        if let Some(link) = held.as_ref().filter(|link| self.serves(link)) {
-            return Ok(link.clone());
+        self.held.connection(async || self.reach().await).await
+    }
+
+    async fn reach(&self) -> RegisterResult<Link> {
+        match self.in_turn(Wanted::Kept).await? {
+            Some(Attached { link, .. }) => Ok(link),
+            None => Err(RegisterError::unavailable("ZooKeeper grants no session")),
         }
-        let Some(Attached { link, .. }) = self.in_turn(Wanted::Kept).await? else {
-            return Err(RegisterError::unavailable("ZooKeeper grants no session"));
-        };
-        Ok(held.insert(link).clone())
     }
 
     /// Tries one server after the other, beginning with the one whose turn it is.
@@ -162,7 +148,7 @@ impl Wire {
             let server = &self.servers[turn % self.servers.len()];
             let trying = async {
                 match wanted {
-                    Wanted::Kept => self.keep(server, turn as u64).await.map(Some),
+                    Wanted::Kept => self.keep(server).await.map(Some),
                     Wanted::Apart { session_ms, pass } => self.part(server, session_ms, pass).await,
                 }
             };
@@ -185,9 +171,8 @@ impl Wire {
             session_ms,
             pass: None,
             is_bound: true,
-            bell: None,
-            write_within: self.request_for,
-            number: 0,
+            feed: None,
+            write_within: self.request_for(),
         }
     }
 
@@ -205,9 +190,9 @@ impl Wire {
     }
 
     /// Connects for the connection that is kept.
-    async fn keep(&self, server: &str, number: u64) -> Result<Attached, String> {
-        let bell = Some(Arc::clone(&self.bell));
-        let opening = Opening { bell, number, ..self.opening(SESSION_MS) };
+    async fn keep(&self, server: &str) -> Result<Attached, String> {
+        let feed = Some(Arc::clone(&self.feed));
+        let opening = Opening { feed, ..self.opening(SESSION_MS) };
         let (link, welcome) = opening.connect(server).await.map_err(why)?;
         match self.lay_out(&link).await {
             Ok(()) => Ok(Attached { link, pass: welcome.pass }),
@@ -278,7 +263,8 @@ impl Wire {
 
     /// The time that each server gets, or one that is gone would take it all.
     fn share(&self) -> Duration {
-        let share = self.request_for / u32::try_from(self.servers.len()).unwrap_or(u32::MAX).max(1);
+        let share =
+            self.request_for() / u32::try_from(self.servers.len()).unwrap_or(u32::MAX).max(1);
         share.min(CONNECT_FOR)
     }
 
@@ -292,24 +278,17 @@ impl Wire {
         }
         for asked in asked {
             match asked.transacted().await? {
-                Outcome::Done | Outcome::Failed { code: NODE_EXISTS | NO_AUTH, .. } => {}
-                Outcome::Failed { code, .. } => return Err(Refused::Code(code)),
+                TransactionOutcome::Done
+                | TransactionOutcome::Failed { code: NODE_EXISTS | NO_AUTH, .. } => {}
+                TransactionOutcome::Failed { code, .. } => return Err(Refused::Code(code)),
             }
         }
         Ok(())
     }
 
-    /// Drops this connection unless it was replaced already; the next server is asked then.
-    async fn give_up(&self, number: u64) {
-        let mut held = self.link.lock().await;
-        if held.as_ref().is_some_and(|link| link.number == number) {
-            *held = None;
-        }
-    }
-
     /// Drops whatever connection there is. Questions under way keep theirs until they are answered.
     pub(super) async fn hang_up(&self) {
-        *self.link.lock().await = None;
+        self.held.hang_up().await;
     }
 }
 
@@ -362,7 +341,7 @@ mod tests {
     use super::*;
 
     fn wire(servers: &str) -> Wire {
-        let place = Place::parse(&format!("zookeeper://{servers}"), 2181).unwrap();
+        let place = StoreAddress::parse(&format!("zookeeper://{servers}"), 2181).unwrap();
         Wire::new(&place, "/a/b", &["groups"], Duration::from_secs(30))
     }
 

@@ -1,14 +1,18 @@
-//! Short words for tests of the local store.
+//! Short words for tests of the memory store.
 #![allow(clippy::unwrap_used, dead_code, reason = "shared by tests, which may")]
 
-use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use regent_election::store::{
     Campaign, CampaignSession, Campaigned, Consistency, LeaderView, Store, StoreResult,
 };
 use regent_election::{Group, Metadata, Node, SessionId, Term};
-use regent_stores::{LocalError, LocalStore};
+use regent_stores::MemoryStore;
+
+pub(crate) fn memory() -> Arc<dyn Store> {
+    Arc::new(MemoryStore::new().unwrap())
+}
 
 pub(crate) fn group(name: &str) -> Group {
     Group::new(name).unwrap()
@@ -36,7 +40,7 @@ pub(crate) fn waiting(campaign: Campaign) -> Campaign {
 }
 
 pub(crate) async fn campaign(
-    store: &LocalStore,
+    store: &dyn Store,
     node: &str,
     name: &str,
     session: SessionId,
@@ -44,32 +48,17 @@ pub(crate) async fn campaign(
     store.campaign(bid(node, name, CampaignSession::Own(session), 10_000)).await
 }
 
-pub(crate) async fn win(store: &LocalStore, node: &str, name: &str, session: SessionId) -> Term {
+pub(crate) async fn win(store: &dyn Store, node: &str, name: &str, session: SessionId) -> Term {
     campaign(store, node, name, session).await.unwrap().elected.unwrap()
 }
 
 /// Wins and resigns: two entries, one term.
-pub(crate) async fn reign(store: &LocalStore, name: &str, session: SessionId) -> Term {
+pub(crate) async fn reign(store: &dyn Store, name: &str, session: SessionId) -> Term {
     let term = win(store, "alice", name, session).await;
     store.resign(&group(name), session, term, None).await.unwrap();
     term
 }
 
-pub(crate) async fn leader(store: &LocalStore, name: &str) -> LeaderView {
+pub(crate) async fn leader(store: &dyn Store, name: &str) -> LeaderView {
     store.leader(&group(name), Consistency::Linearizable).await.unwrap()
-}
-
-/// All files but the lock, as a crash at this moment would leave them.
-pub(crate) fn copy(from: &Path, to: &Path) {
-    std::fs::create_dir_all(to).unwrap();
-    for entry in std::fs::read_dir(from).unwrap() {
-        let path = entry.unwrap().path();
-        if path.file_name().unwrap() != "lock" {
-            std::fs::copy(&path, to.join(path.file_name().unwrap())).unwrap();
-        }
-    }
-}
-
-pub(crate) fn refusal(directory: &Path) -> LocalError {
-    LocalStore::open(directory).expect_err("this directory must be refused")
 }

@@ -17,7 +17,7 @@ use regent_election::timing::Drift;
 use regent_election::{Group, Metadata, Node, SessionId};
 
 use crate::judge::unique;
-use crate::servers::{Server, or_skip, report};
+use regent_servers::{Server, or_skip, report};
 
 /// The URL that a child is to lead on, the group, and the ttl in milliseconds.
 const URL: &str = "REGENT_TEST_LEADS_ON";
@@ -29,7 +29,7 @@ const TTL_MS: u64 = 5000;
 /// The ttl where a request may take seconds.
 const TTL_MS_OBJECTS: u64 = 15_000;
 /// Signs of life before the kill: more than fit into a ttl.
-const BEATS: usize = 6;
+const HEARTBEATS: usize = 6;
 
 /// A leader in a process of its own; dropped, it is killed.
 struct Leader {
@@ -88,8 +88,8 @@ async fn leads_until_it_is_killed() {
     let term = lead(&*store, &group, "child", session, ttl_ms).await;
     loop {
         let sent_at = regent_clock::now();
-        let beat = Heartbeat { session, sequence: None, disowned: Vec::new(), beliefs: None };
-        store.heartbeat(beat).await.expect("a session that is heard lives");
+        let heartbeat = Heartbeat { session, sequence: None, disowned: Vec::new(), beliefs: None };
+        store.heartbeat(heartbeat).await.expect("a session that is heard lives");
         // Whoever reads this knows that the lease counts from no earlier than this.
         println!("\nleads {term} {}", sent_at.as_nanos());
         tokio::time::sleep(Duration::from_millis(ttl_ms / 5)).await;
@@ -128,7 +128,7 @@ async fn is_succeeded_within(ttl_ms: u64, store: &str, server: &Server) {
     };
     // It goes on for longer than a ttl with somebody in line behind it.
     let mut last = first;
-    for _ in 0..BEATS {
+    for _ in 0..HEARTBEATS {
         last = lines.next().expect("the child goes on");
     }
     leader.kill();
@@ -154,14 +154,14 @@ async fn is_succeeded_within(ttl_ms: u64, store: &str, server: &Server) {
 #[cfg(feature = "consul")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_killed_leader_on_consul_is_succeeded() {
-    let Some(server) = or_skip("consul", crate::servers::consul::consul()) else { return };
+    let Some(server) = or_skip("consul", regent_servers::consul::consul()) else { return };
     is_succeeded("consul", &server).await;
 }
 
 #[cfg(feature = "consul")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_killed_leader_on_sessions_of_consul_is_succeeded() {
-    let server = crate::servers::starting(crate::servers::consul::with_short_sessions);
+    let server = regent_servers::starting(regent_servers::consul::with_short_sessions);
     let Some(mut server) = or_skip("consul, sessions", server) else { return };
     server.url += "?mode=session";
     is_succeeded("consul, sessions", &server).await;
@@ -170,42 +170,42 @@ async fn a_killed_leader_on_sessions_of_consul_is_succeeded() {
 #[cfg(feature = "etcd")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_killed_leader_on_etcd_is_succeeded() {
-    let Some(server) = or_skip("etcd", crate::servers::etcd::etcd()) else { return };
+    let Some(server) = or_skip("etcd", regent_servers::etcd::etcd()) else { return };
     is_succeeded("etcd", &server).await;
 }
 
 #[cfg(feature = "nats")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_killed_leader_on_nats_is_succeeded() {
-    let Some(server) = or_skip("nats", crate::servers::nats::nats()) else { return };
+    let Some(server) = or_skip("nats", regent_servers::nats::nats()) else { return };
     is_succeeded("nats", &server).await;
 }
 
 #[cfg(feature = "postgres")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_killed_leader_on_postgres_is_succeeded() {
-    let Some(server) = or_skip("postgres", crate::servers::postgres::postgres()) else { return };
+    let Some(server) = or_skip("postgres", regent_servers::postgres::postgres()) else { return };
     is_succeeded("postgres", &server).await;
 }
 
 #[cfg(feature = "redis")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_killed_leader_on_redis_is_succeeded() {
-    let Some(server) = or_skip("redis", crate::servers::redis::redis()) else { return };
+    let Some(server) = or_skip("redis", regent_servers::redis::redis()) else { return };
     is_succeeded("redis", &server).await;
 }
 
 #[cfg(feature = "zookeeper")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_killed_leader_on_zookeeper_is_succeeded() {
-    let Some(server) = or_skip("zookeeper", crate::servers::zookeeper::zookeeper()) else { return };
+    let Some(server) = or_skip("zookeeper", regent_servers::zookeeper::zookeeper()) else { return };
     is_succeeded("zookeeper", &server).await;
 }
 
 #[cfg(feature = "zookeeper")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_killed_leader_on_sessions_of_zookeeper_is_succeeded() {
-    let server = crate::servers::starting(|| crate::servers::zookeeper::own(1));
+    let server = regent_servers::starting(|| regent_servers::zookeeper::own(1));
     let Some(mut server) = or_skip("zookeeper, sessions", server) else { return };
     server.url += "?mode=session";
     is_succeeded("zookeeper, sessions", &server).await;
@@ -214,14 +214,14 @@ async fn a_killed_leader_on_sessions_of_zookeeper_is_succeeded() {
 #[cfg(feature = "mysql")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_killed_leader_on_mysql_is_succeeded() {
-    let Some(server) = or_skip("mysql", crate::servers::mysql::mysql()) else { return };
+    let Some(server) = or_skip("mysql", regent_servers::mysql::mysql()) else { return };
     is_succeeded("mysql", &server).await;
 }
 
 #[cfg(feature = "dynamodb")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_killed_leader_on_dynamodb_is_succeeded() {
-    let Some(server) = or_skip("dynamodb", crate::servers::dynamodb::dynamodb()) else { return };
+    let Some(server) = or_skip("dynamodb", regent_servers::dynamodb::dynamodb()) else { return };
     is_succeeded("dynamodb", &server).await;
 }
 
@@ -242,14 +242,14 @@ async fn a_killed_leader_on_kubernetes_is_succeeded() {
 #[cfg(feature = "object")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_killed_leader_on_s3_is_succeeded() {
-    let Some(server) = or_skip("s3", crate::servers::object::s3()) else { return };
+    let Some(server) = or_skip("s3", regent_servers::object::s3()) else { return };
     is_succeeded_within(TTL_MS_OBJECTS, "s3", &server).await;
 }
 
 #[cfg(feature = "object")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_killed_leader_on_az_is_succeeded() {
-    let server = or_skip("az", crate::servers::object::az());
+    let server = or_skip("az", regent_servers::object::az());
     let Some(server) = crate::object::with_container(server).await else { return };
     is_succeeded_within(TTL_MS_OBJECTS, "az", &server).await;
 }

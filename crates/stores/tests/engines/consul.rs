@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use regent_election::{Group, Term};
 use regent_stores::consul::ConsulRegister;
-use regent_stores::register::{Key, Plate, Record, Register, RegisterError, Swapped};
+use regent_stores::register::{HumanSummary, Key, Record, Register, RegisterError, Swapped};
 
 use crate::cuts::bears_cuts;
 use crate::elections::{elects_through_kills, keeps_elections};
 use crate::judge::{keeps_the_contract, kill_and_restart, takes_nothing_back, unique};
-use crate::servers::consul::{consul, own, with_short_sessions};
-use crate::servers::{or_skip, starting};
+use regent_servers::consul::{consul, own, with_short_sessions};
+use regent_servers::{or_skip, starting};
 
 fn client(url: &str) -> Arc<dyn Register> {
     Arc::new(ConsulRegister::new(url, Duration::from_secs(20)).unwrap())
@@ -52,8 +52,8 @@ async fn a_consul_of_one_server_is_warned_of_and_two_roots_never_meet() {
 
     let elsewhere = client(&format!("{}/elsewhere", server.url));
     let key = Key::group(&Group::new(&format!("roots/{:032x}", unique())).unwrap());
-    let plate = Plate { term: Term::new(7), ..Plate::default() };
-    let record = Record { value: b"here".to_vec(), plate };
+    let summary = HumanSummary { term: Term::new(7), ..HumanSummary::default() };
+    let record = Record { value: b"here".to_vec(), summary };
     let Swapped::Done(version) = register.swap(&key, None, record.clone()).await.unwrap() else {
         panic!("the entry was there")
     };
@@ -132,7 +132,7 @@ async fn a_ttl_that_consul_does_not_keep_and_a_mode_that_others_do_not_share_are
     }
     let session = unique();
     assert!(sessions.begin(session, Duration::from_secs(10)).await.unwrap());
-    assert!(sessions.beat(session, Duration::from_secs(20)).await.unwrap());
+    assert!(sessions.heartbeat(session, Duration::from_secs(20)).await.unwrap());
     assert!(sessions.is_alive(session).await.unwrap());
 
     let watching = client(&server.url);

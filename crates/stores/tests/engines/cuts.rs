@@ -9,7 +9,7 @@ use regent_stores::register::Register;
 use crate::elections::elects_through;
 use crate::judge::takes_nothing_back_through;
 use crate::relay::Relay;
-use crate::servers::Server;
+use regent_servers::Server;
 
 /// How long nobody is let through.
 const CUT_FOR: Duration = Duration::from_millis(500);

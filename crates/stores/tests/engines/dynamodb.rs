@@ -1,5 +1,5 @@
 //! `dynamodb://` on emulators: nobody can run the service itself. One is killed and its connections are cut;
-//! the other knows more of what surrounds a table (`tests/servers/dynamodb.rs` says why there are two).
+//! the other knows more of what surrounds a table (`crates/servers/src/dynamodb.rs` says why there are two).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,8 +16,8 @@ use regent_stores::register::{Key, Record, Register, RegisterError, Swapped};
 use crate::cuts::bears_cuts;
 use crate::elections::{elects_through_kills, keeps_elections};
 use crate::judge::{keeps_the_contract, kill_and_restart, takes_nothing_back};
-use crate::servers::dynamodb::{dynalite, dynamodb, moto};
-use crate::servers::{Server, or_skip, starting};
+use regent_servers::dynamodb::{dynalite, dynamodb, moto};
+use regent_servers::{Server, or_skip, starting};
 
 fn client(url: &str) -> Arc<dyn Register> {
     Arc::new(DynamodbRegister::new(url, Duration::from_secs(20)).unwrap())

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use regent_election::contract::{Abilities, Harness, Verdict, cases};
+use regent_election::contract::{Abilities, CaseResult, Harness, cases};
 use regent_election::store::{Campaign, CampaignSession, Heartbeat, Store};
 use regent_election::timing::Drift;
 use regent_election::{Group, Metadata, Moment, Node, SessionId, Term};
@@ -13,7 +13,7 @@ use regent_stores::LeaseStore;
 use regent_stores::register::{Key, Register};
 
 use crate::judge::unique;
-use crate::servers::{Server, report};
+use regent_servers::{Server, report};
 
 /// Cases that run at once: their ttls are short, and a machine that is busy with all of them would be too
 /// slow for any.
@@ -99,9 +99,9 @@ pub(crate) async fn keeps_elections(
     let (mut held, mut skipped, mut broken) = (0, Vec::new(), Vec::new());
     for (name, verdict) in running {
         match verdict.await.expect("a case panicked") {
-            Verdict::Held => held += 1,
-            Verdict::Skipped(_) => skipped.push(name),
-            Verdict::Broken(why) => broken.push(format!("{name}: {why}")),
+            CaseResult::Held => held += 1,
+            CaseResult::Skipped(_) => skipped.push(name),
+            CaseResult::Broken(why) => broken.push(format!("{name}: {why}")),
         }
     }
     for store in &harness.stores {
@@ -113,7 +113,9 @@ pub(crate) async fn keeps_elections(
     };
     report(store, &server.version, held, skipped.len(), &note);
     assert!(broken.is_empty(), "\n{}\n", broken.join("\n"));
-    assert!(skipped.len() <= 3, "{skipped:#?}");
+    // Four cases need a store that knows who is silent, which one that times sessions itself does not tell.
+    let skipped_max = if is_servers { 5 } else { 3 };
+    assert!(skipped.len() <= skipped_max, "{skipped:#?}");
 }
 
 /// Makes the connections that would otherwise be made while a short ttl is counted.
@@ -147,7 +149,7 @@ fn valid_until(sent_at: Moment) -> Moment {
 
 /// Wants the office, holds it for a while, and gives it up or falls silent, again and again.
 async fn take_part(
-    store: Arc<LeaseStore>,
+    store: Arc<dyn Store>,
     group: Group,
     node: usize,
     is_over: Arc<AtomicBool>,
@@ -194,8 +196,9 @@ async fn take_part(
             if sent_at >= tenures.lock().unwrap()[place].until {
                 break;
             }
-            let beat = Heartbeat { session, sequence: None, disowned: Vec::new(), beliefs: None };
-            let Ok(_) = store.heartbeat(beat).await else { continue };
+            let heartbeat =
+                Heartbeat { session, sequence: None, disowned: Vec::new(), beliefs: None };
+            let Ok(_) = store.heartbeat(heartbeat).await else { continue };
             let (now, until) = (regent_clock::now(), valid_until(sent_at));
             let mut tenures = tenures.lock().unwrap();
             // What comes after the end revives nothing.
@@ -241,7 +244,7 @@ pub(crate) async fn elects_through(
     let is_over = Arc::new(AtomicBool::new(false));
     let participants: Vec<_> = (0..PARTICIPANTS)
         .map(|node| {
-            let store = Arc::new(LeaseStore::new(client()));
+            let store: Arc<dyn Store> = Arc::new(LeaseStore::new(client()));
             let (group, is_over) = (group.clone(), Arc::clone(&is_over));
             tokio::spawn(take_part(store, group, node, is_over, Arc::clone(&tenures)))
         })

@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use regent_election::Group;
-use regent_stores::register::contract::{Harness, Verdict, cases};
+use regent_stores::register::contract::{CaseResult, Harness, cases};
 use regent_stores::register::{Key, Record, Register, RegisterError, Swapped};
 use regent_stores::time::{SystemTime, Time};
 
-use crate::servers::{Server, report};
+use regent_servers::{Server, report};
 
 /// Clients that write at the same time while their server is killed.
 const WRITERS: usize = 4;
@@ -75,9 +75,9 @@ pub(crate) async fn keeps_the_contract(
     let (mut held, mut skipped, mut broken) = (0, Vec::new(), Vec::new());
     for (name, verdict) in running {
         match verdict.await.expect("a case panicked") {
-            Verdict::Held => held += 1,
-            Verdict::Skipped(why) => skipped.push(format!("{name}: {why}")),
-            Verdict::Broken(why) => broken.push(format!("{name}: {why}")),
+            CaseResult::Held => held += 1,
+            CaseResult::Skipped(why) => skipped.push(format!("{name}: {why}")),
+            CaseResult::Broken(why) => broken.push(format!("{name}: {why}")),
         }
     }
     harness.here.shut_down().await;

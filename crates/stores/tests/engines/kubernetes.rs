@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use regent_election::{Group, Node, Term};
 use regent_stores::kubernetes::KubernetesRegister;
-use regent_stores::register::{Key, Plate, Record, Register, RegisterError, Swapped};
+use regent_stores::register::{HumanSummary, Key, Record, Register, RegisterError, Swapped};
 
 use crate::cuts::bears_cuts_of;
 use crate::elections::{elects_through_kills, keeps_elections};
 use crate::judge::{keeps_the_contract, takes_nothing_back, unique};
 use crate::relay::Relay;
-use crate::servers::Server;
-use crate::servers::kubernetes::StandIn;
+use regent_servers::Server;
+use regent_servers::kubernetes::StandIn;
 
 fn client(url: &str) -> Arc<dyn Register> {
     Arc::new(KubernetesRegister::new(url, Duration::from_secs(20)).unwrap())
@@ -95,12 +95,12 @@ async fn people_see_who_leads_in_the_lease_of_the_group() {
     let stand_in = StandIn::start();
     let register = client(&stand_in.server().url);
     let key = Key::group(&Group::new("billing").unwrap());
-    let plate = Plate {
+    let summary = HumanSummary {
         leader: Some(Node::new("pod-1").unwrap()),
         term: Term::new(7),
         ttl: Some(Duration::from_secs(15)),
     };
-    let record = Record { value: vec![0, 1, 255], plate };
+    let record = Record { value: vec![0, 1, 255], summary };
     let Swapped::Done(version) = register.swap(&key, None, record).await.unwrap() else {
         panic!("the entry was there")
     };

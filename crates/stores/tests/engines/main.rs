@@ -1,6 +1,6 @@
 //! Engines on real servers: the contract of registers, that of stores over the lease, and what a killed server must not take back.
 //!
-//! One file for each engine, compiled with its feature. Servers come from `tests/servers`.
+//! One file for each engine, compiled with its feature. Servers come from `crates/servers`.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 #[cfg(feature = "engine")]
@@ -33,9 +33,6 @@ mod redis;
 mod redlock;
 #[cfg(feature = "engine")]
 mod relay;
-#[cfg(feature = "engine")]
-#[path = "../servers/mod.rs"]
-mod servers;
 #[cfg(feature = "zookeeper")]
 mod zookeeper;
 #[cfg(feature = "zookeeper")]

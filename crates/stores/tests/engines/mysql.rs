@@ -9,8 +9,8 @@ use regent_stores::register::Register;
 use crate::cuts::bears_cuts;
 use crate::elections::{elects_through_kills, keeps_elections};
 use crate::judge::{keeps_the_contract, kill_and_restart, takes_nothing_back};
-use crate::servers::mysql::{mysql, own};
-use crate::servers::{or_skip, starting};
+use regent_servers::mysql::{mysql, own};
+use regent_servers::{or_skip, starting};
 
 fn client(url: &str) -> Arc<dyn Register> {
     Arc::new(MysqlRegister::new(url, Duration::from_secs(20)).unwrap())

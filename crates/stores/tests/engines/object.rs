@@ -7,7 +7,7 @@ use object_store::ClientOptions;
 use object_store::azure::{AzureAccessKey, AzureAuthorizer, AzureCredential};
 use object_store::client::{HttpConnector as _, HttpRequestBody, ReqwestConnector};
 use regent_election::Group;
-use regent_election::store::{Campaign, CampaignSession, Store as _, StoreError};
+use regent_election::store::{Campaign, CampaignSession, Store, StoreError};
 use regent_election::{Metadata, Node, SessionId};
 use regent_stores::LeaseStore;
 use regent_stores::object::ObjectRegister;
@@ -17,8 +17,8 @@ use crate::cuts::bears_cuts;
 use crate::elections::{elects_through_kills, keeps_elections};
 use crate::judge::{keeps_the_contract, takes_nothing_back, unique};
 use crate::relay::Relay;
-use crate::servers::object::{az, azurite, bad, gs, own, own_azurite, own_over_tls, s3};
-use crate::servers::{Server, or_skip, report, starting};
+use regent_servers::object::{az, azurite, bad, gs, own, own_azurite, own_over_tls, s3};
+use regent_servers::{Server, or_skip, report, starting};
 
 /// Who want to create the same entry at once.
 const RACERS: usize = 8;
@@ -206,7 +206,7 @@ async fn nobody_is_elected_on_a_server_that_ignores_conditions() {
     let refusal = register.swap(&Key::group(&group), None, record()).await.unwrap_err();
     assert!(matches!(refusal, RegisterError::Unfit { .. }), "{refusal:?}");
     assert_eq!(register.load(&Key::group(&group)).await.unwrap(), None);
-    let store = LeaseStore::new(client(&server.url));
+    let store: &dyn Store = &LeaseStore::new(client(&server.url));
     let campaign = Campaign {
         group,
         node: Node::new("a").unwrap(),

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use regent_election::{Group, Node, Term};
 use regent_stores::postgres::PostgresRegister;
-use regent_stores::register::{Key, Plate, Record, Register, RegisterError};
+use regent_stores::register::{HumanSummary, Key, Record, Register, RegisterError};
 
 use crate::cuts::bears_cuts;
 use crate::elections::{elects_through_kills, keeps_elections};
 use crate::judge::{keeps_the_contract, kill_and_restart, takes_nothing_back};
-use crate::servers::postgres::{own, postgres};
-use crate::servers::{or_skip, starting};
+use regent_servers::postgres::{own, postgres};
+use regent_servers::{or_skip, starting};
 
 fn client(url: &str) -> Arc<dyn Register> {
     Arc::new(PostgresRegister::new(url, Duration::from_secs(20)).unwrap())
@@ -35,13 +35,13 @@ async fn people_read_who_leads_and_a_weak_server_is_warned_of() {
     let Some(server) = or_skip("postgres", starting(own)) else { return };
     let register = client(&server.url);
     assert_eq!(register.examine().await.unwrap(), Vec::<String>::new());
-    let plate = Plate {
+    let summary = HumanSummary {
         leader: Some(Node::new("alice").unwrap()),
         term: Term::new(7),
         ttl: Some(Duration::from_secs(3)),
     };
     let key = Key::group(&Group::new("billing").unwrap());
-    register.swap(&key, None, Record { value: b"x".to_vec(), plate }).await.unwrap();
+    register.swap(&key, None, Record { value: b"x".to_vec(), summary }).await.unwrap();
 
     let (admin, connection) =
         tokio_postgres::connect(&server.url, tokio_postgres::NoTls).await.unwrap();

@@ -9,8 +9,8 @@ use regent_stores::register::{Register, RegisterError, Swapped};
 use crate::cuts::bears_cuts;
 use crate::elections::{elects_through_kills, keeps_elections};
 use crate::judge::{keeps_the_contract, kill_and_restart, takes_nothing_back};
-use crate::servers::redis::{own, redis};
-use crate::servers::{or_skip, starting};
+use regent_servers::redis::{own, redis};
+use regent_servers::{or_skip, starting};
 
 fn client(url: &str) -> Arc<dyn Register> {
     Arc::new(RedisRegister::new(url, Duration::from_secs(10)).unwrap())

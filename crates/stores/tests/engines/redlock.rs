@@ -10,8 +10,8 @@ use regent_stores::register::{Key, Record, Register, RegisterError, Swapped};
 use crate::cuts::bears_cuts;
 use crate::elections::{elects_through_kills, keeps_elections};
 use crate::judge::{keeps_the_contract, takes_nothing_back, unique};
-use crate::servers::redis::own;
-use crate::servers::{Server, Skip, or_skip, report, starting};
+use regent_servers::redis::own;
+use regent_servers::{Server, Skip, or_skip, report, starting};
 
 /// Five servers that know nothing of each other.
 pub(crate) fn five() -> Result<Server, Skip> {

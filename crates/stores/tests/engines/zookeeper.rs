@@ -9,8 +9,8 @@ use regent_stores::zookeeper::ZookeeperRegister;
 use crate::cuts::bears_cuts;
 use crate::elections::{elects_through_kills, keeps_elections};
 use crate::judge::{keeps_the_contract, kill_and_restart, takes_nothing_back};
-use crate::servers::zookeeper::{leader, own, zookeeper};
-use crate::servers::{Server, or_skip, starting};
+use regent_servers::zookeeper::{leader, own, zookeeper};
+use regent_servers::{Server, or_skip, starting};
 
 pub(crate) fn client(url: &str) -> Arc<dyn Register> {
     Arc::new(ZookeeperRegister::new(url, Duration::from_secs(10)).unwrap())

@@ -15,9 +15,9 @@ use tokio::task::JoinHandle;
 use crate::cuts::bears_cuts;
 use crate::elections::{elects_through_kills, keeps_elections};
 use crate::judge::{keeps_the_contract, kill_and_restart, takes_nothing_back, unique};
-use crate::servers::zookeeper::{own, ports, told, with_any_sessions};
-use crate::servers::{or_skip, report, starting};
 use crate::zookeeper::{client, kill_the_leader};
+use regent_servers::zookeeper::{own, ports, told, with_any_sessions};
+use regent_servers::{or_skip, report, starting};
 
 /// What these tests call the engine in this mode.
 const NAME: &str = "zookeeper, sessions";
@@ -84,7 +84,7 @@ async fn a_ttl_that_zookeeper_does_not_keep_and_a_mode_that_others_do_not_share_
     }
     let session = unique();
     assert!(sessions.begin(session, Duration::from_secs(2)).await.unwrap());
-    assert!(sessions.beat(session, Duration::from_secs(4)).await.unwrap());
+    assert!(sessions.heartbeat(session, Duration::from_secs(4)).await.unwrap());
     assert!(sessions.is_alive(session).await.unwrap());
 
     let watching = client(&server.url);
@@ -107,7 +107,7 @@ const WOKEN_WITHIN: Duration = Duration::from_millis(2500);
 
 /// One who leads or stands, for as long as its task runs.
 struct Candidate {
-    store: Arc<LeaseStore>,
+    store: Arc<dyn Store>,
     node: String,
     session: SessionId,
     task: JoinHandle<()>,
@@ -116,7 +116,7 @@ struct Candidate {
 impl Candidate {
     /// Stands for a group and goes on doing so; the first one leads.
     async fn stand(url: &str, group: &Group, number: usize) -> Self {
-        let store = Arc::new(LeaseStore::new(client(url)));
+        let store: Arc<dyn Store> = Arc::new(LeaseStore::new(client(url)));
         let (node, session) = (format!("node-{number}"), SessionId::new(unique()).unwrap());
         let campaign = |wait: Duration| Campaign {
             group: group.clone(),
@@ -132,11 +132,11 @@ impl Candidate {
         assert!(asked.standing || asked.elected.is_some());
         let (turn, waiting) = (campaign(Duration::from_secs(60)), Arc::clone(&store));
         let task = tokio::spawn(async move {
-            let beats = async {
+            let heartbeats = async {
                 loop {
-                    let beat =
+                    let heartbeat =
                         Heartbeat { session, sequence: None, disowned: Vec::new(), beliefs: None };
-                    waiting.heartbeat(beat).await.expect("a session that is heard lives");
+                    waiting.heartbeat(heartbeat).await.expect("a session that is heard lives");
                     tokio::time::sleep(Duration::from_millis(TTL_MS / 4)).await;
                 }
             };
@@ -144,7 +144,7 @@ impl Candidate {
             let turns = async {
                 waiting.campaign(turn).await.expect("it still stands");
             };
-            tokio::join!(beats, turns);
+            tokio::join!(heartbeats, turns);
         });
         Self { store, node, session, task }
     }
@@ -262,7 +262,9 @@ async fn the_end_of_a_candidate_wakes_the_one_behind_it_and_nobody_else() {
     .await;
     // Its own process listened at its node, too.
     assert!((1.0..=2.0).contains(&told["deleted"]), "{told:?}");
-    assert!(told["changed"] <= 1.0 && told["children"] + told["created"] < 0.5, "{told:?}");
+    // The winner is called at its node, and accepts. The process that resigned does not stand any more; it sees
+    // to it that somebody accepts, and for that it may have watched the entry already.
+    assert!(told["changed"] <= 2.0 && told["children"] + told["created"] < 0.5, "{told:?}");
     let note = format!(
         "of {CANDIDATES} candidates, the end of the first woke one, which led {:.1} s later (ttl {} s), and a \
          resignation one, which led {} ms later",

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use regent_election::Moment;
 
-use crate::words::{Order, Report, Status};
+use crate::words::{GuardReport, Order, Status};
 
 /// How often a kill is repeated while anything is left: a listing may have missed a fork.
 const AGAIN_AFTER: Duration = Duration::from_millis(10);
@@ -51,7 +51,7 @@ pub(crate) enum Action {
     /// End everything by force.
     KillAll,
     /// Tell the wrapper.
-    Tell(Report),
+    Tell(GuardReport),
     /// End the guard.
     Quit,
 }
@@ -96,9 +96,9 @@ impl Machine {
         match event {
             Event::Order(order) => self.order(now, order),
             Event::Closed => self.closed(now),
-            Event::Started(pid) => self.tell(Report::Started(pid)),
+            Event::Started(pid) => self.tell(GuardReport::Started(pid)),
             Event::Failed(number, text) => {
-                self.tell(Report::Failed(number, text));
+                self.tell(GuardReport::Failed(number, text));
                 self.over();
             }
             Event::Exited(status) => self.exited(now, status),
@@ -131,7 +131,7 @@ impl Machine {
 
     fn pass_time(&mut self, now: Moment) {
         if self.state == State::Running && self.begin_at() <= now {
-            self.tell(Report::Overdue);
+            self.tell(GuardReport::Overdue);
             self.stop(self.last_at());
         }
         if let State::Stopping { kill_at } = self.state
@@ -152,19 +152,19 @@ impl Machine {
                 self.valid_until = until;
                 if self.begin_at() <= now {
                     // Too late to begin at all.
-                    self.tell(Report::Overdue);
+                    self.tell(GuardReport::Overdue);
                     self.over();
                     return;
                 }
                 self.state = State::Running;
                 self.actions.push(Action::Start);
-                self.tell(Report::Heard(until));
+                self.tell(GuardReport::Heard(until));
             }
             (Order::Lease(until), State::Running) => {
                 // Leases arrive in order; a lower one would be a mistake of the wrapper, and the
                 // safe reading of a mistake is the earlier end.
                 self.valid_until = until;
-                self.tell(Report::Heard(until));
+                self.tell(GuardReport::Heard(until));
             }
             (Order::Stop(kill_at), State::Running) => self.stop(kill_at),
             (Order::Stop(earlier), State::Stopping { kill_at }) => {
@@ -195,7 +195,7 @@ impl Machine {
 
     fn exited(&mut self, now: Moment, status: Status) {
         self.has_exited = true;
-        self.tell(Report::Exited(status));
+        self.tell(GuardReport::Exited(status));
         let soon_at = now + self.grace;
         match self.state {
             State::Running | State::Stopping { .. } => {
@@ -227,12 +227,12 @@ impl Machine {
     fn over(&mut self) {
         if self.state != State::Over {
             self.state = State::Over;
-            self.tell(Report::Over);
+            self.tell(GuardReport::Over);
             self.actions.push(Action::Quit);
         }
     }
 
-    fn tell(&mut self, report: Report) {
+    fn tell(&mut self, report: GuardReport) {
         self.actions.push(Action::Tell(report));
     }
 }
@@ -256,7 +256,7 @@ mod tests {
     fn running() -> Machine {
         let mut machine = machine();
         let begun = machine.on(at(0), Event::Order(Order::Lease(at(10_000))));
-        assert_eq!(begun, [Action::Start, Action::Tell(Report::Heard(at(10_000)))]);
+        assert_eq!(begun, [Action::Start, Action::Tell(GuardReport::Heard(at(10_000)))]);
         machine.on(at(1), Event::Started(2));
         machine
     }
@@ -267,7 +267,7 @@ mod tests {
         assert_eq!(machine.wake_at(), Some(at(9_250)));
         assert_eq!(machine.on(at(9_249), Event::Tick), []);
         let begun = machine.on(at(9_250), Event::Tick);
-        assert_eq!(begun, [Action::Tell(Report::Overdue), TERM, CONT]);
+        assert_eq!(begun, [Action::Tell(GuardReport::Overdue), TERM, CONT]);
         assert_eq!(machine.wake_at(), Some(at(9_500)));
         assert_eq!(machine.on(at(9_500), Event::Tick), [Action::KillAll]);
     }
@@ -276,14 +276,14 @@ mod tests {
     fn a_guard_that_overslept_kills_at_once() {
         let mut machine = running();
         let done = machine.on(at(60_000), Event::Tick);
-        assert_eq!(done, [Action::Tell(Report::Overdue), TERM, CONT, Action::KillAll]);
+        assert_eq!(done, [Action::Tell(GuardReport::Overdue), TERM, CONT, Action::KillAll]);
     }
 
     #[test]
     fn a_renewal_that_comes_when_the_stop_is_due_revives_nothing() {
         let mut machine = running();
         let done = machine.on(at(9_300), Event::Order(Order::Lease(at(20_000))));
-        assert_eq!(done, [Action::Tell(Report::Overdue), TERM, CONT]);
+        assert_eq!(done, [Action::Tell(GuardReport::Overdue), TERM, CONT]);
         assert_eq!(machine.wake_at(), Some(at(9_500)));
     }
 
@@ -291,7 +291,7 @@ mod tests {
     fn a_renewal_moves_the_end() {
         let mut machine = running();
         let done = machine.on(at(3_000), Event::Order(Order::Lease(at(13_000))));
-        assert_eq!(done, [Action::Tell(Report::Heard(at(13_000)))]);
+        assert_eq!(done, [Action::Tell(GuardReport::Heard(at(13_000)))]);
         assert_eq!(machine.wake_at(), Some(at(12_250)));
     }
 
@@ -319,15 +319,21 @@ mod tests {
         assert_eq!(machine.on(at(105), Event::Tick), []);
         assert_eq!(machine.on(at(110), Event::Tick), [Action::KillAll]);
         let ended = machine.on(at(111), Event::Exited(Status::Signal(9)));
-        assert_eq!(ended, [Action::Tell(Report::Exited(Status::Signal(9)))]);
-        assert_eq!(machine.on(at(112), Event::Empty), [Action::Tell(Report::Over), Action::Quit]);
+        assert_eq!(ended, [Action::Tell(GuardReport::Exited(Status::Signal(9)))]);
+        assert_eq!(
+            machine.on(at(112), Event::Empty),
+            [Action::Tell(GuardReport::Over), Action::Quit]
+        );
     }
 
     #[test]
     fn what_a_program_leaves_behind_is_told_to_end_and_then_killed() {
         let mut machine = running();
         let ended = machine.on(at(1_000), Event::Exited(Status::Code(0)));
-        assert_eq!(ended, [Action::Tell(Report::Exited(Status::Code(0))), Action::TerminateAll]);
+        assert_eq!(
+            ended,
+            [Action::Tell(GuardReport::Exited(Status::Code(0))), Action::TerminateAll]
+        );
         assert_eq!(machine.on(at(1_100), Event::Order(Order::Signal(1))), []);
         assert_eq!(machine.on(at(1_500), Event::Tick), [Action::KillAll]);
     }
@@ -336,14 +342,18 @@ mod tests {
     fn a_lease_that_is_nearly_over_starts_nothing() {
         let mut machine = machine();
         let done = machine.on(at(9_250), Event::Order(Order::Lease(at(10_000))));
-        let over = [Action::Tell(Report::Overdue), Action::Tell(Report::Over), Action::Quit];
+        let over =
+            [Action::Tell(GuardReport::Overdue), Action::Tell(GuardReport::Over), Action::Quit];
         assert_eq!(done, over);
     }
 
     #[test]
     fn a_wrapper_that_is_gone_before_its_first_lease_starts_nothing() {
         let mut machine = machine();
-        assert_eq!(machine.on(at(1), Event::Closed), [Action::Tell(Report::Over), Action::Quit]);
+        assert_eq!(
+            machine.on(at(1), Event::Closed),
+            [Action::Tell(GuardReport::Over), Action::Quit]
+        );
         assert_eq!(machine.on(at(2), Event::Order(Order::Lease(at(10_000)))), []);
     }
 

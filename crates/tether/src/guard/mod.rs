@@ -17,6 +17,7 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use machine::{Action, Event, Machine};
@@ -80,10 +81,18 @@ impl Duty {
     }
 }
 
+/// Whether [`entry`] was called, so that this binary can serve as a guard.
+static IS_ENTERED: AtomicBool = AtomicBool::new(false);
+
+pub(crate) fn is_entered() -> bool {
+    IS_ENTERED.load(Ordering::Relaxed)
+}
+
 /// Runs as a guard if the command line says so; to be called before anything else, while the process
 /// has one thread.
 #[must_use]
 pub fn entry() -> Option<ExitCode> {
+    IS_ENTERED.store(true, Ordering::Relaxed);
     let mut arguments = std::env::args_os().skip(1);
     if arguments.next()? != VERB {
         return None;

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use regent_clock::now;
 use regent_election::fence::doorkeeper::{
-    Action, DoorRules, Doorkeeper, Ended, Event, Ticket, TurnedAway,
+    Action, DoorRules, Doorkeeper, Event, RequestEnd, Ticket, TurnedAway,
 };
 use regent_election::{Moment, Term};
 use tokio::sync::{Notify, oneshot, watch};
@@ -216,7 +216,7 @@ impl Drop for Leaving<'_> {
         if let Some(door) = self.door {
             door.tell(Event::Left { ticket: self.ticket });
             // It may have been let in at the same moment; nothing of it has left.
-            door.tell(Event::Over { ticket: self.ticket, ended: Ended::Settled });
+            door.tell(Event::Over { ticket: self.ticket, ended: RequestEnd::Settled });
         }
     }
 }
@@ -261,7 +261,7 @@ impl Pass {
     }
 
     /// It is over; its connection, if it is not whole, is closed.
-    pub fn over(mut self, ended: Ended) {
+    pub fn over(mut self, ended: RequestEnd) {
         self.is_over = true;
         self.door.tell(Event::Over { ticket: self.ticket, ended });
     }
@@ -270,7 +270,7 @@ impl Pass {
 impl Drop for Pass {
     fn drop(&mut self) {
         if !self.is_over {
-            self.door.tell(Event::Over { ticket: self.ticket, ended: Ended::Unknown });
+            self.door.tell(Event::Over { ticket: self.ticket, ended: RequestEnd::Unknown });
         }
     }
 }

@@ -14,9 +14,8 @@
 //! the handler hand [`Admitted::term`] on to it.
 //!
 //! ```
-//! use regent::election::Term;
-//! use regent::election::fence::doorkeeper::DoorRules;
-//! use regent::fencing::http::{FenceLayer, KeepMark};
+//! use regent::Term;
+//! use regent::fencing::http::{DoorRules, FenceLayer, KeepMark};
 //! use std::time::Duration;
 //! # use std::sync::atomic::{AtomicU64, Ordering};
 //!
@@ -51,7 +50,7 @@ use hyper::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use hyper::{Request, Response, StatusCode};
 use regent_api::Problem;
 use regent_api::problem::PROBLEM_JSON;
-use regent_election::fence::doorkeeper::{DoorRules, Ended};
+use regent_election::fence::doorkeeper::{DoorRules, RequestEnd};
 use regent_election::{Moment, Term};
 use tower::{Layer, Service};
 
@@ -173,7 +172,8 @@ impl Admitted {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        let ended = if *self.has_ended.get_mut() { Ended::Settled } else { Ended::Unknown };
+        let ended =
+            if *self.has_ended.get_mut() { RequestEnd::Settled } else { RequestEnd::Unknown };
         if let Some(pass) = self.pass.take() {
             pass.over(ended);
         }

@@ -21,19 +21,21 @@
 
 #[cfg(feature = "fence-http")]
 mod client;
+#[cfg(feature = "tools")]
 pub mod door;
+#[cfg(all(feature = "fence-http", not(feature = "tools")))]
+#[allow(dead_code, unreachable_pub, reason = "public with the feature `tools`")]
+mod door;
 #[cfg(feature = "fence-http")]
 mod layer;
 mod leader;
+#[cfg(any(feature = "fence-http", feature = "tools"))]
+mod problems;
 #[cfg(feature = "fence-signed")]
 mod signed;
 
-use std::time::Duration;
-
 use hyper::HeaderMap;
 use hyper::header::{HeaderName, HeaderValue};
-use regent_api::{Code, Problem};
-use regent_election::fence::doorkeeper::TurnedAway;
 use regent_election::{FenceError, Term};
 
 #[cfg(feature = "fence-http")]
@@ -41,14 +43,20 @@ pub use client::{LeaderLayer, LeaderService};
 #[cfg(feature = "fence-http")]
 pub use layer::{Admitted, FenceLayer, FenceService, KeepMark};
 
+#[cfg(all(feature = "fence-http", not(feature = "tools")))]
+use problems::problem_of_turn;
+#[cfg(feature = "tools")]
+pub use problems::{problem_of, problem_of_cut, problem_of_turn};
+pub use regent_api::{Code, Problem};
+#[cfg(feature = "fence-http")]
+pub use regent_election::fence::doorkeeper::DoorRules;
+
 /// The header that carries a term.
 pub const TERM_HEADER: HeaderName = HeaderName::from_static("regent-term");
 
 /// The header that carries a signed term.
 pub const TOKEN_HEADER: HeaderName = HeaderName::from_static("regent-token");
 
-/// The longest wait that an answer asks for.
-const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
 /// Digits of the largest term.
 const DIGITS_MAX: usize = 16;
 
@@ -111,52 +119,6 @@ pub fn refusal(status: u16, body: &[u8]) -> Option<FenceError> {
     }
     let (given, current) = (problem.facts.given_term?, problem.facts.current_term?);
     (given < current).then_some(FenceError::Stale { given, current })
-}
-
-/// The problem that tells a refusal.
-#[must_use]
-pub fn problem_of(why: FenceError) -> Problem {
-    match why {
-        FenceError::Stale { given, current } => {
-            let detail = format!("{why}: this write was not passed on; stop at once");
-            let mut problem = Problem::new(Code::StaleTerm, detail);
-            problem.facts.given_term = Some(given);
-            problem.facts.current_term = Some(current);
-            problem
-        }
-        FenceError::NeverGranted => Problem::new(Code::BadRequest, why.to_string()),
-    }
-}
-
-/// The problem that tells of a request that was cut on its way by a higher term.
-#[must_use]
-pub fn problem_of_cut(given: Term, current: Term) -> Problem {
-    let detail = format!(
-        "term {given} < current {current}: this write was on its way and may have taken effect; stop at once"
-    );
-    let mut problem = Problem::new(Code::Uncertain, detail);
-    problem.facts.given_term = Some(given);
-    problem.facts.current_term = Some(current);
-    problem
-}
-
-/// Why the door did not open, as a problem.
-#[must_use]
-pub fn problem_of_turn(why: TurnedAway) -> Problem {
-    match why {
-        TurnedAway::Term(why) => problem_of(why),
-        TurnedAway::NotOver { retry_after } => {
-            Problem::new(Code::FenceClosed, why.to_string()).retry_after(soon(retry_after))
-        }
-        TurnedAway::Full { retry_after } => {
-            Problem::new(Code::RateLimited, why.to_string()).retry_after(soon(retry_after))
-        }
-        TurnedAway::NotKept => Problem::new(Code::FenceClosed, why.to_string()).retry_after(1000),
-    }
-}
-
-fn soon(retry_after: Duration) -> u64 {
-    u64::try_from(retry_after.min(RETRY_AFTER_MAX).as_millis()).unwrap_or(u64::MAX).max(1)
 }
 
 impl From<TermHeaderError> for Problem {

@@ -87,18 +87,11 @@ pub enum InstallError {
     NotATable(String),
     /// No such column.
     #[error("{table} has no column {column}")]
-    NoColumn {
-        /// Where.
-        table: String,
-        /// Which.
-        column: String,
-    },
+    NoColumn { table: String, column: String },
     /// A column whose value makes no name for a mark.
     #[error("{column} of {table} {why}, so it cannot name a mark; take another column as key")]
     Key {
-        /// Where.
         table: String,
-        /// Which.
         column: String,
         /// What it is.
         why: &'static str,

@@ -4,7 +4,6 @@
 //! not make us ask all day. So there is a shortest time between two looks, whatever comes. When is [`Due`],
 //! a rule without clock or file.
 
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,6 +18,7 @@ use hyper_util::rt::TokioExecutor;
 use regent_api::Operation;
 use regent_clock::now;
 use regent_election::Moment;
+use regent_files::Trust;
 use regent_signing::{Jwks, PublicKeys};
 
 use super::Unbelieved;
@@ -73,27 +73,16 @@ pub enum KeysError {
     /// The file cannot be read.
     #[error("cannot read {}: {source}", path.display())]
     Io {
-        /// The file.
         path: PathBuf,
         /// What the system said.
         source: io::Error,
     },
     /// The address is none.
     #[error("{given:?} is no address of keys: {source}")]
-    Address {
-        /// The text.
-        given: String,
-        /// Why.
-        source: AddressError,
-    },
+    Address { given: String, source: AddressError },
     /// Nobody answered there, or not with keys.
     #[error("cannot fetch keys from {url}: {why}")]
-    Fetch {
-        /// Where.
-        url: String,
-        /// What happened.
-        why: String,
-    },
+    Fetch { url: String, why: String },
     /// There are no public keys in it.
     #[error("{place} holds no public keys; make it with `regent fence keys publish`")]
     Empty {
@@ -117,7 +106,7 @@ pub(super) struct Keys {
 enum Source {
     Given,
     File(PathBuf),
-    Url(Box<Place>),
+    Url(Box<KeyAddress>),
 }
 
 #[derive(Debug)]
@@ -140,7 +129,7 @@ impl Keys {
     }
 
     pub(super) async fn fetch(url: &str) -> Result<Self, KeysError> {
-        let place = Place::new(url)?;
+        let place = KeyAddress::new(url)?;
         let keys = place.fetch().await?;
         Ok(Self::new(Source::Url(Box::new(place)), keys))
     }
@@ -225,22 +214,19 @@ fn parse(text: &[u8], place: impl Fn() -> String) -> Result<PublicKeys, KeysErro
 }
 
 fn read(path: &Path) -> Result<PublicKeys, KeysError> {
-    let failed = |source| KeysError::Io { path: path.to_owned(), source };
-    if fs::metadata(path).map_err(failed)?.len() > BYTES_MAX as u64 {
-        return Err(failed(io::ErrorKind::FileTooLarge.into()));
-    }
-    let text = fs::read(path).map_err(failed)?;
+    let failed = |error| KeysError::Io { path: path.to_owned(), source: io::Error::other(error) };
+    let text = regent_files::read(path, BYTES_MAX as u64, Trust::Public).map_err(failed)?;
     parse(&text, || path.display().to_string())
 }
 
 /// An address where keys are published.
 #[derive(Debug)]
-struct Place {
+struct KeyAddress {
     uri: Uri,
     client: Client<Connector, Full<Bytes>>,
 }
 
-impl Place {
+impl KeyAddress {
     fn new(url: &str) -> Result<Self, KeysError> {
         let wrong = |source| KeysError::Address { given: url.chars().take(80).collect(), source };
         let address: Address = url.parse().map_err(wrong)?;
@@ -324,10 +310,10 @@ mod tests {
             ("http://127.0.0.1:7400/", "http://127.0.0.1:7400/.well-known/regent-keys"),
             ("http://cdn/keys.json", "http://cdn/keys.json"),
         ] {
-            assert_eq!(Place::new(given).unwrap().uri.to_string(), fetched);
+            assert_eq!(KeyAddress::new(given).unwrap().uri.to_string(), fetched);
         }
         for given in ["", "keys.json", "ftp://x", "http://u@x/keys", "http://x/keys?a=b"] {
-            assert!(matches!(Place::new(given), Err(KeysError::Address { .. })), "{given}");
+            assert!(matches!(KeyAddress::new(given), Err(KeysError::Address { .. })), "{given}");
         }
     }
 }

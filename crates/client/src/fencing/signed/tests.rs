@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use regent_signing::{Algorithm, KeyPair, sign};
+use regent_signing::{KeyPair, SigningAlgorithm, sign};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
@@ -18,7 +18,7 @@ pub(crate) fn group() -> Group {
 }
 
 fn pair(seed: u8) -> KeyPair {
-    KeyPair::from_seed(Algorithm::EdDsa, &[seed; 32]).unwrap()
+    KeyPair::from_seed(SigningAlgorithm::EdDsa, &[seed; 32]).unwrap()
 }
 
 pub(crate) fn published(seeds: &[u8]) -> PublicKeys {

@@ -45,7 +45,7 @@ pub struct DoorRules {
 
 /// How a request that was admitted ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum RequestEnd {
     /// Its whole answer came, or nothing of it ever left: it takes no effect from here on.
     Settled,
     /// Its connection is gone and no whole answer came: it may still take effect for a while.
@@ -57,28 +57,16 @@ pub enum Ended {
 pub enum Event {
     /// A request came with this term.
     Arrived {
-        /// Which.
         ticket: Ticket,
         /// Under which term.
         term: Term,
     },
     /// A request that waits gave up.
-    Left {
-        /// Which.
-        ticket: Ticket,
-    },
+    Left { ticket: Ticket },
     /// All of it has left.
-    Sent {
-        /// Which.
-        ticket: Ticket,
-    },
+    Sent { ticket: Ticket },
     /// It is over. If its connection was closed, then before this was said.
-    Over {
-        /// Which.
-        ticket: Ticket,
-        /// How.
-        ended: Ended,
-    },
+    Over { ticket: Ticket, ended: RequestEnd },
     /// The mark is kept where a crash cannot lower it. It may be higher than the one that was asked for:
     /// somebody else raised it.
     Kept {
@@ -118,33 +106,20 @@ pub enum TurnedAway {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Keep this mark where a crash cannot lower it, then say [`Event::Kept`] or [`Event::NotKept`].
-    Keep {
-        /// The mark.
-        mark: Term,
-    },
+    Keep { mark: Term },
     /// Let it pass.
-    Admit {
-        /// Which.
-        ticket: Ticket,
-    },
+    Admit { ticket: Ticket },
     /// Turn it away.
-    Refuse {
-        /// Which.
-        ticket: Ticket,
-        /// Why.
-        why: TurnedAway,
-    },
+    Refuse { ticket: Ticket, why: TurnedAway },
     /// Its term is over, and all of it has left: whoever sent it need not be answered, but its answer must be
     /// awaited.
     Hurry {
-        /// Which.
         ticket: Ticket,
         /// The mark that is above it.
         current: Term,
     },
     /// Its term is over: close its connection, then say [`Event::Over`].
     Close {
-        /// Which.
         ticket: Ticket,
         /// The mark that is above it.
         current: Term,
@@ -308,11 +283,11 @@ impl Doorkeeper {
         }
     }
 
-    fn over(&mut self, now: Moment, ticket: Ticket, ended: Ended) {
+    fn over(&mut self, now: Moment, ticket: Ticket, ended: RequestEnd) {
         let Some(inside) = self.inside.remove(&ticket) else { return };
         let settled_at = match ended {
-            Ended::Settled => Moment::ZERO,
-            Ended::Unknown => now + self.rules.settle_for,
+            RequestEnd::Settled => Moment::ZERO,
+            RequestEnd::Unknown => now + self.rules.settle_for,
         };
         if inside.below.is_some() {
             self.below_count -= 1;

@@ -22,7 +22,7 @@ fn arrive(door: &mut Doorkeeper, at: u64, ticket: u64, number: u64) -> Vec<Actio
     door.on(second(at), Event::Arrived { ticket: Ticket(ticket), term: term(number) })
 }
 
-fn over(door: &mut Doorkeeper, at: u64, ticket: u64, ended: Ended) -> Vec<Action> {
+fn over(door: &mut Doorkeeper, at: u64, ticket: u64, ended: RequestEnd) -> Vec<Action> {
     door.on(second(at), Event::Over { ticket: Ticket(ticket), ended })
 }
 
@@ -74,7 +74,7 @@ fn a_higher_term_waits_for_the_whole_answer_of_a_lower_one() {
     let hurry = Action::Hurry { ticket: Ticket(1), current: term(101) };
     assert_eq!(arrive(&mut door, 1, 2, 101), [hurry, Action::Keep { mark: term(101) }]);
     assert_eq!(door.on(second(2), Event::Kept { mark: term(101) }), []);
-    assert_eq!(over(&mut door, 3, 1, Ended::Settled), [admit(2)]);
+    assert_eq!(over(&mut door, 3, 1, RequestEnd::Settled), [admit(2)]);
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn a_request_whose_body_still_comes_is_cut_and_its_traces_are_given_time() {
     let close = Action::Close { ticket: Ticket(1), current: term(101) };
     assert_eq!(arrive(&mut door, 1, 2, 101), [close, Action::Keep { mark: term(101) }]);
     door.on(second(1), Event::Kept { mark: term(101) });
-    assert_eq!(over(&mut door, 2, 1, Ended::Unknown), []);
+    assert_eq!(over(&mut door, 2, 1, RequestEnd::Unknown), []);
     assert_eq!(door.wake_at(), Some(second(7)));
     assert_eq!(door.on(second(6), Event::Woken), []);
     assert_eq!(door.on(second(7), Event::Woken), [admit(2)]);
@@ -102,7 +102,7 @@ fn without_an_answer_the_door_stays_shut_until_the_outcome_is_settled() {
         Action::Refuse { ticket: Ticket(2), why },
     ];
     assert_eq!(door.on(second(11), Event::Woken), told);
-    assert_eq!(over(&mut door, 12, 1, Ended::Unknown), []);
+    assert_eq!(over(&mut door, 12, 1, RequestEnd::Unknown), []);
     assert_eq!(arrive(&mut door, 13, 3, 101), [], "it waits");
     assert_eq!(door.on(second(17), Event::Woken), [admit(3)]);
 }
@@ -110,9 +110,9 @@ fn without_an_answer_the_door_stays_shut_until_the_outcome_is_settled() {
 #[test]
 fn an_outcome_that_was_unknown_before_the_mark_rose_counts_too() {
     let mut door = door_with_one_sent();
-    over(&mut door, 1, 1, Ended::Unknown);
+    over(&mut door, 1, 1, RequestEnd::Unknown);
     assert_eq!(arrive(&mut door, 2, 2, 100), [admit(2)], "its own term goes on");
-    over(&mut door, 2, 2, Ended::Settled);
+    over(&mut door, 2, 2, RequestEnd::Settled);
     arrive(&mut door, 3, 3, 101);
     assert_eq!(door.on(second(3), Event::Kept { mark: term(101) }), []);
     assert_eq!(door.on(second(6), Event::Woken), [admit(3)]);
@@ -285,10 +285,10 @@ impl World {
         (count > 0).then(|| alive.swap_remove(number % count))
     }
 
-    fn end(&mut self, ticket: u64, ended: Ended) -> Result<(), TestCaseError> {
+    fn end(&mut self, ticket: u64, ended: RequestEnd) -> Result<(), TestCaseError> {
         let until = match ended {
-            Ended::Settled => self.now,
-            Ended::Unknown => self.now + RULES.settle_for,
+            RequestEnd::Settled => self.now,
+            RequestEnd::Unknown => self.now + RULES.settle_for,
         };
         for passed in self.passed.iter_mut().filter(|it| it.ticket == ticket) {
             passed.lands_until = Some(until);
@@ -329,12 +329,12 @@ impl World {
                 self.tell(Event::Sent { ticket })
             }
             Step::Answer(number) => match self.pick(number).map(|it| (it.ticket, it.is_sent)) {
-                Some((ticket, true)) => self.end(ticket, Ended::Settled),
+                Some((ticket, true)) => self.end(ticket, RequestEnd::Settled),
                 Some((_, false)) | None => Ok(()),
             },
             Step::Break(number) => match self.pick(number).map(|it| (it.ticket, it.has_begun)) {
-                Some((ticket, true)) => self.end(ticket, Ended::Unknown),
-                Some((ticket, false)) => self.end(ticket, Ended::Settled),
+                Some((ticket, true)) => self.end(ticket, RequestEnd::Unknown),
+                Some((ticket, false)) => self.end(ticket, RequestEnd::Settled),
                 None => Ok(()),
             },
             Step::Obey => {
@@ -345,7 +345,10 @@ impl World {
                     .map(|it| (it.ticket, it.has_begun))
                     .collect();
                 for (ticket, has_begun) in told {
-                    self.end(ticket, if has_begun { Ended::Unknown } else { Ended::Settled })?;
+                    self.end(
+                        ticket,
+                        if has_begun { RequestEnd::Unknown } else { RequestEnd::Settled },
+                    )?;
                 }
                 Ok(())
             }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use regent_election::store::Scope;
 use regent_election::{Event as Change, Group, Revision};
 
-use crate::checkers::{Case, Verdict, Violation};
+use crate::checkers::{Case, CheckResult, Violation};
 use crate::history::{Stage, Watched, What};
 
 const WITHIN_NS: u64 = 1_000_000_000;
@@ -22,7 +22,7 @@ struct Course<'a> {
     gaps: Vec<u64>,
 }
 
-pub(in crate::checkers) fn check(case: &Case<'_>) -> Verdict {
+pub(in crate::checkers) fn check(case: &Case<'_>) -> CheckResult {
     let (Some((_, core)), Some((from, _)), Some((to, _))) =
         (case.stage(Stage::Core), case.stage(Stage::Steady), case.stage(Stage::Healed))
     else {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use regent_election::SessionNo;
 
-use crate::checkers::{Case, Verdict, Violation};
+use crate::checkers::{Case, CheckResult, Violation};
 use crate::history::Stage;
 
 /// One who waits.
@@ -17,7 +17,7 @@ struct Wait {
     line: usize,
 }
 
-pub(in crate::checkers) fn check(case: &Case<'_>) -> Verdict {
+pub(in crate::checkers) fn check(case: &Case<'_>) -> CheckResult {
     let (Some((from, _)), Some((to, _))) = (case.stage(Stage::Rotation), case.stage(Stage::Healed))
     else {
         return Ok(());

@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 
 use regent_election::Command;
 
-use crate::checkers::{Case, Verdict, Violation};
+use crate::checkers::{Case, CheckResult, Violation};
 use crate::history::{Op, What};
 use crate::ledger::SessionWrite;
 
-pub(in crate::checkers) fn check(case: &Case<'_>) -> Verdict {
+pub(in crate::checkers) fn check(case: &Case<'_>) -> CheckResult {
     if case.history.is_beyond_a1() {
         return Ok(());
     }
@@ -25,9 +25,9 @@ pub(in crate::checkers) fn check(case: &Case<'_>) -> Verdict {
         if open.is_passing || closed.contains(digest) {
             continue;
         }
-        let beats = ledger.beats.get(digest).map(Vec::as_slice).unwrap_or_default();
-        let heard = beats.iter().copied().filter(|at| *at <= ended.at).max();
-        let sign = if is_servers { heard } else { last_beat(before) };
+        let heartbeats = ledger.heartbeats.get(digest).map(Vec::as_slice).unwrap_or_default();
+        let heard = heartbeats.iter().copied().filter(|at| *at <= ended.at).max();
+        let sign = if is_servers { heard } else { last_heartbeat(before) };
         let Some(sign) = sign else { continue };
         // Whoever watches lengthens the ttl by its own drift; an engine that counts itself does not.
         let owed =
@@ -46,9 +46,9 @@ pub(in crate::checkers) fn check(case: &Case<'_>) -> Verdict {
 }
 
 /// When the last sign of life was written; others write the entry, too.
-fn last_beat(writes: &[SessionWrite]) -> Option<u64> {
-    let last = writes.last()?.entry.beat;
-    writes.iter().find(|write| write.entry.beat == last).map(|write| write.at)
+fn last_heartbeat(writes: &[SessionWrite]) -> Option<u64> {
+    let last = writes.last()?.entry.heartbeat;
+    writes.iter().find(|write| write.entry.heartbeat == last).map(|write| write.at)
 }
 
 /// Sessions whose owner wanted them to end.

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use regent_election::store::Scope;
 use regent_election::{Cursor, Event as Change, Group};
 
-use crate::checkers::{Case, Verdict, Violation};
+use crate::checkers::{Case, CheckResult, Violation};
 use crate::history::{Watched, What};
 
 /// The changes of every group, with the true time of each.
@@ -22,7 +22,7 @@ struct Course {
     cursor: Option<Cursor>,
 }
 
-pub(in crate::checkers) fn check(case: &Case<'_>) -> Verdict {
+pub(in crate::checkers) fn check(case: &Case<'_>) -> CheckResult {
     let reference: Reference<'_> = case
         .chronicle
         .ledger
@@ -68,7 +68,7 @@ fn after(reference: &Reference<'_>, group: &Group, cursor: Cursor) -> usize {
 impl Course {
     fn open(reference: &Reference<'_>, scope: &Scope, cursor: Option<Cursor>) -> Self {
         let one = match scope {
-            Scope::Group(group) => Some(group.clone()),
+            Scope::Group(group) | Scope::Turn(group) => Some(group.clone()),
             Scope::Groups(_) | Scope::Prefix(_) => None,
         };
         let mut next = BTreeMap::new();

@@ -11,11 +11,10 @@ use regent_election::store::LeaderView;
 use regent_election::{Answer, Group, SessionId, Term};
 use regent_stores::lease::reading;
 
-use crate::checkers::{Call, Case, End, Verdict, Violation, s7};
-use crate::chronicle::group_of;
+use crate::checkers::{Call, Case, CheckResult, End, Violation, s7};
 use crate::history::{Op, Out};
 
-pub(in crate::checkers) fn check(case: &Case<'_>) -> Verdict {
+pub(in crate::checkers) fn check(case: &Case<'_>) -> CheckResult {
     for (number, call) in &case.calls {
         let End::Ok { at, out, .. } = call.end else { continue };
         let broken =
@@ -37,14 +36,14 @@ fn answer(case: &Case<'_>, call: &Call<'_>, at: u64, out: &Out) -> Result<(), St
                 seen(case, call.sent, at, view)?;
             }
             let Op::Submit { command, .. } = call.op else { return Ok(()) };
-            match (answer, command.session(), group_of(command)) {
+            match (answer, command.session(), command.group().cloned()) {
                 (Ok(Answer::Elected { term, .. }), Some(session), Some(group)) => {
                     won(case, call.sent, at, session, &group, *term)
                 }
                 (_, _, _) => Ok(()),
             }
         }
-        Out::Heard { ttl_ms, epoch } => match call.op {
+        Out::Heartbeat { ttl_ms, epoch } => match call.op {
             Op::Heartbeat { session, .. } => heard(case, call.sent, at, *session, *ttl_ms, *epoch),
             Op::Submit { .. } | Op::Read { .. } | Op::Members(_) | Op::RaftTransfer { .. } => {
                 Ok(())
@@ -64,7 +63,7 @@ fn seen(case: &Case<'_>, from: u64, to: u64, view: &View) -> Result<(), String> 
         }
         View::Candidacy(candidacy) => office_was(case, from, to, &candidacy.office),
         View::Session(_)
-        | View::Heard(_)
+        | View::Heartbeat(_)
         | View::History(_)
         | View::Fences(_)
         | View::Replay(_)
@@ -140,11 +139,11 @@ fn heard(
         return Err(format!("its entry never had ttl {ttl_ms} ms and epoch {epoch} meanwhile"));
     }
     let is_marked = if case.history.setup.register.is_some_and(|plan| plan.times_sessions) {
-        let beats = ledger.beats.get(&digest).map(Vec::as_slice).unwrap_or_default();
-        beats.iter().any(|at| (from..=to).contains(at))
+        let heartbeats = ledger.heartbeats.get(&digest).map(Vec::as_slice).unwrap_or_default();
+        heartbeats.iter().any(|at| (from..=to).contains(at))
     } else {
-        let before = first.checked_sub(1).map(|at| writes[at].entry.beat);
-        writes[first..last].iter().any(|write| Some(write.entry.beat) != before)
+        let before = first.checked_sub(1).map(|at| writes[at].entry.heartbeat);
+        writes[first..last].iter().any(|write| Some(write.entry.heartbeat) != before)
     };
     if is_marked { Ok(()) } else { Err("it left no mark in the register".into()) }
 }

@@ -7,15 +7,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use regent_election::{Answer, Command, Group, RequestId, SessionId, Term};
 
-use crate::checkers::{Case, End, Verdict, Violation};
+use crate::checkers::{Case, CheckResult, End, Violation};
 use crate::history::{Op, Out};
 
-pub(in crate::checkers) fn check(case: &Case<'_>) -> Verdict {
+pub(in crate::checkers) fn check(case: &Case<'_>) -> CheckResult {
     once(case)?;
     no_means_no(case)
 }
 
-fn once(case: &Case<'_>) -> Verdict {
+fn once(case: &Case<'_>) -> CheckResult {
     let mut won: BTreeMap<(SessionId, &RequestId), Term> = BTreeMap::new();
     for call in case.calls.values() {
         let Op::Submit {
@@ -41,7 +41,7 @@ fn once(case: &Case<'_>) -> Verdict {
     Ok(())
 }
 
-fn no_means_no(case: &Case<'_>) -> Verdict {
+fn no_means_no(case: &Case<'_>) -> CheckResult {
     let mut asked: BTreeSet<(SessionId, &Group)> = BTreeSet::new();
     for call in case.calls.values() {
         let Op::Submit { command: Command::Campaign { group, session, .. }, .. } = call.op else {

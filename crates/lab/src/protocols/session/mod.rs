@@ -1,10 +1,9 @@
 //! A lease as Regent's own participants keep it: the real participant, the real rules, one store.
 //!
 //! Nothing of the election is written here. Candidates are [`Participant`]s with the timers that
-//! [`Budget`] derives from the ttl, the store applies entries to [`State`](regent_election::State)
-//! and asks [`Deadlines`](regent_election::Deadlines) who is due, as every store of ours does. What
-//! is left out is what keeps the store itself alive: it is one process, and the log is [measured on
-//! its own](super::raft). So this shows what a ttl costs, and [`super::lease`] what the textbook's
+//! [`Budget`] derives from the ttl, the store drives the [`Ledger`](regent_election::Ledger), as every
+//! store of ours does. What is left out is what keeps the store itself alive: it is one process, and
+//! the log is [measured on its own](super::raft). So this shows what a ttl costs, and [`super::lease`] what the textbook's
 //! lease does.
 //!
 //! Whoever watches is told of a change once. On a real connection a lost word would come late; here
@@ -19,14 +18,13 @@ use regent_election::{Budget, Drift, Group, Metadata, Moment, Node, Participant,
 use super::{Belief, Message, NodeId, Out, Pace, Protocol, Setup};
 use crate::dice::Dice;
 
-pub use store::{Kept, Store};
+pub use store::{Kept, SessionStore};
 
 /// What candidates and the store say.
 #[derive(Clone, Debug)]
 pub enum Word {
     /// A question of a candidate.
     Ask(Attempt, Box<Request>),
-    /// Its answer.
     Answer(Attempt, Box<StoreResult<Reply>>),
     /// Who leads from here on, to whoever watches.
     Told(Term, Option<NodeId>),
@@ -44,9 +42,7 @@ pub enum SessionTimer {
 /// A candidate or the store.
 #[derive(Debug)]
 pub enum Session {
-    /// The store.
-    Store(Box<Store>),
-    /// A candidate.
+    Store(Box<SessionStore>),
     Candidate(Box<Candidate>),
 }
 
@@ -135,7 +131,7 @@ impl Protocol for Session {
 
     fn start(setup: &Setup, kept: Option<Kept>, now: Moment, out: &mut Out<Self>) -> Self {
         if setup.me.0 >= setup.nodes {
-            let mut store = Store::new(setup.nodes, kept, now);
+            let mut store = SessionStore::new(setup.nodes, kept, now);
             store.pass_time(now, out);
             return Self::Store(Box::new(store));
         }
@@ -196,7 +192,7 @@ impl Message for Word {
                 },
             },
             Self::Answer(_, answer) => match &**answer {
-                Ok(Reply::Heard(_)) => "HEARD",
+                Ok(Reply::Heartbeat(_)) => "HEARD",
                 Ok(Reply::Session(_) | Reply::Campaigned(_) | Reply::Done) => "DONE",
                 Err(_) => "REFUSED",
             },
@@ -221,7 +217,7 @@ impl Message for Word {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocols::by_hand::{Hand, PACE, node};
+    use regent_protocols::by_hand::{Hand, PACE, node};
 
     const A: NodeId = node(0);
     const B: NodeId = node(1);

@@ -1,12 +1,15 @@
-//! The store of a stage: the thinnest driver there can be around the real state and the real
-//! deadlines.
+//! The store of a stage: the thinnest driver there can be around the real ledger.
 
-use regent_election::deadlines::{Deadlines, Hearing};
-use regent_election::participant::{GroupRequest, Reply, Request, Verb};
-use regent_election::store::{Campaign, CampaignSession, Campaigned, Heard, Heartbeat, StoreError};
+use std::collections::BTreeSet;
+
+use regent_election::ledger::{HeartbeatOutcome, Ledger};
+use regent_election::participant::{GroupRequest, Reply, Request};
+use regent_election::store::{
+    Campaign, CampaignSession, Campaigned, Heartbeat, HeartbeatView, StoreError,
+};
 use regent_election::{
-    Answer, Command, Effect, Entry, IfLost, Incarnation, Moment, Opening, Refusal, RequestId,
-    SessionId, Settings, State,
+    Answer, Command, IfLost, Incarnation, Moment, Opening, Refusal, RequestId, SessionId, Settings,
+    State,
 };
 
 use super::{NodeId, Out, Session, SessionTimer, Word, name, office};
@@ -20,24 +23,17 @@ pub struct Kept(State);
 
 /// The store.
 #[derive(Debug)]
-pub struct Store {
+pub struct SessionStore {
     nodes: u16,
-    state: State,
-    deadlines: Deadlines,
+    ledger: Ledger,
 }
 
-impl Store {
+impl SessionStore {
     pub(super) fn new(nodes: u16, kept: Option<Kept>, now: Moment) -> Self {
         let state = kept.map_or_else(|| State::new(Settings::default()), |kept| kept.0);
-        let mut deadlines = Deadlines::new();
-        for (session, ttl_ms) in state.sessions() {
-            deadlines.open(session, ttl_ms, now);
-        }
-        deadlines.promote(now);
-        for wait in state.waits() {
-            deadlines.wait(wait.group, wait.kind, wait.since, wait.for_ms, now);
-        }
-        Self { nodes, state, deadlines }
+        let mut ledger = Ledger::new(state, Incarnation(1), now);
+        ledger.serve(now);
+        Self { nodes, ledger }
     }
 
     pub(super) fn receive(
@@ -56,18 +52,11 @@ impl Store {
 
     /// Proposes what time has brought.
     pub(super) fn pass_time(&mut self, now: Moment, out: &mut Out<Session>) {
-        self.deadlines.turn(now);
-        let sessions = self.deadlines.due(now, LOOKED_AT_MAX);
-        if !sessions.is_empty() {
-            let _ = self.apply(now, Command::Expire { sessions }, None, out);
+        self.ledger.turn(now);
+        for command in self.ledger.due(now, LOOKED_AT_MAX) {
+            let _ = self.apply(now, command, None, out);
         }
-        for (group, kind, since) in self.deadlines.elapsed(now, LOOKED_AT_MAX) {
-            let _ = self.apply(now, Command::Elapsed { group, kind, since }, None, out);
-        }
-        for session in self.deadlines.audible() {
-            let _ = self.apply(now, Command::Refill { session }, None, out);
-        }
-        if let Some(at) = self.deadlines.next_at() {
+        if let Some(at) = self.ledger.next_at() {
             out.set(SessionTimer::Wake, at);
         }
     }
@@ -83,9 +72,9 @@ impl Store {
             Request::Open(open) => {
                 let (session, node, ttl_ms) = (open.session, open.node, open.ttl_ms);
                 self.apply(now, Command::Open { session, node, ttl_ms }, None, out)?;
-                self.state.session_view(session).map(Reply::Session)
+                self.ledger.state().session_view(session).map(Reply::Session)
             }
-            Request::List(session) => self.state.session_view(session).map(Reply::Session),
+            Request::List(session) => self.ledger.state().session_view(session).map(Reply::Session),
             Request::Close(session) => {
                 self.apply(now, Command::Close { session }, None, out).map(|_| Reply::Done)
             }
@@ -101,28 +90,14 @@ impl Store {
         request: Option<RequestId>,
         out: &mut Out<Session>,
     ) -> Result<Answer, Refusal> {
-        let silent = self.deadlines.silent().iter().copied().collect();
-        let applied = self.state.apply(Entry { command, request, silent, wall_ms: 0 });
-        for effect in applied.effects {
-            match effect {
-                Effect::SessionOpened { session, ttl_ms } => {
-                    self.deadlines.open(session, ttl_ms, now);
-                }
-                Effect::TtlChanged { session, ttl_ms } => {
-                    self.deadlines.change_ttl(session, ttl_ms, now);
-                }
-                Effect::SessionEnded { session } => self.deadlines.close(session),
-                Effect::Wait { group, kind, since, for_ms } => {
-                    self.deadlines.wait(group, kind, since, for_ms, now);
-                }
-            }
-        }
+        let entry = self.ledger.entry(command, request, 0, &BTreeSet::new());
+        let applied = self.ledger.apply(now, entry, |_| {});
         for event in applied.events {
             let leads = |node: &NodeId| event.leader.as_ref() == Some(&name(*node));
             let leader = (0..self.nodes).map(NodeId).find(leads);
             out.send_all((0..self.nodes).map(NodeId), &Word::Told(event.term, leader));
         }
-        out.keep(Kept(self.state.clone()));
+        out.keep(Kept(self.ledger.state().clone()));
         applied.answer
     }
 
@@ -133,11 +108,12 @@ impl Store {
         out: &mut Out<Session>,
     ) -> Result<Reply, Refusal> {
         let Heartbeat { session, sequence, disowned, beliefs: _ } = heartbeat;
-        let number = self.state.find_session(session).ok_or(Refusal::SessionUnknown)?;
-        match self.deadlines.heard(number, sequence, now) {
-            Hearing::Heard => {}
-            Hearing::Unknown | Hearing::Expiring => return Err(Refusal::SessionUnknown),
-            Hearing::NotNewer { last } => {
+        match self.ledger.heartbeat(now, session, sequence) {
+            HeartbeatOutcome::Extended => {}
+            HeartbeatOutcome::Unknown | HeartbeatOutcome::Expiring => {
+                return Err(Refusal::SessionUnknown);
+            }
+            HeartbeatOutcome::NotNewer { last } => {
                 let given = sequence.unwrap_or_default();
                 return Err(Refusal::HeartbeatNotNewer { given, last });
             }
@@ -146,13 +122,13 @@ impl Store {
             // One that is not held any more is disowned already.
             let _ = self.apply(now, Command::Resign { group, session, term }, None, out);
         }
-        self.heard(session)
+        self.acknowledgement(session)
     }
 
-    fn heard(&self, session: SessionId) -> Result<Reply, Refusal> {
-        let view = self.state.session_view(session)?;
+    fn acknowledgement(&self, session: SessionId) -> Result<Reply, Refusal> {
+        let view = self.ledger.state().session_view(session)?;
         let (ttl_ms, epoch, revision) = (view.ttl_ms, view.epoch, view.revision);
-        Ok(Reply::Heard(Heard { ttl_ms, epoch, revision }))
+        Ok(Reply::Heartbeat(HeartbeatView { ttl_ms, epoch, revision }))
     }
 
     fn campaign(
@@ -164,7 +140,7 @@ impl Store {
         let session = match campaign.session {
             CampaignSession::Own(session) | CampaignSession::Passing(session) => session,
         };
-        self.state.find_session(session).ok_or(Refusal::SessionUnknown)?;
+        self.ledger.state().find_session(session).ok_or(Refusal::SessionUnknown)?;
         let Campaign { group, node, priority, metadata, request, .. } = campaign;
         let opening = Some(Opening { node, ttl_ms: None, passing: false });
         let if_lost = IfLost::Stand;
@@ -173,9 +149,9 @@ impl Store {
         Ok(Reply::Campaigned(Campaigned {
             elected: answer.elected(),
             standing: matches!(answer, Answer::Standing { .. }),
-            office: self.state.leader_view(&office(), Incarnation(1)),
+            office: self.ledger.state().leader_view(&office(), Incarnation(1)),
             session: Some(session),
-            ttl_ms: self.state.session_view(session)?.ttl_ms,
+            ttl_ms: self.ledger.state().session_view(session)?.ttl_ms,
             retry_after: None,
         }))
     }
@@ -186,17 +162,9 @@ impl Store {
         request: GroupRequest,
         out: &mut Out<Session>,
     ) -> Result<Reply, Refusal> {
-        let GroupRequest { group, session, request, verb } = request;
-        let is_acceptance = matches!(verb, Verb::Accept(_));
-        let command = match verb {
-            Verb::Withdraw => Command::Withdraw { group, session },
-            Verb::Accept(term) => Command::Accept { group, session, term },
-            Verb::Resign(term) => Command::Resign { group, session, term },
-            Verb::Offer(term, to) => Command::Offer { group, session, term, to },
-            Verb::Warm(term) => Command::Warm { group, session, term },
-            Verb::Transfer(term, to) => Command::Transfer { group, session, term, to },
-        };
+        let (session, is_heard) = (request.session, request.is_heard());
+        let (command, request) = request.command();
         self.apply(now, command, Some(request), out)?;
-        if is_acceptance { self.heard(session) } else { Ok(Reply::Done) }
+        if is_heard { self.acknowledgement(session) } else { Ok(Reply::Done) }
     }
 }

@@ -1,7 +1,7 @@
 //! All algorithms under all scenarios, with many seeds: what they cost and what they let happen, side by
 //! side.
 //!
-//! A [`Plan`] is a list of small jobs, each some seeds of one algorithm under one scenario; whoever has
+//! A [`ComparePlan`] is a list of small jobs, each some seeds of one algorithm under one scenario; whoever has
 //! threads plays them in any order and hands what they come to to a [`Comparison`], which only adds. So
 //! the figures depend on the seeds and on nothing else. The road not taken is keeping every run: a
 //! thousand seeds are two hundred thousand histories, and nothing of them is needed but sums and one
@@ -13,6 +13,7 @@
 mod cell;
 mod csv;
 pub mod html;
+mod json;
 pub mod markdown;
 mod measures;
 mod scale;
@@ -24,9 +25,10 @@ use std::ops::RangeInclusive;
 
 pub use cell::{Cell, Time, Times};
 pub use csv::csv;
+pub use json::comparison_json;
 pub use measures::{Measure, hundredths};
 pub use scale::{Noticer, SIZES, exponent};
-pub use tables::{Table, matrix, scale_table, summary};
+pub use tables::{Table, blocks, matrix, scale_table, summary};
 
 use super::algorithm::Algorithm;
 use super::measure::{figures, figures_from};
@@ -40,7 +42,7 @@ pub const SEEDS_MAX: u64 = 1_000_000;
 
 /// What is to be compared.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct ComparePlan {
     algorithms: Vec<Algorithm>,
     scenarios: Vec<Scenario>,
     seeds: RangeInclusive<u64>,
@@ -67,11 +69,9 @@ pub enum PlanError {
     Seeds(u64),
     /// A scenario cannot be played.
     Scenario {
-        /// Which.
         name: String,
         /// By which algorithm.
         algorithm: &'static str,
-        /// Why.
         why: RunError,
     },
 }
@@ -93,7 +93,7 @@ impl fmt::Display for PlanError {
 
 impl std::error::Error for PlanError {}
 
-impl Plan {
+impl ComparePlan {
     /// A plan for these; how messages grow is measured with these numbers of nodes.
     ///
     /// # Errors
@@ -158,7 +158,7 @@ impl Plan {
     ///
     /// # Errors
     /// None of a plan that was made: every scenario was checked.
-    pub fn play(&self, job: u64) -> Result<Done, RunError> {
+    pub fn play(&self, job: u64) -> Result<JobResult, RunError> {
         // Neighbours are of different places, so that long and short ones take turns.
         let places = self.places.len() as u64;
         let (place, part) = ((job % places) as usize, job / places);
@@ -168,7 +168,7 @@ impl Plan {
         for seed in first..=last {
             cell.merge(&self.play_one(self.places[place], seed)?);
         }
-        Ok(Done { place, cell })
+        Ok(JobResult { place, cell })
     }
 
     fn play_one(&self, place: Place, seed: u64) -> Result<Cell, RunError> {
@@ -188,7 +188,7 @@ impl Plan {
     /// Plays everything, one job after the other.
     ///
     /// # Errors
-    /// See [`Plan::play`].
+    /// See [`ComparePlan::play`].
     pub fn play_all(self) -> Result<Comparison, RunError> {
         let mut comparison = Comparison::new(self);
         for job in 0..comparison.plan.jobs() {
@@ -219,7 +219,7 @@ fn check(algorithm: Algorithm, scenario: &Scenario) -> Result<(), PlanError> {
 
 /// What one job came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Done {
+pub struct JobResult {
     place: usize,
     cell: Cell,
 }
@@ -227,7 +227,6 @@ pub struct Done {
 /// Messages of one algorithm against the number of nodes.
 #[derive(Clone, Debug)]
 pub struct Series<'a> {
-    /// The algorithm.
     pub algorithm: Algorithm,
     /// Who noticed.
     pub noticer: Noticer,
@@ -247,20 +246,20 @@ impl Series<'_> {
 /// What all jobs of a plan come to, or those of them that are done.
 #[derive(Clone, Debug)]
 pub struct Comparison {
-    plan: Plan,
+    plan: ComparePlan,
     cells: Vec<Cell>,
 }
 
 impl Comparison {
     /// Nothing is played yet.
     #[must_use]
-    pub fn new(plan: Plan) -> Self {
+    pub fn new(plan: ComparePlan) -> Self {
         let cells = vec![Cell::default(); plan.places.len()];
         Self { plan, cells }
     }
 
     /// Adds what a job of the same plan came to. In whatever order, the sum is the same.
-    pub fn take(&mut self, done: &Done) {
+    pub fn take(&mut self, done: &JobResult) {
         self.cells[done.place].merge(&done.cell);
     }
 

@@ -9,7 +9,7 @@
 
 use crate::stage::algorithm::Algorithm;
 use crate::stage::parse::parse;
-use crate::stage::record::{Record, What};
+use crate::stage::record::{StageRecord, What};
 use crate::stage::scenario::Scenario;
 
 /// Numbers of nodes, if nobody says which.
@@ -77,7 +77,7 @@ impl Noticer {
 }
 
 /// When the leader dies, in nanoseconds; the end if nobody led.
-pub(super) fn died_at(record: &Record) -> u64 {
+pub(super) fn died_at(record: &StageRecord) -> u64 {
     let death = record.entries.iter().find(|entry| matches!(entry.what, What::Crashes { .. }));
     death.map_or(record.ended_at, |entry| entry.at)
 }

@@ -2,7 +2,11 @@
 
 use super::measures::Measure;
 use super::{Comparison, Noticer, Series};
+use crate::blocks::{Block, Side};
 use crate::stage::algorithm::Algorithm;
+
+/// Columns of a usual terminal.
+const WIDTH: usize = 98;
 
 /// A table. The first column names the row.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -148,4 +152,78 @@ pub fn matrix(comparison: &Comparison, measure: Measure) -> Table {
     };
     let (title, note) = (measure.title().to_owned(), note.to_owned());
     Table { title, note, head, rows: rows.collect() }
+}
+
+/// Everything for people: algorithms, growth, and every cell.
+#[must_use]
+pub fn blocks(comparison: &Comparison) -> Vec<Block> {
+    let (first, last) = (comparison.seeds().start(), comparison.seeds().end());
+    let runs = comparison.runs();
+    let mut blocks = vec![Block::Text(format!("seeds {first} to {last}, {runs} runs\n"))];
+    let tables = [Some(summary(comparison, false)), scale_table(comparison)];
+    for Table { title, note, head, rows } in tables.into_iter().flatten() {
+        let head = head.into_iter().map(|name| {
+            let side = side(&name);
+            (name, side)
+        });
+        blocks.push(Block::Text(format!("\n{title}\n{}\n", wrapped(&note))));
+        blocks.push(Block::Table { head: head.collect(), rows });
+        blocks.push(Block::Text("\n".to_owned()));
+    }
+    let title = "Every algorithm under every scenario";
+    let note = "messages and bytes per election; seconds and wrong writes per run";
+    blocks.push(Block::Text(format!("\n{title}\n{note}\n\n")));
+    blocks.push(every_cell(comparison));
+    blocks
+}
+
+fn every_cell(comparison: &Comparison) -> Block {
+    let mut head = vec![("scenario", Side::Left), ("algorithm", Side::Left)];
+    head.extend(Measure::ALL.iter().map(|measure| (measure.head(), Side::Right)));
+    let mut rows = Vec::new();
+    for scenario in comparison.scenarios() {
+        for algorithm in comparison.algorithms() {
+            let Some(cell) = comparison.cell(*algorithm, &scenario.name) else { continue };
+            let mut row = vec![scenario.name.clone(), algorithm.name().to_owned()];
+            row.extend(Measure::ALL.iter().map(|measure| measure.show(cell)));
+            rows.push(row);
+        }
+    }
+    Block::table(&head, rows)
+}
+
+/// A note in lines that fit a usual terminal.
+fn wrapped(note: &str) -> String {
+    let mut text = String::new();
+    let mut width = 0;
+    for word in note.split(' ') {
+        let long = word.chars().count() + 1;
+        if width > 0 && width + long > WIDTH {
+            text.push('\n');
+            width = 0;
+        }
+        text.push_str(if width > 0 { " " } else { "" });
+        text.push_str(word);
+        width += long;
+    }
+    text.push('\n');
+    text
+}
+
+/// Names stand left, figures right.
+fn side(head: &str) -> Side {
+    if ["algorithm", "who notices"].contains(&head) { Side::Left } else { Side::Right }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_note_is_wrapped_between_words() {
+        let note = ["word"; 50].join(" ");
+        let lines = wrapped(&note);
+        assert!(lines.lines().all(|line| line.len() <= WIDTH && !line.starts_with(' ')), "{lines}");
+        assert_eq!(lines.split_whitespace().count(), 50);
+    }
 }

@@ -3,12 +3,12 @@
 use std::fmt::Write as _;
 
 use super::{Step, Window};
-use crate::stage::record::Record;
+use crate::stage::record::StageRecord;
 use crate::stage::text::seconds;
 
 /// The sequence of a window.
 #[must_use]
-pub fn mermaid(record: &Record, window: Window) -> String {
+pub fn mermaid(record: &StageRecord, window: Window) -> String {
     let mut text = String::from("sequenceDiagram\n");
     for name in &record.names {
         let _ = writeln!(text, "    participant {name}");

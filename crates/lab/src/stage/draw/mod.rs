@@ -11,7 +11,7 @@ pub use mermaid::mermaid;
 pub use sequence::sequence_svg;
 pub use timeline::{timeline_svg, timeline_text};
 
-use super::record::{Entry, Fate, Record, What};
+use super::record::{Fate, StageEvent, StageRecord, What};
 use crate::protocols::NodeId;
 
 /// Lines of a sequence at most: more cannot be looked at.
@@ -22,7 +22,6 @@ pub const LINES_MAX: usize = 400;
 pub struct Window {
     /// From when, in nanoseconds.
     pub from: u64,
-    /// Until when.
     pub until: u64,
     /// Whether heartbeats are drawn, too.
     pub with_upkeep: bool,
@@ -41,8 +40,8 @@ enum Step<'a> {
 
 impl Window {
     /// What is drawn of a record, with when it was; and whether there would be more.
-    fn steps(self, record: &Record) -> (Vec<(u64, Step<'_>)>, bool) {
-        let is_in = |entry: &&Entry| (self.from..self.until).contains(&entry.at);
+    fn steps(self, record: &StageRecord) -> (Vec<(u64, Step<'_>)>, bool) {
+        let is_in = |entry: &&StageEvent| (self.from..self.until).contains(&entry.at);
         let mut steps = record
             .entries
             .iter()

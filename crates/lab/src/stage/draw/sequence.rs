@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 
 use super::{Step, Window, escape};
-use crate::stage::record::Record;
+use crate::stage::record::StageRecord;
 use crate::stage::text::seconds;
 
 const LEFT: usize = 90;
@@ -14,7 +14,7 @@ const TOP: usize = 40;
 
 /// The sequence of a window.
 #[must_use]
-pub fn sequence_svg(record: &Record, window: Window) -> String {
+pub fn sequence_svg(record: &StageRecord, window: Window) -> String {
     let (steps, has_more) = window.steps(record);
     let rows = steps.len() + usize::from(has_more);
     let width = LEFT + COLUMN * record.names.len();

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::escape;
 use crate::protocols::NodeId;
 use crate::stage::measure::{Reign, reigns};
-use crate::stage::record::{Record, What};
+use crate::stage::record::{StageRecord, What};
 use crate::stage::text::seconds;
 
 /// What a candidate is at a moment, the most telling last.
@@ -32,7 +32,7 @@ const COLUMNS: u64 = 100;
 /// The timeline as text: `#` leads, `.` is alive, `~` is paused, `x` is dead; below, `!` where two led and
 /// `-` where nobody did. A column shows the most telling thing that happened in its time.
 #[must_use]
-pub fn timeline_text(record: &Record) -> String {
+pub fn timeline_text(record: &StageRecord) -> String {
     let stretches = stretches(record);
     let end = record.ended_at.max(1);
     let column = |at: u64| (u128::from(at) * u128::from(COLUMNS) / u128::from(end)) as u64;
@@ -81,7 +81,7 @@ pub fn timeline_text(record: &Record) -> String {
 
 /// The timeline as SVG, to scale.
 #[must_use]
-pub fn timeline_svg(record: &Record) -> String {
+pub fn timeline_svg(record: &StageRecord) -> String {
     const LEFT: f64 = 80.0;
     const WIDE: f64 = 1_000.0;
     const ROW: f64 = 26.0;
@@ -148,7 +148,7 @@ pub fn timeline_svg(record: &Record) -> String {
 }
 
 /// What every candidate was when; leading is laid over being alive.
-fn stretches(record: &Record) -> Vec<Stretch> {
+fn stretches(record: &StageRecord) -> Vec<Stretch> {
     let mut done = Vec::new();
     for node in (0..record.nodes).map(NodeId) {
         let mut current: Option<(State, u64)> = None;
@@ -204,12 +204,12 @@ fn shared(reigns: &[Reign], ended_at: u64) -> Vec<(u64, u64, bool)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stage::record::Entry;
+    use crate::stage::record::StageEvent;
 
     #[test]
     fn a_timeline_shows_who_led_and_where_two_did() {
         let (a, b) = (NodeId(0), NodeId(1));
-        let at = |at: u64, what: What| Entry { at, what };
+        let at = |at: u64, what: What| StageEvent { at, what };
         let leads = |node, tenure| What::Leads { node, tenure, term: None, is_again: false };
         let entries = vec![
             at(0, What::Starts { node: a, run: 1 }),
@@ -220,7 +220,7 @@ mod tests {
             at(60, What::Crashes { node: a }),
         ];
         let names = vec!["A".to_owned(), "B".to_owned()];
-        let record = Record { names, nodes: 2, entries, ended_at: 100 };
+        let record = StageRecord { names, nodes: 2, entries, ended_at: 100 };
         let text = timeline_text(&record);
         let rows: Vec<&str> = text.lines().collect();
         let dots = |count| ".".repeat(count);

@@ -7,7 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use regent_election::Moment;
-use regent_stores::register::{Found, Key, Kind, RegisterError, RegisterResult, Swapped, Version};
+use regent_stores::register::{
+    Found, Key, KeyKind, RegisterError, RegisterResult, Swapped, Version,
+};
 
 use crate::clock::Clock;
 
@@ -17,9 +19,9 @@ pub(in crate::world) enum Question {
     Load { key: Key },
     Swap { key: Key, expected: Option<Version>, value: Vec<u8> },
     Wait { key: Key, seen: Option<Version>, patience: Duration },
-    List { kind: Kind, prefix: String, after: Option<String>, count: usize },
+    List { kind: KeyKind, prefix: String, after: Option<String>, count: usize },
     Begin { session: u128, ttl: Duration },
-    Beat { session: u128, ttl: Duration },
+    Heartbeat { session: u128, ttl: Duration },
     IsAlive { session: u128 },
     End { session: u128 },
     WaitForEnd { session: u128, patience: Duration },
@@ -29,7 +31,9 @@ impl Question {
     /// Whether it changes something, so that without an answer nobody knows whether it did.
     pub(super) const fn is_write(&self) -> bool {
         match self {
-            Self::Swap { .. } | Self::Begin { .. } | Self::Beat { .. } | Self::End { .. } => true,
+            Self::Swap { .. } | Self::Begin { .. } | Self::Heartbeat { .. } | Self::End { .. } => {
+                true
+            }
             Self::Load { .. }
             | Self::Wait { .. }
             | Self::List { .. }
@@ -46,7 +50,7 @@ impl Question {
             | Self::Swap { .. }
             | Self::List { .. }
             | Self::Begin { .. }
-            | Self::Beat { .. }
+            | Self::Heartbeat { .. }
             | Self::IsAlive { .. }
             | Self::End { .. } => None,
         }
@@ -55,7 +59,7 @@ impl Question {
 
 /// What the engine tells.
 #[derive(Clone, Debug)]
-pub(in crate::world) enum Told {
+pub(in crate::world) enum EngineAnswer {
     Found(Option<Found>),
     Swapped(Swapped),
     Listed(Vec<(Key, Found)>),
@@ -73,8 +77,8 @@ pub(in crate::world) struct Asker {
 
 /// What comes of a question.
 #[derive(Debug)]
-pub(super) enum Outcome {
-    Answer(RegisterResult<Told>),
+pub(super) enum EngineOutcome {
+    Answer(RegisterResult<EngineAnswer>),
     /// The answer comes later; at this moment of the engine's clock it must be thought about again.
     Later(Option<Moment>),
 }
@@ -142,22 +146,24 @@ impl Engine {
     }
 
     /// Does what is asked.
-    pub(super) fn work(&mut self, now: Moment, asker: Asker, question: &Question) -> Outcome {
+    pub(super) fn work(&mut self, now: Moment, asker: Asker, question: &Question) -> EngineOutcome {
         let told = match question {
-            Question::Load { key } => Told::Found(self.entries.get(key).cloned()),
+            Question::Load { key } => EngineAnswer::Found(self.entries.get(key).cloned()),
             Question::Swap { key, expected, value } => {
                 if self.full > 0 {
                     self.refuse(asker);
-                    return Outcome::Answer(Err(RegisterError::unavailable("there is no room")));
+                    return EngineOutcome::Answer(Err(RegisterError::unavailable(
+                        "there is no room",
+                    )));
                 }
-                Told::Swapped(self.swap(key, expected.as_ref(), value))
+                EngineAnswer::Swapped(self.swap(key, expected.as_ref(), value))
             }
             Question::Wait { key, seen, .. } => {
                 if self.entries.get(key).map(|found| &found.version) == seen.as_ref() {
                     self.waits.insert(asker, (key.clone(), seen.clone()));
-                    return Outcome::Later(None);
+                    return EngineOutcome::Later(None);
                 }
-                Told::Done
+                EngineAnswer::Done
             }
             Question::List { kind, prefix, after, count } => {
                 let is_meant = |key: &Key| {
@@ -166,26 +172,30 @@ impl Engine {
                         && after.as_ref().is_none_or(|after| key.name() > after.as_str())
                 };
                 let listed = self.entries.iter().filter(|(key, _)| is_meant(key)).take(*count);
-                Told::Listed(listed.map(|(key, found)| (key.clone(), found.clone())).collect())
+                EngineAnswer::Listed(
+                    listed.map(|(key, found)| (key.clone(), found.clone())).collect(),
+                )
             }
             Question::Begin { session, ttl } => {
                 self.sessions.entry(*session).or_insert(Some(now + *ttl));
-                Told::Alive(self.beat(now, *session, *ttl))
+                EngineAnswer::Alive(self.heartbeat(now, *session, *ttl))
             }
-            Question::Beat { session, ttl } => Told::Alive(self.beat(now, *session, *ttl)),
-            Question::IsAlive { session } => Told::Alive(self.is_alive(now, *session)),
+            Question::Heartbeat { session, ttl } => {
+                EngineAnswer::Alive(self.heartbeat(now, *session, *ttl))
+            }
+            Question::IsAlive { session } => EngineAnswer::Alive(self.is_alive(now, *session)),
             Question::End { session } => {
                 self.sessions.insert(*session, None);
-                Told::Done
+                EngineAnswer::Done
             }
             Question::WaitForEnd { session, .. } => {
                 if self.is_alive(now, *session) {
-                    return Outcome::Later(self.sessions.get(session).copied().flatten());
+                    return EngineOutcome::Later(self.sessions.get(session).copied().flatten());
                 }
-                Told::Done
+                EngineAnswer::Done
             }
         };
-        Outcome::Answer(Ok(told))
+        EngineOutcome::Answer(Ok(told))
     }
 
     fn swap(&mut self, key: &Key, expected: Option<&Version>, value: &[u8]) -> Swapped {
@@ -207,7 +217,7 @@ impl Engine {
         ends_at.is_some()
     }
 
-    fn beat(&mut self, now: Moment, session: u128, ttl: Duration) -> bool {
+    fn heartbeat(&mut self, now: Moment, session: u128, ttl: Duration) -> bool {
         if !self.is_alive(now, session) {
             return false;
         }
@@ -248,16 +258,16 @@ mod tests {
         let mut engine = Engine::new(Clock::new(0, 0, 0));
         let mut work =
             |token, question: &Question| match engine.work(Moment::ZERO, asker(token), question) {
-                Outcome::Answer(answer) => answer.unwrap(),
-                Outcome::Later(_) => panic!("nobody waits"),
+                EngineOutcome::Answer(answer) => answer.unwrap(),
+                EngineOutcome::Later(_) => panic!("nobody waits"),
             };
         let done = work(1, &swap(None, b"a"));
-        assert!(matches!(done, Told::Swapped(Swapped::Done(_))), "{done:?}");
+        assert!(matches!(done, EngineAnswer::Swapped(Swapped::Done(_))), "{done:?}");
         for (token, expected) in [(2, None), (3, Some(7))] {
             let told = work(token, &swap(expected, b"b"));
-            assert!(matches!(told, Told::Swapped(Swapped::Conflict)), "{told:?}");
+            assert!(matches!(told, EngineAnswer::Swapped(Swapped::Conflict)), "{told:?}");
         }
-        let Told::Found(Some(found)) =
+        let EngineAnswer::Found(Some(found)) =
             work(4, &Question::Load { key: Key::group(&Group::new("g").unwrap()) })
         else {
             panic!("it is there")

@@ -22,7 +22,7 @@ use regent_stores::time::Time;
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::AbortHandle;
 
-use super::engine::Told as Answer;
+use super::engine::EngineAnswer as Answer;
 use super::port::{Fresh, Port, SharedPort, Wire, WorldTime, lock};
 use super::serve;
 use crate::clock::Clock;
@@ -151,7 +151,7 @@ impl Running {
                 self.asks.retain(|_, task| !task.is_finished());
                 let (store, port) = (Arc::clone(&self.store), Arc::clone(&self.port));
                 let task = self.spawn(async move {
-                    let response = Box::new(serve::serve(&store, ask, wait).await);
+                    let response = Box::new(serve::serve(&*store, ask, wait).await);
                     let reply = Parcel::Reply { call, response };
                     lock(&port).fresh.said.push((Address::Client(client), reply));
                 });

@@ -32,7 +32,7 @@ use regent_replica::io::Response;
 use regent_stores::lease::reading;
 use regent_stores::register::{Key, RegisterError, RegisterResult, Swapped};
 
-use self::engine::{Asker, Engine, Outcome};
+use self::engine::{Asker, Engine, EngineOutcome};
 use self::host::{Handed, Host, Running};
 use super::net::Address;
 use super::parcel::Parcel;
@@ -41,7 +41,7 @@ use crate::clock::Clock;
 use crate::history::{Proc, Stage, What};
 use crate::plan::RegisterPlan;
 
-pub(super) use self::engine::{Asker as EngineAsker, Question, Told};
+pub(super) use self::engine::{Asker as EngineAsker, EngineAnswer, Question};
 
 /// Longest wait in line of a campaign that keeps no session.
 const WAIT_MS_MAX: u64 = 300;
@@ -370,9 +370,9 @@ impl World {
         }
         let own_now = engine.clock.read(self.now);
         let answer = match engine.work(own_now, asker, &question) {
-            Outcome::Answer(answer) => answer,
-            Outcome::Later(None) => return,
-            Outcome::Later(Some(moment)) => {
+            EngineOutcome::Answer(answer) => answer,
+            EngineOutcome::Later(None) => return,
+            EngineOutcome::Later(Some(moment)) => {
                 let at = engine.clock.when(moment).max(self.now + 1_000);
                 self.queue.push(at, Happening::Engine { asker, question });
                 return;
@@ -386,25 +386,30 @@ impl World {
     }
 
     /// Tells the history what the engine did, and whoever waits for it.
-    fn note_work(&mut self, asker: Asker, question: Question, answer: &RegisterResult<Told>) {
+    fn note_work(
+        &mut self,
+        asker: Asker,
+        question: Question,
+        answer: &RegisterResult<EngineAnswer>,
+    ) {
         let proc = Proc::Replica { id: asker.host, run: asker.run };
         match (question, answer) {
-            (Question::Swap { key, value, .. }, Ok(Told::Swapped(Swapped::Done(_)))) => {
+            (Question::Swap { key, value, .. }, Ok(EngineAnswer::Swapped(Swapped::Done(_)))) => {
                 let over = self.lease.as_mut().map(|lease| lease.engine.stirred(&key));
                 self.note(proc, What::Entry { key, value });
                 for waiting in over.unwrap_or_default() {
-                    self.tell_host(waiting, Ok(Told::Done));
+                    self.tell_host(waiting, Ok(EngineAnswer::Done));
                 }
             }
             (
-                Question::Begin { session, .. } | Question::Beat { session, .. },
-                Ok(Told::Alive(true)),
-            ) => self.note(proc, What::Beat { session }),
+                Question::Begin { session, .. } | Question::Heartbeat { session, .. },
+                Ok(EngineAnswer::Alive(true)),
+            ) => self.note(proc, What::Heartbeat { session }),
             (_, Ok(_) | Err(_)) => {}
         }
     }
 
-    fn tell_host(&mut self, asker: Asker, answer: RegisterResult<Told>) {
+    fn tell_host(&mut self, asker: Asker, answer: RegisterResult<EngineAnswer>) {
         let Asker { host, run, token } = asker;
         let parcel = Parcel::Told { run, token, answer: Box::new(answer) };
         self.send(Address::Engine, Address::Replica(host), parcel);

@@ -15,12 +15,12 @@ use async_trait::async_trait;
 use regent_election::Moment;
 use regent_election::store::{Description, Level};
 use regent_stores::register::{
-    Found, Key, Kind, Record, Register, RegisterError, RegisterResult, ServerSessions, Swapped,
+    Found, Key, KeyKind, Record, Register, RegisterError, RegisterResult, ServerSessions, Swapped,
     Version,
 };
 use regent_stores::time::{Pause, Time};
 
-use super::engine::{Question, Told};
+use super::engine::{EngineAnswer, Question};
 use crate::clock::Clock;
 use crate::dice::Dice;
 use crate::world::net::Address;
@@ -68,7 +68,7 @@ struct Sleeper {
 
 #[derive(Debug)]
 struct Slot {
-    answer: Option<RegisterResult<Told>>,
+    answer: Option<RegisterResult<EngineAnswer>>,
     waker: Option<Waker>,
     /// Whether it changes something: without an answer nobody knows whether it did.
     is_write: bool,
@@ -133,7 +133,7 @@ impl Port {
     }
 
     /// An answer has come; one that comes too late is not missed by anybody.
-    pub(super) fn answered(&mut self, token: u64, answer: RegisterResult<Told>) {
+    pub(super) fn answered(&mut self, token: u64, answer: RegisterResult<EngineAnswer>) {
         let Some(slot) = self.slots.get_mut(&token) else { return };
         slot.answer.get_or_insert(answer);
         if let Some(waker) = slot.waker.take() {
@@ -145,7 +145,7 @@ impl Port {
     pub(super) fn timed_out(&mut self, token: u64) {
         let Some(slot) = self.slots.get(&token) else { return };
         let answer = match (slot.is_wait, slot.is_write) {
-            (true, _) => Ok(Told::Done),
+            (true, _) => Ok(EngineAnswer::Done),
             (false, true) => Err(RegisterError::uncertain("no answer in time")),
             (false, false) => Err(RegisterError::unavailable("no answer in time")),
         };
@@ -186,7 +186,7 @@ struct Asking {
 }
 
 impl Future for Asking {
-    type Output = RegisterResult<Told>;
+    type Output = RegisterResult<EngineAnswer>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let mut port = lock(&self.port);
@@ -261,7 +261,7 @@ impl Wire {
 
     async fn is_true(&self, question: Question) -> RegisterResult<bool> {
         match self.ask(question).await? {
-            Told::Alive(is_alive) => Ok(is_alive),
+            EngineAnswer::Alive(is_alive) => Ok(is_alive),
             other => Err(strange(&other)),
         }
     }
@@ -272,7 +272,7 @@ impl Wire {
     }
 }
 
-fn strange(told: &Told) -> RegisterError {
+fn strange(told: &EngineAnswer) -> RegisterError {
     RegisterError::corrupt(format!("the engine told {told:?}"))
 }
 
@@ -293,7 +293,7 @@ impl Register for Wire {
 
     async fn load(&self, key: &Key) -> RegisterResult<Option<Found>> {
         match self.ask(Question::Load { key: key.clone() }).await? {
-            Told::Found(found) => Ok(found),
+            EngineAnswer::Found(found) => Ok(found),
             other => Err(strange(&other)),
         }
     }
@@ -306,7 +306,7 @@ impl Register for Wire {
     ) -> RegisterResult<Swapped> {
         let (key, expected) = (key.clone(), expected.cloned());
         match self.ask(Question::Swap { key, expected, value: record.value }).await? {
-            Told::Swapped(swapped) => Ok(swapped),
+            EngineAnswer::Swapped(swapped) => Ok(swapped),
             other => Err(strange(&other)),
         }
     }
@@ -326,14 +326,14 @@ impl Register for Wire {
 
     async fn list(
         &self,
-        kind: Kind,
+        kind: KeyKind,
         prefix: &str,
         after: Option<&str>,
         count: usize,
     ) -> RegisterResult<Vec<(Key, Found)>> {
         let (prefix, after) = (prefix.to_owned(), after.map(str::to_owned));
         match self.ask(Question::List { kind, prefix, after, count }).await? {
-            Told::Listed(listed) => Ok(listed),
+            EngineAnswer::Listed(listed) => Ok(listed),
             other => Err(strange(&other)),
         }
     }
@@ -349,8 +349,8 @@ impl ServerSessions for Wire {
         self.is_true(Question::Begin { session, ttl }).await
     }
 
-    async fn beat(&self, session: u128, ttl: Duration) -> RegisterResult<bool> {
-        self.is_true(Question::Beat { session, ttl }).await
+    async fn heartbeat(&self, session: u128, ttl: Duration) -> RegisterResult<bool> {
+        self.is_true(Question::Heartbeat { session, ttl }).await
     }
 
     async fn is_alive(&self, session: u128) -> RegisterResult<bool> {

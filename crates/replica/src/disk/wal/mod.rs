@@ -35,7 +35,7 @@ use super::reserve::{Reserve, Spare, zeros};
 use crate::io::Batch;
 use payload::{OPENING_BYTES, Summary, put_batch, put_parts};
 use read::{Log, note_indexes};
-use record::{Kind, Place, record_bytes};
+use record::{Kind, WritePosition, record_bytes};
 use segment::{HEADER_BYTES, Header};
 
 /// Bytes of a segment before its first batch.
@@ -64,7 +64,7 @@ pub(crate) struct Wal {
     at: u64,
     /// Records that are not written yet.
     buffer: Vec<u8>,
-    place: Place,
+    place: WritePosition,
     /// The last record that is durable.
     durable: u64,
     summary: Summary,
@@ -94,8 +94,14 @@ pub(crate) fn found(
     files.rename(&beside, &name).writing("name", files, &name)
 }
 
+/// How many bytes of its first segment are not zeros when a log was just made.
+pub(crate) fn founding_lead_bytes(identity: Identity, summary: &Summary) -> usize {
+    let header = Header { identity, number: 1, first_record: 1, file_bytes: 0, chain: 0 };
+    lead(&header, 0, summary).0.len()
+}
+
 /// The header and the opening of a segment.
-fn lead(header: &Header, durable: u64, summary: &Summary) -> (Vec<u8>, Place) {
+fn lead(header: &Header, durable: u64, summary: &Summary) -> (Vec<u8>, WritePosition) {
     let (mut bytes, mut payload) = (Vec::new(), Vec::new());
     let place = header.put(&mut bytes);
     summary.put(&mut payload);

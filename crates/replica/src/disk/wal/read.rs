@@ -3,14 +3,14 @@
 //! All segments but the last were durable as a whole before the next one got its name, so in them
 //! whatever is missing or odd is damage. In the last one, the tail may have been lost.
 
-use super::super::error::{OpenError, Trying};
+use super::super::error::{DataDirError, Trying};
 use super::super::files::Files;
 use super::super::identity::Identity;
 use super::super::limits::SEGMENT_BYTES_MAX;
 use super::super::names;
 use super::Segment;
 use super::payload::{Kept, Summary, decode_boot};
-use super::record::{self, Found, Kind, Place};
+use super::record::{self, Found, Kind, WritePosition};
 use super::replay::Replay;
 use super::segment::{HEADER_BYTES, Header};
 
@@ -31,7 +31,7 @@ pub(crate) struct Log {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tail {
     pub(crate) at: usize,
-    pub(crate) place: Place,
+    pub(crate) place: WritePosition,
     pub(crate) file_bytes: u64,
     /// The end of what is left of writes that were lost, and must become zeros again; none if nothing
     /// was lost.
@@ -44,9 +44,9 @@ pub(crate) fn read(
     identity: &Identity,
     numbers: &[u64],
     acked: u64,
-) -> Result<Log, OpenError> {
+) -> Result<Log, DataDirError> {
     let Some((first, others)) = numbers.split_first() else {
-        return Err(OpenError::damaged(&files.path("wal"), 0, "the log is missing"));
+        return Err(DataDirError::damaged(&files.path("wal"), 0, "the log is missing"));
     };
     let mut log = read_first(files, identity, *first, acked)?;
     for number in others {
@@ -56,7 +56,7 @@ pub(crate) fn read(
     if acked > last {
         let path = files.path(&names::segment(log.segments[others.len()].number));
         let why = format!("the log ends with record {last}, and record {acked} was durable");
-        return Err(OpenError::damaged(&path, log.tail.at, why));
+        return Err(DataDirError::damaged(&path, log.tail.at, why));
     }
     Ok(log)
 }
@@ -66,7 +66,7 @@ fn read_first(
     identity: &Identity,
     number: u64,
     acked: u64,
-) -> Result<Log, OpenError> {
+) -> Result<Log, DataDirError> {
     let (bytes, header, place) = read_file(files, identity, number)?;
     let (opening, at, place) = opening(files, &bytes, number, place)?;
     let tail = Tail { at, place, file_bytes: header.file_bytes, leftover_until: None };
@@ -86,12 +86,12 @@ fn read_next(
     identity: &Identity,
     number: u64,
     log: &mut Log,
-) -> Result<(), OpenError> {
+) -> Result<(), DataDirError> {
     let path = files.path(&names::segment(number));
     let before = log.segments.last().map_or(0, |segment| segment.number);
     if number != before + 1 {
         let path = files.path(&names::segment(before + 1));
-        return Err(OpenError::damaged(&path, 0, "this segment of the log is missing"));
+        return Err(DataDirError::damaged(&path, 0, "this segment of the log is missing"));
     }
     let (bytes, header, place) = read_file(files, identity, number)?;
     let end = log.tail;
@@ -101,12 +101,12 @@ fn read_next(
             "it ends before record {}, and the next segment begins with record {}",
             end.place.number, place.number
         );
-        return Err(OpenError::damaged(&path, end.at, why));
+        return Err(DataDirError::damaged(&path, end.at, why));
     }
     let (opening, at, place) = opening(files, &bytes, number, place)?;
     if log.replay.summary() != opening {
         let why = "its opening contradicts the segment before it";
-        return Err(OpenError::damaged(&path, HEADER_BYTES, why));
+        return Err(DataDirError::damaged(&path, HEADER_BYTES, why));
     }
     log.segments.push(Segment { number, index_max: 0 });
     log.tail = Tail { at, place, file_bytes: header.file_bytes, leftover_until: None };
@@ -118,7 +118,7 @@ fn read_file(
     files: &dyn Files,
     identity: &Identity,
     number: u64,
-) -> Result<(Vec<u8>, Header, Place), OpenError> {
+) -> Result<(Vec<u8>, Header, WritePosition), DataDirError> {
     let name = names::segment(number);
     let bytes = files.read(&name, SEGMENT_BYTES_MAX).opening("read", files, &name)?;
     let path = files.path(&name);
@@ -132,10 +132,10 @@ fn opening(
     files: &dyn Files,
     bytes: &[u8],
     number: u64,
-    place: Place,
-) -> Result<(Summary, usize, Place), OpenError> {
+    place: WritePosition,
+) -> Result<(Summary, usize, WritePosition), DataDirError> {
     let path = files.path(&names::segment(number));
-    let damaged = |why: String| OpenError::damaged(&path, HEADER_BYTES, why);
+    let damaged = |why: String| DataDirError::damaged(&path, HEADER_BYTES, why);
     match record::read(bytes, HEADER_BYTES, place) {
         Found::Record { kind: Kind::Opening, payload, next_at, next } => {
             let opening = Summary::decode(payload).map_err(|why| damaged(why.to_string()))?;
@@ -150,13 +150,13 @@ fn opening(
 
 impl Log {
     /// Takes all records of the last segment, from its tail on.
-    fn records(&mut self, files: &dyn Files, bytes: &[u8]) -> Result<(), OpenError> {
+    fn records(&mut self, files: &dyn Files, bytes: &[u8]) -> Result<(), DataDirError> {
         let segment = self.segments.last().map_or(0, |segment| segment.number);
         let path = files.path(&names::segment(segment));
         loop {
             let Tail { at, place, .. } = self.tail;
             let damaged = |why: String| {
-                OpenError::damaged(&path, at, format!("record {}: {why}", place.number))
+                DataDirError::damaged(&path, at, format!("record {}: {why}", place.number))
             };
             match record::read(bytes, at, place) {
                 Found::Record { kind, payload, next_at, next } => {

@@ -82,10 +82,9 @@ struct Head {
 
 /// Where the next record goes and what it follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct WritePosition {
     /// The checksum of the segment's header.
     pub(crate) seed: u32,
-    /// Its number.
     pub(crate) number: u64,
     /// The checksum of the record before.
     pub(crate) chain: u32,
@@ -95,7 +94,7 @@ pub(crate) struct Place {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Found<'a> {
     /// The record that belongs there.
-    Record { kind: Kind, payload: &'a [u8], next_at: usize, next: Place },
+    Record { kind: Kind, payload: &'a [u8], next_at: usize, next: WritePosition },
     /// Zeros up to the end.
     End,
     /// What is left of a write that was lost before it was durable.
@@ -111,12 +110,12 @@ pub(crate) const fn record_bytes(payload: usize) -> usize {
 
 /// Appends a record and says what follows it.
 pub(crate) fn put(
-    place: Place,
+    place: WritePosition,
     durable: u64,
     kind: Kind,
     payload: &[u8],
     out: &mut Vec<u8>,
-) -> Place {
+) -> WritePosition {
     let start = out.len();
     let length =
         u32::try_from(payload.len()).expect("a batch is far smaller than a segment's bound");
@@ -133,11 +132,11 @@ pub(crate) fn put(
     let chain = checksum(head, &out[start + HEAD_BYTES..]);
     out.extend(chain.to_le_bytes());
     out.extend(END);
-    Place { seed: place.seed, number: place.number + 1, chain }
+    WritePosition { seed: place.seed, number: place.number + 1, chain }
 }
 
 /// Reads what stands `at` a place of a whole segment.
-pub(crate) fn read(segment: &[u8], at: usize, place: Place) -> Found<'_> {
+pub(crate) fn read(segment: &[u8], at: usize, place: WritePosition) -> Found<'_> {
     let Some(rest) = segment.get(at..).filter(|rest| rest.len() >= RECORD_BYTES_MIN) else {
         return Found::End;
     };
@@ -167,7 +166,7 @@ pub(crate) fn read(segment: &[u8], at: usize, place: Place) -> Found<'_> {
         let has_hole = has_hole(segment, at, total) || tail[TAIL_BYTES - 1] == 0;
         return judge(segment, at, has_hole, place, "its payload does not match its checksum");
     }
-    let next = Place { seed: place.seed, number: place.number + 1, chain };
+    let next = WritePosition { seed: place.seed, number: place.number + 1, chain };
     Found::Record { kind: head.kind, payload: &body[..head.length], next_at: at + total, next }
 }
 
@@ -189,7 +188,13 @@ fn head_at(bytes: &[u8], seed: u32) -> Option<Head> {
 }
 
 /// Lost or damaged: see the module's header.
-fn judge(segment: &[u8], at: usize, has_hole: bool, place: Place, why: &str) -> Found<'static> {
+fn judge(
+    segment: &[u8],
+    at: usize,
+    has_hole: bool,
+    place: WritePosition,
+    why: &str,
+) -> Found<'static> {
     if !has_hole {
         return Found::Damaged { why: why.into() };
     }
@@ -219,7 +224,7 @@ fn has_hole(segment: &[u8], at: usize, total: usize) -> bool {
 }
 
 /// A record behind this place that was written when the one at this place was durable.
-fn proof_behind(segment: &[u8], at: usize, place: Place) -> Option<u64> {
+fn proof_behind(segment: &[u8], at: usize, place: WritePosition) -> Option<u64> {
     let behind = (at + 8..segment.len().saturating_sub(RECORD_BYTES_MIN - 1)).step_by(8);
     behind
         .filter_map(|offset| head_at(&segment[offset..], place.seed))
@@ -231,7 +236,7 @@ fn proof_behind(segment: &[u8], at: usize, place: Place) -> Option<u64> {
 mod tests {
     use super::*;
 
-    const START: Place = Place { seed: 77, number: 5, chain: 99 };
+    const START: WritePosition = WritePosition { seed: 77, number: 5, chain: 99 };
 
     /// A segment of 4 KiB whose records begin at byte 80, and where each begins.
     fn segment(records: &[(u64, Vec<u8>)]) -> (Vec<u8>, Vec<usize>) {
@@ -347,9 +352,9 @@ mod tests {
     #[test]
     fn records_of_another_life_or_place_are_never_believed() {
         let (bytes, starts) = segment(&[(4, payload(30)), (4, payload(30))]);
-        let stale = Place { seed: 78, ..START };
+        let stale = WritePosition { seed: 78, ..START };
         assert!(matches!(read(&bytes, 80, stale), Found::Damaged { .. }));
-        for other in [Place { number: 6, ..START }, Place { chain: 98, ..START }] {
+        for other in [WritePosition { number: 6, ..START }, WritePosition { chain: 98, ..START }] {
             assert!(matches!(read(&bytes, 80, other), Found::Damaged { .. }));
         }
         let mut twice = bytes.clone();

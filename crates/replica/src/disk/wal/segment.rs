@@ -15,9 +15,9 @@
 use std::path::Path;
 
 use super::super::bytes::{checksum, u32_at, u64_at};
-use super::super::error::OpenError;
+use super::super::error::DataDirError;
 use super::super::identity::{self, Identity, Kind};
-use super::record::Place;
+use super::record::WritePosition;
 
 /// Bytes of a header.
 pub(crate) const HEADER_BYTES: usize = 80;
@@ -36,7 +36,7 @@ pub(crate) struct Header {
 
 impl Header {
     /// Appends the header and says where its first record belongs.
-    pub(crate) fn put(&self, out: &mut Vec<u8>) -> Place {
+    pub(crate) fn put(&self, out: &mut Vec<u8>) -> WritePosition {
         let start = out.len();
         self.identity.put(KIND, out);
         out.extend(self.number.to_le_bytes());
@@ -45,12 +45,16 @@ impl Header {
         out.extend(self.chain.to_le_bytes());
         let seed = checksum(0, &out[start..]);
         out.extend(seed.to_le_bytes());
-        Place { seed, number: self.first_record, chain: self.chain }
+        WritePosition { seed, number: self.first_record, chain: self.chain }
     }
 
     /// Reads the header of a whole segment and says where its first record belongs.
-    pub(crate) fn take(bytes: &[u8], number: u64, path: &Path) -> Result<(Self, Place), OpenError> {
-        let damaged = |offset, why: &str| Err(OpenError::damaged(path, offset, why));
+    pub(crate) fn take(
+        bytes: &[u8],
+        number: u64,
+        path: &Path,
+    ) -> Result<(Self, WritePosition), DataDirError> {
+        let damaged = |offset, why: &str| Err(DataDirError::damaged(path, offset, why));
         let Some(header) = bytes.get(..HEADER_BYTES) else {
             return damaged(bytes.len(), "it is shorter than its header");
         };
@@ -75,7 +79,7 @@ impl Header {
             let why = format!("it has {} bytes and was made with {}", bytes.len(), this.file_bytes);
             return damaged(bytes.len(), &why);
         }
-        let place = Place { seed, number: this.first_record, chain: this.chain };
+        let place = WritePosition { seed, number: this.first_record, chain: this.chain };
         Ok((this, place))
     }
 }

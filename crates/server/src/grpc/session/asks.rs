@@ -8,12 +8,12 @@ use std::sync::Arc;
 use regent_api::grpc as pb;
 use regent_api::grpc::answer::Outcome;
 use regent_api::grpc::ask::Verb;
-use regent_api::{Code, Heard, Operation, Problem};
+use regent_api::{Code, HeartbeatResponse, Operation, Problem};
 use tokio::time::Instant;
 
 use super::limits::HOLDS_MAX;
 use super::{Shared, bad};
-use crate::{accept, campaign, leader, offer, renew, resign, sessions, transfer, warm, withdraw};
+use crate::{campaign, leader, sessions, tenure};
 
 /// Serves one request and answers it.
 pub(super) async fn serve(shared: Arc<Shared>, ask: pb::Ask) {
@@ -68,9 +68,9 @@ async fn act(
 ) -> Result<Closed, Problem> {
     own(shared, &mut verb)?;
     let mut ask = shared.enter(operation)?;
-    let heard = |heard: Heard| {
-        shared.heard(began_at, heard.ttl_ms);
-        Outcome::Heard(heard.into())
+    let heard = |heard: HeartbeatResponse| {
+        shared.heartbeat_acknowledged(began_at, heard.ttl_ms);
+        Outcome::Heartbeat(heard.into())
     };
     let done = |done: regent_api::Done| Outcome::Done(done.into());
     Ok(Closed::No(match verb {
@@ -81,31 +81,31 @@ async fn act(
         }
         Verb::Withdraw(message) => {
             let (group, request) = message.read()?;
-            done(withdraw::act(&ask, &group, request).await?)
+            done(tenure::withdraw(&ask, &group, request).await?)
         }
         Verb::Accept(message) => {
             let (group, request) = message.read()?;
-            heard(accept::act(&ask, &group, request).await?)
+            heard(tenure::accept(&ask, &group, request).await?)
         }
         Verb::Renew(message) => {
             let (group, request) = message.read()?;
-            heard(renew::act(&ask, &group, request).await?)
+            heard(tenure::renew(&ask, &group, request).await?)
         }
         Verb::Resign(message) => {
             let (group, request) = message.read()?;
-            done(resign::act(&ask, &group, request).await?)
+            done(tenure::resign(&ask, &group, request).await?)
         }
         Verb::Offer(message) => {
             let (group, request) = message.read()?;
-            done(offer::act(&ask, &group, request).await?)
+            done(tenure::offer(&ask, &group, request).await?)
         }
         Verb::Warm(message) => {
             let (group, request) = message.read()?;
-            done(warm::act(&ask, &group, request).await?)
+            done(tenure::warm(&ask, &group, request).await?)
         }
         Verb::Transfer(message) => {
             let (group, request) = message.read()?;
-            done(transfer::act(&ask, &group, request).await?)
+            done(tenure::transfer(&ask, &group, request).await?)
         }
         Verb::Leader(message) => {
             let (group, consistency) = message.read()?;

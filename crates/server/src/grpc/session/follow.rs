@@ -20,22 +20,22 @@ use crate::stream::{self, Patience};
 
 /// What to follow, and from where.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Wish {
+pub(super) struct FollowRequest {
     scope: Option<Scope>,
     cursor: Option<Cursor>,
 }
 
 /// A wish from its message.
-pub(super) fn read(message: pb::Follow) -> Result<Wish, Problem> {
+pub(super) fn read(message: pb::Follow) -> Result<FollowRequest, Problem> {
     let (scope, cursor) = message.read(FOLLOW_MAX)?;
     if let Some(Scope::Prefix(prefix)) = &scope {
         check_prefix(prefix)?;
     }
-    Ok(Wish { scope, cursor })
+    Ok(FollowRequest { scope, cursor })
 }
 
 /// Follows whatever is wished for, until the stream ends.
-pub(super) async fn follow(shared: Arc<Shared>, mut wishes: watch::Receiver<Wish>) {
+pub(super) async fn follow(shared: Arc<Shared>, mut wishes: watch::Receiver<FollowRequest>) {
     loop {
         let wish = wishes.borrow_and_update().clone();
         tokio::select! {
@@ -52,8 +52,8 @@ pub(super) async fn follow(shared: Arc<Shared>, mut wishes: watch::Receiver<Wish
 }
 
 /// Tells one wish's events for as long as that is possible.
-async fn tell(shared: &Shared, wish: Wish) {
-    let Wish { scope: Some(scope), mut cursor } = wish else {
+async fn tell(shared: &Shared, wish: FollowRequest) {
+    let FollowRequest { scope: Some(scope), mut cursor } = wish else {
         return std::future::pending().await;
     };
     loop {
@@ -80,7 +80,8 @@ async fn tell_from(
     cursor: &mut Option<Cursor>,
 ) -> Result<(), Problem> {
     // The stream itself has a place among those that wait; its watch needs no other.
-    let ask = Ask { app: Arc::clone(&shared.app), talk: Arc::clone(&shared.talk), place: None };
+    let ask =
+        Ask { app: Arc::clone(&shared.app), activity: Arc::clone(&shared.activity), place: None };
     let watch = ask.read(ask.store().watch(scope.clone(), *cursor)).await?;
     let patience = Patience { waits_for_ever: true, state_page_max: STATE_PAGE_MAX };
     let tells_state = cursor.is_none();

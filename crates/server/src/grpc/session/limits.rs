@@ -2,7 +2,7 @@
 
 /// Heartbeats of one stream that are under way or whose answers nobody took. A participant sends one
 /// at a time and retries a few times; more is a peer that asks and never reads.
-pub(super) const BEATS_MAX: usize = 8;
+pub(super) const HEARTBEATS_MAX: usize = 8;
 /// Requests of one stream that are under way or whose answers nobody took. More are refused.
 pub(super) const ASKS_MAX: usize = 64;
 /// Refusals of requests beyond [`ASKS_MAX`] that nobody took. Beyond it the stream ends.

@@ -34,8 +34,8 @@ use tonic::Streaming;
 use crate::admission::Class;
 use crate::app::{App, Ask};
 use crate::grpc::frame;
-use crate::sessions;
-use crate::socket::Talk;
+use crate::socket::ConnectionActivity;
+use crate::{router, sessions};
 use limits::{HOLDS_MAX, LOG_LEADER_EVERY};
 use outbox::Outbox;
 pub(super) use outbox::Outgoing;
@@ -44,17 +44,17 @@ pub(super) use outbox::Outgoing;
 #[derive(Debug)]
 struct Shared {
     app: Arc<App>,
-    talk: Arc<Talk>,
+    activity: Arc<ConnectionActivity>,
     lookout: Arc<Lookout>,
     session: SessionId,
     node: Node,
     outbox: Arc<Outbox>,
-    told: Mutex<Told>,
+    told: Mutex<SentState>,
 }
 
 /// What the peer has been told, and when it was heard.
 #[derive(Debug)]
-struct Told {
+struct SentState {
     ttl: Duration,
     epoch: u64,
     /// What the session held was told as of this revision.
@@ -70,7 +70,7 @@ struct Told {
 /// Opens a session stream. What is refused before the welcome is the status of the call.
 pub(super) async fn open(
     app: Arc<App>,
-    talk: Arc<Talk>,
+    activity: Arc<ConnectionActivity>,
     lookout: Arc<Lookout>,
     mut inbound: Streaming<pb::SessionUp>,
 ) -> Result<Outgoing, Problem> {
@@ -82,13 +82,13 @@ pub(super) async fn open(
     };
     let request = hello.read()?;
     let wish = follow::read(hello.follow.unwrap_or_default())?;
-    let holds = begin(&app, &talk, request, hello.resume).await?;
+    let holds = begin(&app, &activity, request, hello.resume).await?;
     let log_leader = lookout.look(&app).await;
     let shared = Arc::new(Shared {
         session: holds.session_id,
         node: holds.node_id.clone(),
         outbox: Outbox::new(window),
-        told: Mutex::new(Told {
+        told: Mutex::new(SentState {
             ttl: Duration::from_millis(holds.ttl_ms),
             epoch: holds.epoch,
             holds_at: holds.revision,
@@ -98,7 +98,7 @@ pub(super) async fn open(
             is_in_jeopardy: false,
         }),
         app,
-        talk,
+        activity,
         lookout,
     });
     tracing::debug!(node = %shared.node, resumed = hello.resume, "a session stream begins");
@@ -133,14 +133,14 @@ async fn first(
 /// Opens the session, or finds it open.
 async fn begin(
     app: &Arc<App>,
-    talk: &Arc<Talk>,
+    activity: &Arc<ConnectionActivity>,
     request: regent_api::OpenSessionRequest,
     resume: bool,
 ) -> Result<SessionResponse, Problem> {
     let operation = if resume { Operation::ShowSession } else { Operation::OpenSession };
-    let class = Class::of(operation).unwrap_or(Class::Campaign);
+    let class = router::class(operation).unwrap_or(Class::Campaign);
     let place = app.admission.admit(class).ok_or_else(|| app.shed(class))?;
-    let ask = Ask { app: Arc::clone(app), talk: Arc::clone(talk), place: Some(place) };
+    let ask = Ask { app: Arc::clone(app), activity: Arc::clone(activity), place: Some(place) };
     let (Some(session_id), true) = (request.session_id, resume) else {
         return sessions::act_open(&ask, request).await;
     };
@@ -172,19 +172,19 @@ fn told_by(status: &tonic::Status) -> Problem {
 }
 
 impl Shared {
-    fn told(&self) -> MutexGuard<'_, Told> {
+    fn told(&self) -> MutexGuard<'_, SentState> {
         self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A place for a request of this kind.
     fn enter(&self, operation: Operation) -> Result<Ask, Problem> {
-        let place = match Class::of(operation) {
+        let place = match router::class(operation) {
             Some(class) => {
                 Some(self.app.admission.admit(class).ok_or_else(|| self.app.shed(class))?)
             }
             None => None,
         };
-        Ok(Ask { app: Arc::clone(&self.app), talk: Arc::clone(&self.talk), place })
+        Ok(Ask { app: Arc::clone(&self.app), activity: Arc::clone(&self.activity), place })
     }
 
     /// Counts a request of the stream as if it had come by itself.
@@ -198,7 +198,7 @@ impl Shared {
     }
 
     /// A heartbeat that arrived then was acknowledged.
-    fn heard(&self, arrived_at: Instant, ttl_ms: u64) {
+    fn heartbeat_acknowledged(&self, arrived_at: Instant, ttl_ms: u64) {
         let mut told = self.told();
         told.ttl = Duration::from_millis(ttl_ms);
         told.heard_at = told.heard_at.max(arrived_at);

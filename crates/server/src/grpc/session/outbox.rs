@@ -20,7 +20,7 @@ use tokio::time::Instant;
 use tokio_stream::Stream;
 use tonic::Status;
 
-use super::limits::{ASKS_MAX, BEATS_MAX, EVENTS_MAX, REFUSALS_MAX};
+use super::limits::{ASKS_MAX, EVENTS_MAX, HEARTBEATS_MAX, REFUSALS_MAX};
 
 /// The lanes, shared by everything that has something to send.
 #[derive(Debug)]
@@ -33,14 +33,14 @@ pub(super) struct Outbox {
 
 #[derive(Debug)]
 struct Lanes {
-    beats: VecDeque<pb::HeartbeatAnswer>,
+    heartbeats: VecDeque<pb::HeartbeatAnswer>,
     holds: Option<pb::SessionResponse>,
     jeopardy: Option<pb::Jeopardy>,
     log_leader: Option<pb::LogLeader>,
     answers: VecDeque<(pb::Answer, IsRefusal)>,
     events: VecDeque<pb::WatchEvent>,
     /// Heartbeats, requests and refusals whose answers were not taken yet.
-    beats_open: usize,
+    heartbeats_open: usize,
     asks_open: usize,
     refusals_open: usize,
     /// Events queued so far, events the peer says it took, and how far the one may be ahead.
@@ -72,13 +72,13 @@ impl Outbox {
     pub(super) fn new(window: Option<u32>) -> Arc<Self> {
         Arc::new(Self {
             lanes: Mutex::new(Lanes {
-                beats: VecDeque::new(),
+                heartbeats: VecDeque::new(),
                 holds: None,
                 jeopardy: None,
                 log_leader: None,
                 answers: VecDeque::new(),
                 events: VecDeque::new(),
-                beats_open: 0,
+                heartbeats_open: 0,
                 asks_open: 0,
                 refusals_open: 0,
                 events_queued: 0,
@@ -94,14 +94,14 @@ impl Outbox {
     }
 
     /// A heartbeat came.
-    pub(super) fn begin_beat(&self) -> Result<(), Crowded> {
+    pub(super) fn begin_heartbeat(&self) -> Result<(), Crowded> {
         let mut lanes = self.lock();
-        take_one(&mut lanes.beats_open, BEATS_MAX)
+        take_one(&mut lanes.heartbeats_open, HEARTBEATS_MAX)
     }
 
     /// A heartbeat that began is answered.
-    pub(super) fn answer_beat(&self, answer: pb::HeartbeatAnswer) {
-        self.push(|lanes| lanes.beats.push_back(answer));
+    pub(super) fn answer_heartbeat(&self, answer: pb::HeartbeatAnswer) {
+        self.push(|lanes| lanes.heartbeats.push_back(answer));
     }
 
     /// A request came.
@@ -215,8 +215,8 @@ impl Lanes {
 
     /// The next message, most urgent first.
     fn next(&mut self) -> Option<Message> {
-        if let Some(answer) = self.beats.pop_front() {
-            self.beats_open -= 1;
+        if let Some(answer) = self.heartbeats.pop_front() {
+            self.heartbeats_open -= 1;
             return Some(Message::Heartbeat(answer));
         }
         if let Some(holds) = self.holds.take() {
@@ -287,7 +287,7 @@ mod tests {
 
     use super::*;
 
-    fn beat(sequence: u64) -> pb::HeartbeatAnswer {
+    fn heartbeat(sequence: u64) -> pb::HeartbeatAnswer {
         pb::HeartbeatAnswer { sequence, outcome: None }
     }
 
@@ -329,15 +329,15 @@ mod tests {
         }
         outbox.note_holds(pb::SessionResponse::default());
         outbox.note_jeopardy(pb::Jeopardy::default());
-        outbox.begin_beat().unwrap();
-        outbox.answer_beat(beat(7));
+        outbox.begin_heartbeat().unwrap();
+        outbox.answer_heartbeat(heartbeat(7));
         let first = take(&mut outgoing).unwrap().unwrap();
         assert!(matches!(first, Message::Heartbeat(answer) if answer.sequence == 7));
         assert!(matches!(take(&mut outgoing), Some(Some(Message::Holds(_)))));
         assert!(matches!(take(&mut outgoing), Some(Some(Message::Jeopardy(_)))));
         assert!(matches!(take(&mut outgoing), Some(Some(Message::Answer(_)))));
-        outbox.begin_beat().unwrap();
-        outbox.answer_beat(beat(8));
+        outbox.begin_heartbeat().unwrap();
+        outbox.answer_heartbeat(heartbeat(8));
         assert!(matches!(take(&mut outgoing), Some(Some(Message::Heartbeat(_)))));
     }
 
@@ -345,10 +345,10 @@ mod tests {
     fn every_lane_is_bounded() {
         let mut outgoing = outgoing(None);
         let outbox = Arc::clone(&outgoing.outbox);
-        for _ in 0..BEATS_MAX {
-            outbox.begin_beat().unwrap();
+        for _ in 0..HEARTBEATS_MAX {
+            outbox.begin_heartbeat().unwrap();
         }
-        assert_eq!(outbox.begin_beat(), Err(Crowded));
+        assert_eq!(outbox.begin_heartbeat(), Err(Crowded));
         for _ in 0..ASKS_MAX {
             outbox.begin_ask().unwrap();
         }

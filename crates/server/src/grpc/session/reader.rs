@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 use tonic::Streaming;
 
-use super::follow::{self, Wish};
+use super::follow::{self, FollowRequest};
 use super::{Shared, asks, bad, told_by};
 use crate::admission::{self, Class};
 use crate::app::{Phase, dice};
@@ -29,7 +29,7 @@ const CLOSING_SPREAD_MS: u64 = 1000;
 pub(super) async fn read(
     shared: Arc<Shared>,
     mut inbound: Streaming<pb::SessionUp>,
-    wishes: watch::Sender<Wish>,
+    wishes: watch::Sender<FollowRequest>,
 ) {
     let mut tasks = JoinSet::new();
     let ended = loop {
@@ -79,22 +79,22 @@ pub(super) async fn read(
 async fn until_gone(shared: &Shared) {
     let patience = shared.app.config.write_timeout;
     if tokio::time::timeout(patience, shared.outbox.gone()).await.is_err() {
-        shared.talk.give_up();
+        shared.activity.give_up();
     }
 }
 
 fn take(
     shared: &Arc<Shared>,
     tasks: &mut JoinSet<()>,
-    wishes: &watch::Sender<Wish>,
+    wishes: &watch::Sender<FollowRequest>,
     message: Message,
 ) -> Result<(), Problem> {
     match message {
         Message::Hello(_) => Err(bad("a session says hello once")),
         Message::Heartbeat(heartbeat) => {
             let arrived_at = Instant::now();
-            shared.outbox.begin_beat().map_err(|_| unread())?;
-            tasks.spawn(beat(Arc::clone(shared), heartbeat, arrived_at));
+            shared.outbox.begin_heartbeat().map_err(|_| unread())?;
+            tasks.spawn(serve_heartbeat(Arc::clone(shared), heartbeat, arrived_at));
             Ok(())
         }
         Message::Ask(ask) => {
@@ -127,24 +127,24 @@ fn closing() -> Problem {
     Problem::new(Code::ShuttingDown, why).retry_after(dice() % CLOSING_SPREAD_MS)
 }
 
-async fn beat(shared: Arc<Shared>, heartbeat: pb::Heartbeat, arrived_at: Instant) {
+async fn serve_heartbeat(shared: Arc<Shared>, heartbeat: pb::Heartbeat, arrived_at: Instant) {
     let sequence = heartbeat.sequence;
     let answer = async {
         let request = heartbeat.read(shared.session)?;
-        let ask = shared.enter(Operation::RenewSession)?;
-        sessions::act_renew(&ask, request).await
+        let ask = shared.enter(Operation::Heartbeat)?;
+        sessions::act_heartbeat(&ask, request).await
     };
     let answer = answer.await;
-    shared.count(Operation::RenewSession, &answer, arrived_at);
+    shared.count(Operation::Heartbeat, &answer, arrived_at);
     let outcome = match &answer {
-        Ok(heard) => Outcome::Heard(heard.clone().into()),
+        Ok(heard) => Outcome::Heartbeat(heard.clone().into()),
         Err(problem) => Outcome::Problem(problem.into()),
     };
     let outcome = Some(outcome);
-    shared.outbox.answer_beat(pb::HeartbeatAnswer { sequence, outcome });
+    shared.outbox.answer_heartbeat(pb::HeartbeatAnswer { sequence, outcome });
     match answer {
         Ok(heard) => {
-            shared.heard(arrived_at, heard.ttl_ms);
+            shared.heartbeat_acknowledged(arrived_at, heard.ttl_ms);
             let is_known = shared.told().epoch == heard.epoch;
             if !is_known {
                 shared.tell_holds(heard.revision).await;
@@ -167,7 +167,7 @@ fn look(shared: &Shared) -> Result<Instant, Problem> {
     let (now, patience) = (Instant::now(), shared.app.config.write_timeout);
     if shared.outbox.waits_since().is_some_and(|since| since + patience <= now) {
         // Nothing sent on this stream would arrive, not even its end.
-        shared.talk.give_up();
+        shared.activity.give_up();
     }
     let mut told = shared.told();
     let (hint_at, end_at) = (told.heard_at + told.ttl / 2, told.heard_at + told.ttl);

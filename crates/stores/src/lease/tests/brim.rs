@@ -6,7 +6,7 @@ use regent_election::{
 };
 
 use crate::lease::record::GroupRecord;
-use crate::lease::turn::{Known, Turned, Wish, turn};
+use crate::lease::turn::{Known, LeaseRequest, Turned, turn};
 use crate::register::VALUE_BYTES_MAX;
 
 fn group() -> Group {
@@ -24,7 +24,7 @@ fn turned(record: &GroupRecord, ended: &[u128], command: Option<Command>) -> Tur
         wall_ms: 0,
         nonce: 7,
     };
-    let wish = command.map(|command| Wish { command, request: None, asker: None });
+    let wish = command.map(|command| LeaseRequest { command, request: None, asker: None });
     turn(record, &known, wish)
 }
 
@@ -130,7 +130,7 @@ fn everybody_in_a_full_entry_can_still_leave_it() {
         let expired = turned(&record, &[number], None);
         assert!(expired.answer.is_ok() && expired.write.is_some(), "{:?}", expired.answer);
         record = expired.record;
-        assert!(record.state.person(secret(number)).is_none());
+        assert!(record.state.session_summary(secret(number)).is_none());
     }
 }
 
@@ -141,7 +141,7 @@ fn a_newcomer_that_finds_no_room_still_buries_the_dead() {
     let turned = turned(&full, &[1], Some(campaign(last + 1)));
     assert!(is_full(&turned), "{:?}", turned.answer);
     let record = turned.record;
-    assert!(record.state.person(secret(1)).is_none(), "the dead leader is gone");
+    assert!(record.state.session_summary(secret(1)).is_none(), "the dead leader is gone");
     assert!(record.state.last_term(&group()) > full.state.last_term(&group()));
     assert!(turned.write.is_some());
 }

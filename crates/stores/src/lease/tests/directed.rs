@@ -16,13 +16,13 @@ use crate::lease::LeaseStore;
 use crate::lease::mutant::{Mutant, plant};
 use crate::register::memory::MemoryRegister;
 use crate::register::{
-    Found, Key, Kind, Record, Register, RegisterError, RegisterResult, Swapped, Version,
+    Found, Key, KeyKind, Record, Register, RegisterError, RegisterResult, Swapped, Version,
 };
-use crate::time::{Pause, Time};
+use crate::time::{Pause, SystemTime, Time};
 
 /// The runtime's own time, which stands still while nobody sleeps.
 #[derive(Debug)]
-struct Paused(Instant);
+pub(super) struct Paused(pub(super) Instant);
 
 impl Time for Paused {
     fn now(&self) -> Moment {
@@ -35,6 +35,14 @@ impl Time for Paused {
 
     fn sleep(&self, for_how_long: Duration) -> Pause {
         Box::pin(tokio::time::sleep(for_how_long))
+    }
+
+    fn wall_ms(&self) -> u64 {
+        SystemTime.wall_ms()
+    }
+
+    fn chance(&self) -> u128 {
+        SystemTime.chance()
     }
 }
 
@@ -76,8 +84,9 @@ impl Frail {
         self.refuses_settings.store(refuses, Ordering::Relaxed);
     }
 
-    fn store(&self) -> LeaseStore {
-        LeaseStore::with_time(Arc::new(self.clone()), Arc::clone(&self.time) as Arc<dyn Time>)
+    fn store(&self) -> Box<dyn Store> {
+        let time = Arc::clone(&self.time) as Arc<dyn Time>;
+        Box::new(LeaseStore::with_time(Arc::new(self.clone()), time))
     }
 }
 
@@ -92,7 +101,7 @@ impl Register for Frail {
     }
 
     async fn load(&self, key: &Key) -> RegisterResult<Option<Found>> {
-        if key.kind() == Kind::Setting && self.refuses_settings.load(Ordering::Relaxed) {
+        if key.kind() == KeyKind::Setting && self.refuses_settings.load(Ordering::Relaxed) {
             return Err(RegisterError::unavailable("not now"));
         }
         self.inner().load(key).await
@@ -104,7 +113,7 @@ impl Register for Frail {
         expected: Option<&Version>,
         record: Record,
     ) -> RegisterResult<Swapped> {
-        if key.kind() == Kind::Session && self.refuses_sessions.load(Ordering::Relaxed) {
+        if key.kind() == KeyKind::Session && self.refuses_sessions.load(Ordering::Relaxed) {
             return Err(RegisterError::unavailable("not now"));
         }
         self.inner().swap(key, expected, record).await
@@ -122,7 +131,7 @@ impl Register for Frail {
 
     async fn list(
         &self,
-        kind: Kind,
+        kind: KeyKind,
         prefix: &str,
         after: Option<&str>,
         count: usize,
@@ -131,15 +140,15 @@ impl Register for Frail {
     }
 }
 
-fn group(name: &str) -> Group {
+pub(super) fn group(name: &str) -> Group {
     Group::new(name).unwrap()
 }
 
-fn secret(number: u128) -> SessionId {
+pub(super) fn secret(number: u128) -> SessionId {
     SessionId::new(0x5ec2_e75e_c2e7_0000_5ec2_e75e_c2e7_0000 | number).unwrap()
 }
 
-fn bid(name: &str, node: &str, number: u128, ttl_ms: u64) -> Campaign {
+pub(super) fn bid(name: &str, node: &str, number: u128, ttl_ms: u64) -> Campaign {
     Campaign {
         group: group(name),
         node: Node::new(node).unwrap(),
@@ -152,20 +161,26 @@ fn bid(name: &str, node: &str, number: u128, ttl_ms: u64) -> Campaign {
     }
 }
 
-fn waiting(campaign: Campaign) -> Campaign {
+pub(super) fn waiting(campaign: Campaign) -> Campaign {
     Campaign { wait: Some(Duration::from_secs(600)), ..campaign }
 }
 
-fn beat(number: u128) -> Heartbeat {
+pub(super) fn heartbeat(number: u128) -> Heartbeat {
     Heartbeat { session: secret(number), sequence: None, disowned: Vec::new(), beliefs: None }
 }
 
-fn step_down(name: &str) -> StepDown {
+pub(super) fn step_down(name: &str) -> StepDown {
     let (reason, to, request) = (Reason::new("").unwrap(), None, None);
     StepDown { group: group(name), reason, to, immediate: false, request }
 }
 
-async fn win(store: &LeaseStore, name: &str, node: &str, number: u128, ttl_ms: u64) -> Term {
+pub(super) async fn win(
+    store: &dyn Store,
+    name: &str,
+    node: &str,
+    number: u128,
+    ttl_ms: u64,
+) -> Term {
     store.campaign(bid(name, node, number, ttl_ms)).await.unwrap().elected.unwrap()
 }
 
@@ -175,13 +190,13 @@ async fn a_store_that_lost_everything_repeats_no_term_that_was_seen() {
     let store = register.store();
     let mut last = Term::NONE;
     for _ in 0..5 {
-        last = win(&store, "g", "a", 1, 10_000).await;
+        last = win(&*store, "g", "a", 1, 10_000).await;
         store.resign(&group("g"), secret(1), last, None).await.unwrap();
     }
     register.lose_everything();
-    let gone = store.heartbeat(beat(1)).await;
+    let gone = store.heartbeat(heartbeat(1)).await;
     assert!(matches!(gone, Err(StoreError::Refused(_))), "{gone:?}");
-    assert!(win(&store, "g", "b", 2, 10_000).await > last);
+    assert!(win(&*store, "g", "b", 2, 10_000).await > last);
 }
 
 #[tokio::test(start_paused = true)]
@@ -189,10 +204,10 @@ async fn who_was_left_untold_is_told_by_whoever_comes_next_and_has_its_whole_tim
     let register = Frail::new();
     let (one, two) = (register.store(), register.store());
     let ttl_ms = 10_000;
-    let term = win(&one, "g", "a", 1, ttl_ms).await;
+    let term = win(&*one, "g", "a", 1, ttl_ms).await;
     let open = Open { node: Node::new("b").unwrap(), ttl_ms: 60_000, session: secret(2) };
     two.open(open).await.unwrap();
-    let before = one.heartbeat(beat(1)).await.unwrap().epoch;
+    let before = one.heartbeat(heartbeat(1)).await.unwrap().epoch;
     register.refuse_sessions(true);
     let answer = one.step_down(step_down("g")).await;
     assert!(matches!(answer, Err(StoreError::Uncertain { .. })), "{answer:?}");
@@ -205,13 +220,13 @@ async fn who_was_left_untold_is_told_by_whoever_comes_next_and_has_its_whole_tim
     let told_at = Instant::now();
     let standing = two.campaign(bid("g", "b", 2, 60_000)).await.unwrap();
     assert!(standing.standing && standing.elected.is_none(), "{standing:?}");
-    let heard = two.heartbeat(beat(1)).await.unwrap();
+    let heard = two.heartbeat(heartbeat(1)).await.unwrap();
     assert!(heard.epoch > before, "{heard:?}");
     // The holder's session lives on; its tenure ends a whole ttl after it was told.
     let holder = async {
         loop {
             tokio::time::sleep(Duration::from_secs(2)).await;
-            let _ = two.heartbeat(beat(1)).await;
+            let _ = two.heartbeat(heartbeat(1)).await;
         }
     };
     let successor = two.campaign(waiting(bid("g", "b", 2, 60_000)));
@@ -228,8 +243,8 @@ async fn who_was_left_untold_is_told_by_whoever_comes_next_and_has_its_whole_tim
 async fn a_ttl_that_was_lengthened_in_one_group_counts_in_all() {
     let register = Frail::new();
     let (one, two) = (register.store(), register.store());
-    let term = win(&one, "g", "a", 1, 1000).await;
-    let there = win(&one, "h", "a", 1, 1000).await;
+    let term = win(&*one, "g", "a", 1, 1000).await;
+    let there = win(&*one, "h", "a", 1, 1000).await;
     let stands = two.campaign(bid("h", "b", 2, 600_000)).await.unwrap();
     assert!(stands.standing);
     one.renew(&group("g"), secret(1), term, Some(30_000)).await.unwrap();
@@ -245,14 +260,14 @@ async fn a_ttl_that_was_lengthened_in_one_group_counts_in_all() {
 async fn a_standby_that_is_heard_elsewhere_is_kept_watch_for_there() {
     let register = Frail::new();
     let (one, two) = (register.store(), register.store());
-    let term = win(&one, "g", "a", 1, 3000).await;
+    let term = win(&*one, "g", "a", 1, 3000).await;
     assert!(two.campaign(bid("g", "b", 2, 4000)).await.unwrap().standing);
     drop(two);
     let three = register.store();
     let mut office = None;
     for _ in 0..20 {
         tokio::time::sleep(Duration::from_secs(1)).await;
-        three.heartbeat(beat(2)).await.unwrap();
+        three.heartbeat(heartbeat(2)).await.unwrap();
         let tenures = three.session(secret(2)).await.unwrap().tenures;
         if let Some(tenure) = tenures.first() {
             office = Some((tenure.term, tenure.state));
@@ -266,12 +281,12 @@ async fn a_standby_that_is_heard_elsewhere_is_kept_watch_for_there() {
 async fn no_secret_lies_in_the_store() {
     let register = Frail::new();
     let store = register.store();
-    let term = win(&store, "g", "a", 1, 10_000).await;
+    let term = win(&*store, "g", "a", 1, 10_000).await;
     let Campaigned { standing, .. } = store.campaign(bid("g", "b", 2, 10_000)).await.unwrap();
     assert!(standing);
     store.resign(&group("g"), secret(1), term, None).await.unwrap();
     let mut seen = 0;
-    for kind in [Kind::Group, Kind::Session, Kind::Setting] {
+    for kind in [KeyKind::Group, KeyKind::Session, KeyKind::Setting] {
         for (key, found) in register.inner().list(kind, "", None, 100).await.unwrap() {
             seen += 1;
             for number in [1, 2] {
@@ -315,9 +330,9 @@ async fn looked_for_too_early() -> Option<Node> {
     let _watch = early.watch(Scope::Group(group("g")), None).await.unwrap();
     let unknown = early.session(secret(1)).await;
     assert!(matches!(unknown, Err(StoreError::Refused(_))), "{unknown:?}");
-    win(&other, "g", "a", 1, 10_000).await;
+    win(&*other, "g", "a", 1, 10_000).await;
     tokio::time::sleep(Duration::from_secs(3)).await;
-    other.heartbeat(beat(1)).await.unwrap();
+    other.heartbeat(heartbeat(1)).await.unwrap();
     other.leader(&group("g"), Consistency::Linearizable).await.unwrap().leader
 }
 
@@ -336,14 +351,14 @@ async fn a_standby_that_joined_through_a_process_that_is_gone_is_kept_watch_for_
     let (stays, goes) = (register.store(), register.store());
     let open = Open { node: Node::new("b").unwrap(), ttl_ms: 10_000, session: secret(2) };
     stays.open(open).await.unwrap();
-    let first = win(&goes, "g", "a", 1, 10_000).await;
+    let first = win(&*goes, "g", "a", 1, 10_000).await;
     let stands = goes.campaign(bid("g", "b", 2, 10_000)).await.unwrap();
     assert!(stands.standing, "{stands:?}");
     drop(goes);
     // The leader is silent from here on. A ttl until the group is followed, one until it is ended.
     for _ in 0..12 {
         tokio::time::sleep(Duration::from_secs(3)).await;
-        stays.heartbeat(beat(2)).await.unwrap();
+        stays.heartbeat(heartbeat(2)).await.unwrap();
     }
     let office = stays.leader(&group("g"), Consistency::Linearizable).await.unwrap();
     assert!(office.term > first, "nobody watched the leader: {office:?}");

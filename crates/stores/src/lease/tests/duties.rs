@@ -5,10 +5,10 @@ use std::time::Duration;
 use regent_election::{Command, Group, Moment, Node, Reason, Revision, SessionId, Term};
 
 use crate::lease::duty::{Duty, Post, Timers, duty};
+use crate::lease::observed::ObservedSessions;
 use crate::lease::record::GroupRecord;
 use crate::lease::session::SessionRecord;
-use crate::lease::sight::Sights;
-use crate::lease::turn::{Known, Wish, turn};
+use crate::lease::turn::{Known, LeaseRequest, turn};
 use crate::register::Version;
 
 const TTL_MS: u64 = 10_000;
@@ -32,7 +32,7 @@ pub(super) fn apply(record: &GroupRecord, command: Command) -> GroupRecord {
         wall_ms: 0,
         nonce: 1,
     };
-    turn(record, &known, Some(Wish { command, request: None, asker: None })).record
+    turn(record, &known, Some(LeaseRequest { command, request: None, asker: None })).record
 }
 
 /// A group that session 1 leads and in which the others stand.
@@ -75,20 +75,26 @@ pub(super) fn ending(standbys: &[u128]) -> GroupRecord {
 struct Process {
     locals: Vec<u128>,
     told: Vec<u128>,
-    sights: Sights,
+    observed: ObservedSessions,
     timers: Timers,
 }
 
 impl Process {
     fn of(locals: &[u128]) -> Self {
-        let sights = Sights::new(0, false);
-        Self { locals: locals.to_vec(), told: Vec::new(), sights, timers: Timers::default() }
+        let observed = ObservedSessions::new(0, false);
+        Self { locals: locals.to_vec(), told: Vec::new(), observed, timers: Timers::default() }
     }
 
     fn sees(&mut self, session: u128, hold_ms: u64, now: Moment) {
         let node = Node::new("n").unwrap();
         let record = SessionRecord::open(session, node, hold_ms, false);
-        self.sights.see(session, Some((&record, &Version::from(1))), now);
+        self.observed.see(session, Some((&record, &Version::from(1))), now);
+    }
+
+    /// It looks at a session as it was told to.
+    fn looks(&mut self, session: u128, hold_ms: u64, now: Moment) {
+        self.sees(session, hold_ms, now);
+        self.timers.looked(hold_ms);
     }
 
     fn duty(&mut self, record: &GroupRecord, now: Moment) -> Duty {
@@ -97,7 +103,7 @@ impl Process {
             record,
             locals: &self.locals,
             told: &self.told,
-            sights: &self.sights,
+            observed: &self.observed,
             now,
         };
         duty(&post, &mut self.timers)
@@ -114,10 +120,10 @@ fn the_first_in_line_watches_the_leader_and_ends_it_when_it_is_due() {
     assert_eq!(first.duty(&record, at(1)), rest);
     assert_eq!(first.duty(&record, at(TTL_MS)), Duty::End(1));
     let ended = SessionRecord::ended(9, Vec::new());
-    first.sights.see(1, Some((&ended, &Version::from(9))), at(TTL_MS + 1));
+    first.observed.see(1, Some((&ended, &Version::from(9))), at(TTL_MS + 1));
     assert_eq!(first.duty(&record, at(TTL_MS + 1)), Duty::Expire(1));
     // One who is not there may only come late; whoever looks after reading the group will tell.
-    first.sights.see(1, None, at(TTL_MS + 2));
+    first.observed.see(1, None, at(TTL_MS + 2));
     assert_eq!(first.duty(&record, at(TTL_MS + 2)), Duty::Look(1));
 }
 
@@ -144,14 +150,14 @@ fn an_ending_counts_from_when_its_holder_was_told_and_by_its_longest_ttl() {
     first.told.push(1);
     // It looks once more: the ttl may have grown before the holder was told.
     assert_eq!(first.duty(&record, at(1000)), Duty::Look(1));
-    first.sees(1, 3 * TTL_MS, at(1000));
+    first.looks(1, 3 * TTL_MS, at(1000));
     let rest = first.duty(&record, at(1000));
     assert!(matches!(rest, Duty::Rest { .. }), "{rest:?}");
     let almost = first.duty(&record, at(1000 + 3 * TTL_MS - 1));
     assert!(!matches!(almost, Duty::Run(_)), "{almost:?}");
     // It was heard in the meantime, so that only the ending ends its tenure.
     let heard = SessionRecord::open(99, Node::new("n").unwrap(), 3 * TTL_MS, false);
-    first.sights.see(1, Some((&heard, &Version::from(2))), at(2 * TTL_MS));
+    first.observed.see(1, Some((&heard, &Version::from(2))), at(2 * TTL_MS));
     let over = first.duty(&record, at(1000 + 3 * TTL_MS));
     assert!(matches!(over, Duty::Run(Command::Elapsed { .. })), "{over:?}");
 }
@@ -163,9 +169,42 @@ fn those_further_back_leave_the_first_one_time_to_act() {
     second.told.push(1);
     second.sees(2, 1000 * TTL_MS, at(0));
     assert_eq!(second.duty(&record, at(0)), Duty::Look(1));
-    second.sees(1, TTL_MS, at(0));
+    second.looks(1, TTL_MS, at(0));
     let Duty::Rest { until: Some(until), .. } = second.duty(&record, at(0)) else {
         panic!("it has something to do");
     };
     assert!(until > at(TTL_MS) + Duration::from_millis(100), "{until}");
+}
+
+/// The holder may have lengthened its ttl through another process: what was seen before it was told is too short.
+#[test]
+fn a_look_that_failed_is_taken_again_before_an_ending_counts() {
+    let record = ending(&[2]);
+    let mut first = Process::of(&[2]);
+    first.sees(1, TTL_MS, at(0));
+    first.told.push(1);
+    for now in [1000, 2000, 1000 + TTL_MS - 2000] {
+        assert_eq!(first.duty(&record, at(now)), Duty::Look(1), "at {now}");
+    }
+    first.looks(1, 3 * TTL_MS, at(9000));
+    let rest = first.duty(&record, at(9000));
+    assert!(matches!(rest, Duty::Rest { .. }), "{rest:?}");
+}
+
+/// A read that began before the look is noted after it: the entry was a shorter one then.
+#[test]
+fn what_is_noted_late_does_not_shorten_an_ending_that_is_counted() {
+    let record = ending(&[2, 3]);
+    let mut second = Process::of(&[3]);
+    second.told.push(1);
+    second.sees(2, 1000 * TTL_MS, at(0));
+    assert_eq!(second.duty(&record, at(1000)), Duty::Look(1));
+    second.looks(1, 3 * TTL_MS, at(1000));
+    second.sees(1, TTL_MS, at(1000));
+    for now in [1000, 1000 + TTL_MS + 400, 1000 + 3 * TTL_MS] {
+        let rest = second.duty(&record, at(now));
+        assert!(matches!(rest, Duty::Rest { .. }), "at {now}: {rest:?}");
+    }
+    let over = second.duty(&record, at(1000 + 3 * TTL_MS + 400));
+    assert!(matches!(over, Duty::Run(Command::Elapsed { .. })), "{over:?}");
 }

@@ -5,6 +5,8 @@
 mod brim;
 mod directed;
 mod duties;
-mod lines;
+mod observed;
+mod passed_on;
+mod passing;
 mod records;
-mod sights;
+mod wake_orders;

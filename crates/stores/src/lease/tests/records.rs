@@ -4,7 +4,7 @@ use regent_election::{Command, Group, IfLost, Metadata, Node, Opening, Revision,
 
 use crate::lease::record::{GroupRecord, Landed, NONCES_MAX};
 use crate::lease::session::{SessionRecord, digest};
-use crate::lease::turn::{Known, Turned, Wish, turn};
+use crate::lease::turn::{Known, LeaseRequest, Turned, turn};
 
 fn group() -> Group {
     Group::new("g").unwrap()
@@ -34,7 +34,7 @@ fn campaign(record: &GroupRecord, session: u128, nonce: u128) -> Turned {
         wall_ms: 0,
         nonce,
     };
-    turn(record, &known, Some(Wish { command, request: None, asker: None }))
+    turn(record, &known, Some(LeaseRequest { command, request: None, asker: None }))
 }
 
 #[test]
@@ -50,7 +50,7 @@ fn entries_are_read_back_as_they_were_written_and_refused_when_cut() {
         assert!(GroupRecord::decode(&group(), &bytes[..length]).is_err(), "{length}");
     }
     let session = SessionRecord::open(5, Node::new("a").unwrap(), 900, true);
-    let session = session.heard(6, |open| {
+    let session = session.with_heartbeat(6, |open| {
         open.groups.insert(group(), Default::default());
         open.sequence = Some(9);
     });
@@ -111,12 +111,12 @@ fn whoever_is_promoted_is_untold_until_somebody_writes_again() {
     };
     let promoted = turn(&stood, &known, None).record;
     assert_eq!(promoted.untold, [2]);
-    let person = promoted.state.person(SessionId::new(2).unwrap()).unwrap();
+    let summary = promoted.state.session_summary(SessionId::new(2).unwrap()).unwrap();
     let session = SessionRecord::open(1, Node::new("n2").unwrap(), 10_000, false);
-    assert!(session.is_untold(&group(), person));
-    let told = session.told(2, &group(), person);
-    assert!(!told.is_untold(&group(), person) && told.beat == session.beat);
-    assert!(!session.over(3).is_untold(&group(), person));
+    assert!(session.is_untold(&group(), summary));
+    let told = session.told(2, &group(), summary);
+    assert!(!told.is_untold(&group(), summary) && told.heartbeat == session.heartbeat);
+    assert!(!session.over(3).is_untold(&group(), summary));
     assert!(campaign(&promoted, 3, 14).record.untold.is_empty());
 }
 

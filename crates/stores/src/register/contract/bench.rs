@@ -8,7 +8,7 @@ use regent_election::Moment;
 
 use super::{Fault, Harness, ensure};
 use crate::register::{
-    Found, Key, Kind, Record, Register, RegisterResult, ServerSessions, Swapped, Version,
+    Found, Key, KeyKind, Record, Register, RegisterResult, ServerSessions, Swapped, Version,
 };
 
 /// How long a case waits for what must happen; far above what any register needs.
@@ -52,7 +52,7 @@ impl Bench {
 
     /// The key of a group nobody has named.
     pub(super) fn key(&self) -> Result<Key, Fault> {
-        key(Kind::Group, &self.name())
+        key(KeyKind::Group, &self.name())
     }
 
     /// A value like no other.
@@ -113,7 +113,7 @@ impl Bench {
     }
 }
 
-pub(super) fn key(kind: Kind, name: &str) -> Result<Key, Fault> {
+pub(super) fn key(kind: KeyKind, name: &str) -> Result<Key, Fault> {
     Key::found(kind, name).ok_or_else(|| Fault::Broken(format!("{name:?} is no name")))
 }
 

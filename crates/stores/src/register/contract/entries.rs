@@ -6,10 +6,10 @@ use regent_election::{Node, Term};
 
 use super::bench::{Bench, conflicts, done, key};
 use super::{Fault, ensure};
-use crate::register::{Kind, Plate, Record, Swapped, VALUE_BYTES_MAX, Version};
+use crate::register::{HumanSummary, KeyKind, Record, Swapped, VALUE_BYTES_MAX, Version};
 
 pub(super) async fn a_key_nobody_wrote_is_not_there(bench: Bench) -> Result<(), Fault> {
-    for kind in [Kind::Group, Kind::Session, Kind::Setting] {
+    for kind in [KeyKind::Group, KeyKind::Session, KeyKind::Setting] {
         let key = key(kind, &bench.name())?;
         let found = bench.register().load(&key).await?;
         ensure!(found.is_none(), "{key}: {found:?}");
@@ -135,7 +135,7 @@ pub(super) async fn odd_names_are_kept_apart(bench: Bench) -> Result<(), Fault> 
     }
     let mut written = Vec::new();
     for name in names {
-        let (key, record) = (key(Kind::Group, &name)?, bench.record());
+        let (key, record) = (key(KeyKind::Group, &name)?, bench.record());
         let made = bench.register().swap(&key, None, record.clone()).await;
         done(&format!("creating {key}"), made)?;
         written.push((key, record));
@@ -150,7 +150,7 @@ pub(super) async fn odd_names_are_kept_apart(bench: Bench) -> Result<(), Fault> 
 pub(super) async fn kinds_are_kept_apart(bench: Bench) -> Result<(), Fault> {
     let name = bench.name();
     let mut written = Vec::new();
-    for kind in [Kind::Group, Kind::Session, Kind::Setting] {
+    for kind in [KeyKind::Group, KeyKind::Session, KeyKind::Setting] {
         let (key, record) = (key(kind, &name)?, bench.record());
         done("creating", bench.register().swap(&key, None, record.clone()).await)?;
         written.push((key, record));
@@ -168,9 +168,10 @@ pub(super) async fn kinds_are_kept_apart(bench: Bench) -> Result<(), Fault> {
 pub(super) async fn what_people_see_changes_nothing(bench: Bench) -> Result<(), Fault> {
     let (key, mut version) = bench.entry().await?;
     let node = Node::new("contract.node:1@x").ok();
-    let full = Plate { leader: node, term: Term::new(7), ttl: Some(Duration::from_millis(2500)) };
-    for plate in [full, Plate::default()] {
-        let record = Record { plate, ..bench.record() };
+    let full =
+        HumanSummary { leader: node, term: Term::new(7), ttl: Some(Duration::from_millis(2500)) };
+    for summary in [full, HumanSummary::default()] {
+        let record = Record { summary, ..bench.record() };
         match bench.register().swap(&key, Some(&version), record.clone()).await? {
             Swapped::Done(next) => version = next,
             Swapped::Conflict => return Err(Fault::Broken("the entry changed by itself".into())),

@@ -4,14 +4,14 @@ use std::collections::BTreeSet;
 
 use super::bench::{Bench, done, key};
 use super::{Fault, ensure};
-use crate::register::{Found, Key, Kind};
+use crate::register::{Found, Key, KeyKind};
 
 /// Names below `base`, in an order that is not theirs.
 async fn fill(bench: &Bench, base: &str, endings: &[&str]) -> Result<BTreeSet<String>, Fault> {
     let mut names = BTreeSet::new();
     for ending in endings {
         let name = format!("{base}{ending}");
-        let made = bench.register().swap(&key(Kind::Group, &name)?, None, bench.record()).await;
+        let made = bench.register().swap(&key(KeyKind::Group, &name)?, None, bench.record()).await;
         done("creating", made)?;
         names.insert(name);
     }
@@ -34,7 +34,7 @@ pub(super) async fn a_list_holds_what_opens_with_its_prefix_in_the_order_of_name
         let prefix = format!("{base}{prefix}");
         let expected: Vec<_> =
             all.iter().filter(|name| name.starts_with(&prefix)).cloned().collect();
-        let listed = bench.other().list(Kind::Group, &prefix, None, 100).await?;
+        let listed = bench.other().list(KeyKind::Group, &prefix, None, 100).await?;
         let found = names(&listed);
         ensure!(found == expected, "listing {prefix}: {found:?}, not {expected:?}");
     }
@@ -49,7 +49,7 @@ pub(super) async fn a_list_goes_on_page_by_page(bench: Bench) -> Result<(), Faul
         let mut found: Vec<String> = Vec::new();
         for _ in 0..=all.len() {
             let after = found.last().map(String::as_str);
-            let page = bench.register().list(Kind::Group, &base, after, count).await?;
+            let page = bench.register().list(KeyKind::Group, &base, after, count).await?;
             ensure!(page.len() <= count, "{} on a page of {count}", page.len());
             if page.is_empty() {
                 break;
@@ -59,7 +59,7 @@ pub(super) async fn a_list_goes_on_page_by_page(bench: Bench) -> Result<(), Faul
         ensure!(found == all, "pages of {count}: {found:?}, not {all:?}");
     }
     // A page may begin after a name that is not there.
-    let page = bench.register().list(Kind::Group, &base, Some(&format!("{base}/bb")), 1).await?;
+    let page = bench.register().list(KeyKind::Group, &base, Some(&format!("{base}/bb")), 1).await?;
     ensure!(names(&page) == [format!("{base}/c")], "after a name between: {page:?}");
     Ok(())
 }
@@ -67,7 +67,7 @@ pub(super) async fn a_list_goes_on_page_by_page(bench: Bench) -> Result<(), Faul
 pub(super) async fn a_listed_entry_is_what_a_load_would_show(bench: Bench) -> Result<(), Fault> {
     let base = bench.name();
     fill(&bench, &base, &["/a", "/b"]).await?;
-    let listed = bench.register().list(Kind::Group, &base, None, 10).await?;
+    let listed = bench.register().list(KeyKind::Group, &base, None, 10).await?;
     ensure!(listed.len() == 2, "{listed:?}");
     for (key, found) in listed {
         let loaded = bench.load(&key).await?;
@@ -84,7 +84,7 @@ pub(super) async fn a_list_shows_every_answered_swap(bench: Bench) -> Result<(),
         let record = bench.record();
         let swapped = bench.register().swap(&key, Some(&version), record.clone()).await;
         version = done("swapping", swapped)?;
-        let listed = bench.other().list(Kind::Group, key.name(), None, 2).await?;
+        let listed = bench.other().list(KeyKind::Group, key.name(), None, 2).await?;
         let is_new = matches!(listed.as_slice(),
             [(listed, found)] if *listed == key && found.value == record.value && found.version == version);
         ensure!(is_new, "wrote {record:?} as {version:?}, listed {listed:?}");

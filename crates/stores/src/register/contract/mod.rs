@@ -13,12 +13,11 @@ mod races;
 mod sessions;
 mod waits;
 
-use std::fmt;
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+pub use regent_election::contract::{Case, CaseResult, Fault};
+use regent_election::{cases, ensure};
 
 use super::{Register, RegisterError};
 use crate::time::Time;
@@ -47,80 +46,16 @@ pub trait Harness: Send + Sync + 'static {
     }
 }
 
-/// One fact about registers.
-#[derive(Clone, Copy)]
-pub struct Case {
-    /// The fact.
-    pub name: &'static str,
-    body: fn(Bench) -> Running,
-}
-
-type Running = Pin<Box<dyn Future<Output = Result<(), Fault>> + Send>>;
-
-impl Case {
-    /// Finds out whether the fact holds.
-    pub async fn run(&self, harness: Arc<dyn Harness>) -> Verdict {
-        match (self.body)(Bench::new(harness)).await {
-            Ok(()) => Verdict::Held,
-            Err(Fault::Skipped(why)) => Verdict::Skipped(why),
-            Err(Fault::Broken(why)) => Verdict::Broken(why),
-        }
-    }
-}
-
-impl fmt::Debug for Case {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Case").field("name", &self.name).finish_non_exhaustive()
-    }
-}
-
-/// What became of a case.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// It holds.
-    Held,
-    /// This register does not do what it is about.
-    Skipped(String),
-    /// It does not hold.
-    Broken(String),
-}
-
-/// Why a case ended early.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Fault {
-    Skipped(String),
-    Broken(String),
-}
-
 impl From<RegisterError> for Fault {
     fn from(error: RegisterError) -> Self {
         Self::Broken(format!("unexpected answer: {error:?}"))
     }
 }
 
-/// Breaks the case, with what was found, unless the fact holds.
-macro_rules! ensure {
-    ($holds:expr, $($found:tt)+) => {
-        if !$holds {
-            return Err($crate::register::contract::Fault::Broken(format!($($found)+)));
-        }
-    };
-}
-use ensure;
-
-macro_rules! list {
-    ($($file:ident: $($case:ident),+;)+) => {
-        vec![$($(Case {
-            name: stringify!($case),
-            body: |bench| Box::pin($file::$case(bench)),
-        }),+),+]
-    };
-}
-
 /// All cases.
 #[must_use]
-pub fn cases() -> Vec<Case> {
-    list! {
+pub fn cases() -> Vec<Case<dyn Harness>> {
+    cases! {
         entries:
             a_key_nobody_wrote_is_not_there,
             what_was_written_is_read_back_byte_for_byte,
@@ -150,6 +85,9 @@ pub fn cases() -> Vec<Case> {
         sessions:
             a_session_lives_while_it_is_heard_and_ends_for_good,
             a_session_that_nobody_began_is_not_alive,
+            a_session_begins_with_its_entry_once,
+            a_session_that_is_alive_without_an_entry_is_not_said_to_have_ended,
+            a_session_is_heard_by_what_its_entry_says,
             an_unheard_session_ends_after_a_whole_ttl_and_not_a_moment_sooner,
             a_session_that_is_heard_lives_on,
             a_wait_for_the_end_of_a_session_ends_with_it;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::bench::{Bench, PATIENCE, sessions};
 use super::{Fault, ensure};
-use crate::register::ServerSessions;
+use crate::register::{Found, Key, RegisterError, ServerSessions, Swapped};
 
 /// The ttl of sessions that are to end.
 const SHORT: Duration = Duration::from_millis(1000);
@@ -29,11 +29,11 @@ pub(super) async fn a_session_lives_while_it_is_heard_and_ends_for_good(
     ensure!(here.begin(session, ttl).await?, "a fresh session did not begin");
     ensure!(here.begin(session, ttl).await?, "beginning again is a sign of life");
     ensure!(there.is_alive(session).await?, "a session that began is not alive");
-    ensure!(there.beat(session, ttl).await?, "a living session was not heard");
+    ensure!(there.heartbeat(session, ttl).await?, "a living session was not heard");
     there.end(session).await?;
     for (name, sessions) in [("here", here), ("there", there)] {
         ensure!(!sessions.is_alive(session).await?, "alive after its end ({name})");
-        ensure!(!sessions.beat(session, ttl).await?, "heard after its end ({name})");
+        ensure!(!sessions.heartbeat(session, ttl).await?, "heard after its end ({name})");
         ensure!(!sessions.is_alive(session).await?, "revived by a late heartbeat ({name})");
     }
     here.end(session).await?;
@@ -45,8 +45,82 @@ pub(super) async fn a_session_that_nobody_began_is_not_alive(bench: Bench) -> Re
     let sessions = sessions(&*register)?;
     let session = bench.unique();
     ensure!(!sessions.is_alive(session).await?, "alive without a beginning");
-    ensure!(!sessions.beat(session, LONG).await?, "a heartbeat began a session");
+    ensure!(!sessions.heartbeat(session, LONG).await?, "a heartbeat began a session");
     ensure!(!sessions.is_alive(session).await?, "a heartbeat began a session");
+    Ok(())
+}
+
+pub(super) async fn a_session_begins_with_its_entry_once(bench: Bench) -> Result<(), Fault> {
+    let (register, other) = (bench.register(), bench.other());
+    let (here, there) = (sessions(&*register)?, sessions(&*other)?);
+    let (session, ttl) = (bench.unique(), here.granted(bounded(here, LONG).await?));
+    let records = [bench.record(), bench.record()];
+    let (one, two) = tokio::join!(
+        here.begin_with_entry(session, ttl, records[0].clone()),
+        there.begin_with_entry(session, ttl, records[1].clone()),
+    );
+    let (version, record) = match (one?, two?) {
+        (Some(Swapped::Done(version)), Some(Swapped::Conflict)) => (version, &records[0]),
+        (Some(Swapped::Conflict), Some(Swapped::Done(version))) => (version, &records[1]),
+        both => return Err(Fault::Broken(format!("two began one session: {both:?}"))),
+    };
+    let found = bench.load(&Key::session(session)).await?;
+    ensure!(found.version == version && found.value == record.value, "another entry: {found:?}");
+    ensure!(there.is_alive(session).await?, "it has its entry and is not alive");
+    here.end(session).await?;
+    let late = there.begin_with_entry(session, ttl, bench.record()).await?;
+    ensure!(!matches!(late, Some(Swapped::Done(_))), "begun again after its end: {late:?}");
+    ensure!(!here.is_alive(session).await?, "alive after its end");
+    ensure!(bench.load(&Key::session(session)).await? == found, "its entry was replaced");
+    Ok(())
+}
+
+pub(super) async fn a_session_that_is_alive_without_an_entry_is_not_said_to_have_ended(
+    bench: Bench,
+) -> Result<(), Fault> {
+    let register = bench.register();
+    let sessions = sessions(&*register)?;
+    let (session, ttl) = (bench.unique(), sessions.granted(bounded(sessions, LONG).await?));
+    ensure!(sessions.begin(session, ttl).await?, "a fresh session did not begin");
+    let begun = sessions.begin_with_entry(session, ttl, bench.record()).await;
+    let is_honest =
+        matches!(begun, Ok(Some(Swapped::Done(_))) | Err(RegisterError::Unavailable { .. }));
+    ensure!(is_honest, "a session that is alive: {begun:?}");
+    ensure!(sessions.is_alive(session).await?, "it has ended by that");
+    sessions.end(session).await?;
+    Ok(())
+}
+
+pub(super) async fn a_session_is_heard_by_what_its_entry_says(bench: Bench) -> Result<(), Fault> {
+    let (register, other) = (bench.register(), bench.other());
+    let (here, there) = (sessions(&*register)?, sessions(&*other)?);
+    let (session, record) = (bench.unique(), bench.record());
+    let short = here.granted(bounded(here, SHORT).await?);
+    let long = here.granted(bounded(here, short * 2).await?);
+    let unknown = there.heartbeat_with_entry(session, &|_| Some(long)).await?;
+    ensure!(unknown == (None, false), "heard before it began: {unknown:?}");
+    let begun = here.begin_with_entry(session, short, record.clone()).await?;
+    let Some(Swapped::Done(version)) = begun else {
+        return Err(Fault::Broken(format!("after a heartbeat that found nothing: {begun:?}")));
+    };
+    let entry = Some(Found { value: record.value.clone(), version });
+    let silent = there.heartbeat_with_entry(session, &|_| None).await?;
+    ensure!(silent == (entry.clone(), false), "heard for no ttl: {silent:?}");
+    let is_own = |found: &Found| (found.value == record.value).then_some(long);
+    let heard_at = bench.now();
+    let heard = there.heartbeat_with_entry(session, &is_own).await?;
+    ensure!(heard == (entry.clone(), true), "not heard: {heard:?}");
+    // The ttl that the entry gave is the one that counts, if the server keeps a longer one at all.
+    while bench.now().since(heard_at) < bench.at_least(long) * 3 / 4 {
+        if !here.is_alive(session).await? {
+            let lived = bench.now().since(heard_at);
+            ensure!(lived >= bench.at_least(long), "{long:?} asked for, lived {lived:?}");
+        }
+        bench.sleep(Duration::from_millis(100)).await;
+    }
+    here.end(session).await?;
+    let ended = there.heartbeat_with_entry(session, &is_own).await?;
+    ensure!(ended == (entry, false), "heard after its end: {ended:?}");
     Ok(())
 }
 
@@ -66,7 +140,7 @@ pub(super) async fn an_unheard_session_ends_after_a_whole_ttl_and_not_a_moment_s
     }
     let lived = bench.now().since(begun_at);
     ensure!(lived >= bench.at_least(ttl), "a session of {ttl:?} lived only {lived:?}");
-    ensure!(!here.beat(session, ttl).await?, "heard after its end");
+    ensure!(!here.heartbeat(session, ttl).await?, "heard after its end");
     Ok(())
 }
 
@@ -78,11 +152,11 @@ pub(super) async fn a_session_that_is_heard_lives_on(bench: Bench) -> Result<(),
     let begun_at = bench.now();
     let mut heard_at = begun_at;
     ensure!(here.begin(session, ttl).await?, "a fresh session did not begin");
-    // Every beat must count from itself: a ttl that counted from the beginning would be over.
+    // Every heartbeat must count from itself: a ttl that counted from the beginning would be over.
     while bench.now().since(begun_at) < ttl * 2 {
         bench.sleep(ttl / 5).await;
         let sent_at = bench.now();
-        if !there.beat(session, ttl).await? {
+        if !there.heartbeat(session, ttl).await? {
             let unheard = bench.now().since(heard_at);
             // A machine that was held up for a whole ttl has shown nothing.
             ensure!(unheard >= bench.at_least(ttl), "ended after {unheard:?} of {ttl:?}");

@@ -1,0 +1,232 @@
+//! The table of groups: by name in order, and the same one again at once.
+//!
+//! A verb looks its group up a dozen times, and among a million names each search is twenty
+//! comparisons far apart in memory. So a name leads to a slot, and the slot found last is looked at
+//! first. Slots lie in chunks: nothing is ever moved, so that no entry pays for the growth of the
+//! whole.
+//!
+//! The road not taken is a hash table. It needs chance against names chosen to collide, and the
+//! order of names would have to be kept beside it all the same.
+
+use std::collections::BTreeMap;
+use std::ops::{Bound, Index};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::group::GroupState;
+use crate::name::Group;
+
+/// Slots in a chunk.
+const CHUNK: usize = 256;
+
+/// Groups by name.
+#[derive(Debug, Default)]
+pub(super) struct GroupTable {
+    by_name: BTreeMap<Group, u32>,
+    chunks: Vec<Vec<Slot>>,
+    free: Vec<u32>,
+    /// The slot found last: a guess, never trusted without its name. Relaxed, because any guess will
+    /// do.
+    last: AtomicU32,
+}
+
+/// A group with its name, or a place for one.
+type Slot = Option<(Group, GroupState)>;
+
+impl Clone for GroupTable {
+    fn clone(&self) -> Self {
+        Self {
+            by_name: self.by_name.clone(),
+            chunks: self.chunks.clone(),
+            free: self.free.clone(),
+            last: AtomicU32::new(self.last.load(Ordering::Relaxed)),
+        }
+    }
+}
+
+/// The same groups; where they lie does not matter.
+impl PartialEq for GroupTable {
+    fn eq(&self, other: &Self) -> bool {
+        self.len() == other.len() && self.iter().eq(other.iter())
+    }
+}
+
+impl Eq for GroupTable {}
+
+impl Index<&Group> for GroupTable {
+    type Output = GroupState;
+
+    fn index(&self, group: &Group) -> &GroupState {
+        self.get(group).expect("a group that is indexed is known")
+    }
+}
+
+impl GroupTable {
+    pub(super) fn len(&self) -> usize {
+        self.by_name.len()
+    }
+
+    pub(super) fn get(&self, group: &Group) -> Option<&GroupState> {
+        self.at(self.find(group)?).map(|(_, state)| state)
+    }
+
+    pub(super) fn get_mut(&mut self, group: &Group) -> Option<&mut GroupState> {
+        let slot = self.find(group)?;
+        self.at_mut(slot)?.as_mut().map(|(_, state)| state)
+    }
+
+    /// The group, made first if it is not known.
+    pub(super) fn get_or_insert(
+        &mut self,
+        group: &Group,
+        make: impl FnOnce() -> GroupState,
+    ) -> &mut GroupState {
+        if self.find(group).is_none() {
+            self.insert(group.clone(), make());
+        }
+        self.get_mut(group).expect("what is not known has just been made")
+    }
+
+    /// Adds a group, in place of one of the same name.
+    pub(super) fn insert(&mut self, group: Group, state: GroupState) {
+        let slot = match self.find(&group) {
+            Some(slot) => slot,
+            None => self.place(&group),
+        };
+        self.last.store(slot, Ordering::Relaxed);
+        if let Some(place) = self.at_mut(slot) {
+            *place = Some((group, state));
+        }
+    }
+
+    pub(super) fn remove(&mut self, group: &Group) -> Option<GroupState> {
+        let slot = self.by_name.remove(group)?;
+        self.free.push(slot);
+        self.at_mut(slot)?.take().map(|(_, state)| state)
+    }
+
+    /// In the order of names.
+    pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = (&Group, &GroupState)> {
+        self.by_name.values().filter_map(|slot| self.at(*slot)).map(|(name, state)| (name, state))
+    }
+
+    /// In no particular order.
+    pub(super) fn values_mut(&mut self) -> impl Iterator<Item = &mut GroupState> {
+        self.chunks.iter_mut().flatten().flatten().map(|(_, state)| state)
+    }
+
+    /// Names from `start` on, in order.
+    pub(super) fn names_from(&self, start: Bound<&str>) -> impl Iterator<Item = &Group> {
+        self.by_name.range::<str, _>((start, Bound::Unbounded)).map(|(name, _)| name)
+    }
+
+    /// The last name in order.
+    pub(super) fn last_name(&self) -> Option<&Group> {
+        self.by_name.last_key_value().map(|(name, _)| name)
+    }
+
+    /// The slot of a group.
+    fn find(&self, group: &Group) -> Option<u32> {
+        let last = self.last.load(Ordering::Relaxed);
+        if self.at(last).is_some_and(|(name, _)| name == group) {
+            return Some(last);
+        }
+        let slot = *self.by_name.get(group)?;
+        self.last.store(slot, Ordering::Relaxed);
+        Some(slot)
+    }
+
+    /// A slot for a group that has none.
+    fn place(&mut self, group: &Group) -> u32 {
+        let slot = self.free.pop().unwrap_or_else(|| {
+            if self.chunks.last().is_none_or(|chunk| chunk.len() == CHUNK) {
+                self.chunks.push(Vec::with_capacity(CHUNK));
+            }
+            let chunks = self.chunks.len();
+            let chunk = self.chunks.last_mut().expect("there is a chunk with room");
+            chunk.push(None);
+            u32::try_from((chunks - 1) * CHUNK + chunk.len() - 1)
+                .expect("a store has far fewer groups than slots can be numbered")
+        });
+        self.by_name.insert(group.clone(), slot);
+        slot
+    }
+
+    fn at(&self, slot: u32) -> Option<&(Group, GroupState)> {
+        self.chunks.get(slot as usize / CHUNK)?.get(slot as usize % CHUNK)?.as_ref()
+    }
+
+    fn at_mut(&mut self, slot: u32) -> Option<&mut Slot> {
+        self.chunks.get_mut(slot as usize / CHUNK)?.get_mut(slot as usize % CHUNK)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::term::Term;
+
+    fn named(number: u8) -> Group {
+        Group::new(&format!("g{number}")).unwrap()
+    }
+
+    fn state(term: u64) -> GroupState {
+        GroupState::new(Term::new(term).unwrap())
+    }
+
+    proptest! {
+        #[test]
+        fn it_is_a_map_in_the_order_of_names(
+            steps in prop::collection::vec((0_u8..4, any::<u8>()), 0..2_000),
+        ) {
+            let mut roll = GroupTable::default();
+            let mut model = BTreeMap::new();
+            for (term, (verb, number)) in (1..).zip(steps) {
+                let name = named(number);
+                match verb {
+                    0 => {
+                        roll.insert(name.clone(), state(term));
+                        model.insert(name, state(term));
+                    }
+                    1 => prop_assert_eq!(roll.remove(&name), model.remove(&name)),
+                    2 => {
+                        let made = roll.get_or_insert(&name, || state(term)).clone();
+                        prop_assert_eq!(&made, model.entry(name).or_insert_with(|| state(term)));
+                    }
+                    _ => prop_assert_eq!(roll.get_mut(&name), model.get_mut(&name)),
+                }
+                prop_assert_eq!(roll.len(), model.len());
+            }
+            prop_assert!(roll.iter().eq(model.iter()));
+            prop_assert!(roll.iter().rev().eq(model.iter().rev()));
+            prop_assert_eq!(roll.values_mut().count(), model.len());
+            prop_assert_eq!(roll.last_name(), model.keys().next_back());
+            let mut other = GroupTable::default();
+            for (name, state) in model.into_iter().rev() {
+                other.insert(name, state);
+            }
+            prop_assert_eq!(roll, other, "whatever way it was made");
+        }
+    }
+
+    #[test]
+    fn more_than_a_chunk_fits_and_places_are_used_again() {
+        let mut roll = GroupTable::default();
+        let many: Vec<Group> =
+            (0..3 * CHUNK + 1).map(|number| Group::new(&format!("x{number}")).unwrap()).collect();
+        for group in &many {
+            roll.insert(group.clone(), state(7));
+        }
+        assert!(many.iter().all(|group| roll.get(group).is_some()));
+        assert_eq!(roll.chunks.len(), 4);
+        for group in &many {
+            assert!(roll.remove(group).is_some());
+            assert_eq!(roll.get(group), None, "not even by the guess");
+        }
+        for group in &many {
+            roll.insert(group.clone(), state(8));
+        }
+        assert_eq!(roll.chunks.len(), 4);
+    }
+}

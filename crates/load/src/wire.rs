@@ -1,0 +1,121 @@
+//! A client that costs next to nothing: one connection, requests made in advance, answers read just far
+//! enough to know whether they are the right ones.
+//!
+//! The library's own client is no choice here: on one machine it would take as much CPU as the service
+//! and so decide how fast that is asked.
+
+use std::io;
+
+use regent::remote::Address;
+use regent_api::{Method, Operation};
+use regent_election::Group;
+use serde::Serialize;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+/// Largest answer that is read.
+const ANSWER_BYTES_MAX: usize = 64 << 10;
+
+/// One connection.
+pub(crate) struct Wire {
+    stream: TcpStream,
+    /// `host:port`, and the path before every path.
+    host: String,
+    prefix: String,
+    answer: Vec<u8>,
+}
+
+fn broken(why: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, why)
+}
+
+impl Wire {
+    pub(crate) async fn connect(address: &Address) -> io::Result<Self> {
+        let base = address.to_string();
+        let rest = base.strip_prefix("http://").unwrap_or(&base);
+        let (host, prefix) = rest
+            .split_once('/')
+            .map_or((rest, String::new()), |(host, path)| (host, format!("/{path}")));
+        let place = if host.rsplit(']').next().is_some_and(|end| end.contains(':')) {
+            host.to_owned()
+        } else {
+            format!("{host}:80")
+        };
+        let stream = TcpStream::connect(place).await?;
+        stream.set_nodelay(true)?;
+        Ok(Self { stream, host: host.to_owned(), prefix, answer: Vec::with_capacity(4096) })
+    }
+
+    /// The bytes of a request about a group, or about none.
+    pub(crate) fn request(
+        &self,
+        operation: Operation,
+        group: Option<&Group>,
+        body: Option<&impl Serialize>,
+    ) -> Vec<u8> {
+        let route = operation.route();
+        let path = group.map_or_else(|| route.path.to_owned(), |group| route.of_group(group));
+        let method = match route.method {
+            Method::Get => "GET",
+            Method::Post => "POST",
+            Method::Put => "PUT",
+            Method::Delete => "DELETE",
+        };
+        let mut request =
+            format!("{method} {}{path} HTTP/1.1\r\nhost: {}\r\n", self.prefix, self.host);
+        let body = body.map(serde_json::to_string).and_then(Result::ok).unwrap_or_default();
+        if !body.is_empty() {
+            let length = body.len();
+            request.push_str("content-type: application/json\r\n");
+            request.push_str(&format!("content-length: {length}\r\n"));
+        }
+        request.push_str("\r\n");
+        request.push_str(&body);
+        request.into_bytes()
+    }
+
+    /// Sends a request and reads its answer: the body if the status is 200.
+    pub(crate) async fn ask(&mut self, request: &[u8]) -> io::Result<Option<&[u8]>> {
+        self.stream.write_all(request).await?;
+        self.answer.clear();
+        let (mut body_at, mut end) = (0, usize::MAX);
+        while self.answer.len() < end {
+            if self.stream.read_buf(&mut self.answer).await? == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            if body_at == 0
+                && let Some(at) = self.answer.windows(4).position(|four| four == b"\r\n\r\n")
+            {
+                body_at = at + 4;
+                end = body_at + content_length(&self.answer[..at])?;
+            }
+            if self.answer.len() > ANSWER_BYTES_MAX {
+                return Err(broken("the answer is longer than any answer here"));
+            }
+        }
+        let is_ok = self.answer.starts_with(b"HTTP/1.1 200 ");
+        Ok(is_ok.then(|| &self.answer[body_at..]))
+    }
+}
+
+/// How many bytes follow this head.
+fn content_length(head: &[u8]) -> io::Result<usize> {
+    let head = std::str::from_utf8(head).map_err(|_| broken("the head is no text"))?;
+    head.lines()
+        .filter_map(|line| line.split_once(':'))
+        .find(|(name, _)| name.eq_ignore_ascii_case("content-length"))
+        .and_then(|(_, length)| length.trim().parse().ok())
+        .ok_or_else(|| broken("the answer does not say how long it is"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_length_of_an_answer_is_found_whatever_its_case() {
+        let head = b"HTTP/1.1 200 OK\r\nContent-Length:  17\r\ncache-control: no-store";
+        assert_eq!(content_length(head).unwrap(), 17);
+        assert!(content_length(b"HTTP/1.1 200 OK\r\n").is_err());
+    }
+}

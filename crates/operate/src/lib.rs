@@ -1,0 +1,16 @@
+//! What operators do to running elections, callable from Rust: `regent migrate` and `regent doctor` print what
+//! these functions report.
+//!
+//! - [`migrate`]: a group moves to another store, with its leader and above its terms.
+//! - [`split_brain`]: which nodes act as leaders, compared with the one that may.
+//! - [`recovery`]: the way back from a split brain to one leader.
+//! - [`examine`]: whether a deployment keeps what elections need.
+//!
+//! Nothing here prints, asks on a terminal or ends a process. Progress comes as events, and errors say what
+//! the caller may do next.
+
+pub mod examine;
+pub mod migrate;
+pub mod recovery;
+mod saved_policy;
+pub mod split_brain;

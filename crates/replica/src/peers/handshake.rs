@@ -1,0 +1,242 @@
+//! Opening and accepting connections: who is let in, by what it proves and by what it calls itself.
+//!
+//! In this order, within one time limit: the transport proves who is at the other end, if it can; the
+//! greeting says who that is; both must agree, and it must be somebody who is listened to. Only then
+//! does this replica greet back, and only then is anything of Raft sent or read.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use regent_election::Moment;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::time::{sleep, timeout};
+
+use super::frame::{Greeting, Purpose};
+use super::link::Connected;
+use super::roll::Standing;
+use super::transport::{Channel, PeerName};
+use super::{Identity, Shared, snapshot};
+use crate::limits::{
+    HANDSHAKE_WITHIN, REFUSALS_TOLD_EVERY, REPLICAS_MAX, SNAPSHOTS_ARRIVING_MAX, UNPROVEN_MAX,
+};
+use crate::member::ReplicaId;
+
+/// How soon it is tried again to listen, or to accept.
+const LISTEN_AGAIN_AFTER: Duration = Duration::from_secs(1);
+const ACCEPT_AGAIN_AFTER: Duration = Duration::from_millis(50);
+
+/// Where peers are listened to.
+#[derive(Debug)]
+pub enum PeerListener {
+    /// On this socket, from the start.
+    Bound(TcpListener),
+    /// At this address, for as long as the replica is not the whole cluster.
+    WhenNeeded(SocketAddr),
+}
+
+impl From<TcpListener> for PeerListener {
+    fn from(listener: TcpListener) -> Self {
+        Self::Bound(listener)
+    }
+}
+
+impl Shared {
+    fn greeting(&self, to: ReplicaId, purpose: Purpose) -> Greeting {
+        let Identity { cluster, id, incarnation } = self.identity;
+        Greeting { purpose, cluster, from: id, to, incarnation }
+    }
+
+    /// Why a greeting is not for us, or not from whom it says.
+    fn objection(&self, greeting: &Greeting, proven: Option<PeerName>) -> Option<String> {
+        let Identity { cluster, id, .. } = self.identity;
+        let said = PeerName { cluster: greeting.cluster, replica: greeting.from };
+        if let Some(proven) = proven.filter(|proven| *proven != said) {
+            return Some(format!(
+                "it calls itself {said}, and its certificate is that of {proven}"
+            ));
+        }
+        if greeting.cluster != cluster {
+            return Some(format!(
+                "it belongs to cluster {:032x}, we to {cluster:032x}",
+                greeting.cluster
+            ));
+        }
+        if greeting.to != id {
+            return Some(format!("it wants replica {}, we are {id}", greeting.to));
+        }
+        if greeting.from == id {
+            return Some(format!("it calls itself replica {id}, which we are"));
+        }
+        (self.standing(greeting.from) == Standing::Stranger).then(|| {
+            format!("replica {} is no member; add it first (regent cluster add)", greeting.from)
+        })
+    }
+}
+
+/// Opens a connection to a peer and exchanges greetings.
+pub(super) async fn dial(
+    shared: &Shared,
+    to: ReplicaId,
+    purpose: Purpose,
+) -> io::Result<(Channel, Greeting)> {
+    let address = shared
+        .address(to)
+        .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("{to} is no member")))?;
+    let greeted = timeout(HANDSHAKE_WITHIN, async {
+        let stream = TcpStream::connect(&address).await?;
+        stream.set_nodelay(true)?;
+        let mut channel = shared.transport.connect(stream).await?;
+        let wanted = PeerName { cluster: shared.identity.cluster, replica: to };
+        if let Some(proven) = channel.proven.filter(|proven| *proven != wanted) {
+            return Err(io::Error::other(format!("its certificate is that of {proven}")));
+        }
+        shared.greeting(to, purpose).send(&mut channel.writer).await?;
+        let answer = Greeting::receive(&mut channel.reader).await?;
+        io::Result::Ok((channel, answer))
+    });
+    let (channel, answer) = greeted.await.map_err(|_| io::ErrorKind::TimedOut)??;
+    let fits = answer.from == to && answer.purpose == purpose;
+    match shared.objection(&answer, channel.proven) {
+        None if fits => Ok((channel, answer)),
+        None => Err(io::Error::other(format!("{address} is replica {}, not {to}", answer.from))),
+        Some(why) => Err(io::Error::other(format!("{address} does not fit: {why}"))),
+    }
+}
+
+/// Listens to peers for ever, or whenever there may be any.
+pub(super) async fn listen(shared: Arc<Shared>, listener: PeerListener) {
+    let address = match listener {
+        PeerListener::Bound(listener) => return accept(&shared, &listener).await,
+        PeerListener::WhenNeeded(address) => address,
+    };
+    let own = shared.identity.id;
+    let mut roll = shared.changes();
+    // An error says that the replica is over.
+    while roll.wait_for(|roll| !roll.is_alone(own)).await.is_ok() {
+        match TcpListener::bind(address).await {
+            Ok(listener) => {
+                tracing::info!(%address, "listening to peers");
+                tokio::select! {
+                    () = accept(&shared, &listener) => {}
+                    _ = roll.wait_for(|roll| roll.is_alone(own)) => {}
+                }
+            }
+            Err(error) => {
+                tracing::warn!(%address, %error, "cannot listen to peers; trying again");
+                sleep(LISTEN_AGAIN_AFTER).await;
+            }
+        }
+    }
+}
+
+/// Takes connections for ever; an error of one of them ends nothing.
+async fn accept(shared: &Arc<Shared>, listener: &TcpListener) {
+    let unproven = Arc::new(Semaphore::new(UNPROVEN_MAX));
+    let arriving = Arc::new(Semaphore::new(SNAPSHOTS_ARRIVING_MAX));
+    let refusals = Arc::new(Mutex::new(Refusals::default()));
+    loop {
+        let permit = Arc::clone(&unproven).acquire_owned().await;
+        let (stream, from) = match listener.accept().await {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                tracing::warn!(%error, "a peer could not be accepted");
+                sleep(ACCEPT_AGAIN_AFTER).await;
+                continue;
+            }
+        };
+        let (shared, refusals) = (Arc::clone(shared), Arc::clone(&refusals));
+        let arriving = Arc::clone(&arriving);
+        tokio::spawn(async move {
+            let proved = prove(&shared, stream).await;
+            drop(permit);
+            let welcomed = match proved {
+                Ok((channel, greeting)) => welcome(&shared, channel, greeting, &arriving).await,
+                Err(error) => Err(error),
+            };
+            let Err(error) = welcomed else { return };
+            let mut refusals = refusals.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(others) = refusals.note(regent_clock::now()) {
+                tracing::warn!(%from, %error, others, "a peer was not let in");
+            }
+        });
+    }
+}
+
+/// Finds out who is at the other end, and greets it if it is listened to.
+async fn prove(shared: &Shared, stream: TcpStream) -> io::Result<(Channel, Greeting)> {
+    stream.set_nodelay(true)?;
+    let greeted = timeout(HANDSHAKE_WITHIN, async {
+        let mut channel = shared.transport.accept(stream).await?;
+        let greeting = Greeting::receive(&mut channel.reader).await?;
+        if let Some(why) = shared.objection(&greeting, channel.proven) {
+            return Err(io::Error::other(why));
+        }
+        shared.greeting(greeting.from, greeting.purpose).send(&mut channel.writer).await?;
+        Ok((channel, greeting))
+    });
+    greeted.await.map_err(|_| io::ErrorKind::TimedOut)?
+}
+
+/// Takes a peer's connection for what it is for.
+async fn welcome(
+    shared: &Arc<Shared>,
+    channel: Channel,
+    greeting: Greeting,
+    arriving: &Semaphore,
+) -> io::Result<()> {
+    match greeting.purpose {
+        Purpose::Snapshot => {
+            let too_many = |_| io::Error::other("too many snapshots arrive here already");
+            let _place = arriving.try_acquire().map_err(too_many)?;
+            if !shared.is_the_same(greeting.from, greeting.incarnation).await {
+                return Err(io::Error::other("it is not the replica that was met before"));
+            }
+            snapshot::receive(shared, greeting.from, channel).await
+        }
+        Purpose::Messages => {
+            let connected = shared
+                .link(greeting.from)
+                .ok_or_else(|| io::Error::other(format!("at most {REPLICAS_MAX} replicas")))?;
+            let incarnation = greeting.incarnation;
+            let _ = connected.try_send(Connected { channel, incarnation });
+            Ok(())
+        }
+    }
+}
+
+/// Refusals since the log was last told of one.
+#[derive(Debug, Default)]
+struct Refusals {
+    told_at: Option<Moment>,
+    untold: u64,
+}
+
+impl Refusals {
+    /// Counts one. If the log is to be told of it: how many others it was not told of.
+    fn note(&mut self, now: Moment) -> Option<u64> {
+        if self.told_at.is_some_and(|at| now.since(at) < REFUSALS_TOLD_EVERY) {
+            self.untold += 1;
+            return None;
+        }
+        self.told_at = Some(now);
+        Some(std::mem::take(&mut self.untold))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flood_of_refusals_is_told_in_few_lines_that_count_the_others() {
+        let mut refusals = Refusals::default();
+        let at = |ms| Moment::ZERO + Duration::from_millis(ms);
+        assert_eq!(refusals.note(at(0)), Some(0));
+        assert!((1..1_000).all(|ms| refusals.note(at(ms)).is_none()));
+        assert_eq!(refusals.note(at(10_000)), Some(999));
+        assert_eq!(refusals.note(at(20_000)), Some(0));
+    }
+}

@@ -1,0 +1,68 @@
+//! The service on a store, and on a replica of our own.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use regent_election::store::{Description, Store};
+use regent_server::{Cluster, ServeError, ServerConfig, serve_cluster};
+use tokio::net::TcpListener;
+
+use crate::error::ReplicaError;
+use crate::port::ReplicaCluster;
+use crate::replica::{self, ReplicaOptions};
+
+/// A store that is ready to be served.
+#[derive(Debug)]
+#[must_use = "nothing is served before `serve`"]
+pub struct Service {
+    store: Arc<dyn Store>,
+    cluster: Option<Arc<dyn Cluster>>,
+    config: ServerConfig,
+}
+
+impl Service {
+    /// A service on the replica in a directory, which runs from here on.
+    ///
+    /// # Errors
+    /// If the directory holds no replica and none may be founded there, or the replica cannot start.
+    pub async fn on_replica(options: ReplicaOptions) -> Result<Self, ReplicaError> {
+        let directory = options.directory.clone();
+        let are_peers_local =
+            options.replica.certificates.is_none() && !options.replica.is_insecure;
+        let store = replica::run(options).await?;
+        let handle = store.handle().clone();
+        let cluster = ReplicaCluster { handle, directory, are_peers_local };
+        let config = ServerConfig::default();
+        Ok(Self { store, cluster: Some(Arc::new(cluster)), config })
+    }
+
+    /// A service on any other store.
+    pub fn on_store(store: Arc<dyn Store>) -> Self {
+        Self { store, cluster: None, config: ServerConfig::default() }
+    }
+
+    /// Limits and timeouts other than the defaults.
+    pub fn with_config(mut self, config: ServerConfig) -> Self {
+        self.config = config;
+        self
+    }
+
+    /// What the store is.
+    #[must_use]
+    pub fn describe(&self) -> Description {
+        self.store.describe()
+    }
+
+    /// Serves until `shutdown` is ready, then ends in order: requests under way are answered, and the
+    /// store shuts down.
+    ///
+    /// # Errors
+    /// If there is no listener, or the configuration is refused.
+    pub async fn serve(
+        self,
+        listeners: Vec<TcpListener>,
+        shutdown: impl Future<Output = ()>,
+    ) -> Result<(), ServeError> {
+        serve_cluster(listeners, self.store, self.cluster, self.config, shutdown).await
+    }
+}

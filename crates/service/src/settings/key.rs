@@ -1,0 +1,266 @@
+//! The table of settings: every name, kind, meaning and default, once.
+//!
+//! The flag, the environment variable and the key in a file are the same word: `--request-timeout`,
+//! `REGENT_REQUEST_TIMEOUT`, `request_timeout`. Defaults come from the parts they configure, so that
+//! a library and the command never disagree.
+
+use std::fmt;
+use std::time::Duration;
+
+use regent_election::Settings as StoreSettings;
+use regent_replica::disk::limits::SEGMENT_BYTES_DEFAULT;
+use regent_replica::limits::LOG_ENTRIES_BETWEEN_SNAPSHOTS;
+use regent_server::{ReplaceFailing, ServerConfig};
+
+use super::value::{Value, ValueKind};
+
+/// Where the service listens if nobody says: on loopback, where nobody else can reach it.
+pub(crate) const LISTEN_DEFAULT: &str = "127.0.0.1:7400";
+/// Where replicas of the same cluster are listened to if nobody says.
+pub(crate) const PEER_LISTEN_DEFAULT: &str = "127.0.0.1:7401";
+/// The store if nobody says: our own replicated one, in `data_dir`.
+pub const STORE_DEFAULT: &str = "replica:";
+/// Bytes of the flight recorder's files if nobody says: some hundred thousand elections.
+const FLIGHT_BYTES_DEFAULT: u32 = 64 << 20;
+/// Words for the timers of a cluster: within a data centre, or between several.
+pub(crate) const TIMINGS: &[&str] = &["lan", "wan"];
+/// Words for what is done about time-outs that do not suit the network.
+pub(crate) const TUNES: &[&str] = &["off", "report", "apply"];
+/// Words for how much is logged, least first.
+pub const LOG_LEVELS: &[&str] = &["off", "error", "warn", "info", "debug", "trace"];
+/// Words for how a line of the log looks.
+pub const LOG_FORMATS: &[&str] = &["text", "json"];
+
+macro_rules! keys {
+    ($($variant:ident = $name:literal, $kind:expr, $about:literal;)+) => {
+        /// One setting.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum Key {
+            $(#[doc = $about] $variant,)+
+        }
+
+        impl Key {
+            /// All of them, in the order in which they are shown.
+            pub const ALL: &[Self] = &[$(Self::$variant),+];
+
+            /// The word in a file.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)+ }
+            }
+
+            /// What it may hold.
+            pub const fn kind(self) -> ValueKind {
+                match self { $(Self::$variant => $kind,)+ }
+            }
+
+            /// What it means, in a sentence.
+            pub const fn about(self) -> &'static str {
+                match self { $(Self::$variant => $about,)+ }
+            }
+        }
+    };
+}
+
+keys! {
+    Listen = "listen", ValueKind::Address,
+        "where the service listens; there is no authentication yet, so keep it on loopback or on a network you trust";
+    DataDir = "data_dir", ValueKind::Directory,
+        "where the embedded store keeps its data; empty means $XDG_DATA_HOME/regent, ~/.local/share/regent or ./regent-data";
+    Store = "store", ValueKind::Text,
+        "which store: replica: (our own, durable, alone or in a cluster, in data_dir), replica:DIR, memory: (nothing survives a restart), or a URL that `regent store list` shows";
+    PeerListen = "peer_listen", ValueKind::Address,
+        "where replicas of the same cluster are listened to, once there are any; beyond loopback peer_cert, peer_key and peer_ca are needed";
+    PeerAdvertise = "peer_advertise", ValueKind::Text,
+        "where other replicas reach this one, written into a cluster of one when it is founded; empty means where it listens";
+    ClientAdvertise = "client_advertise", ValueKind::Text,
+        "where clients reach this replica, written into a cluster of one when it is founded; empty means where it listens";
+    PeerCert = "peer_cert", ValueKind::Text,
+        "the file of this replica's certificate (regent tls issue); with peer_key and peer_ca all peer links use mutual TLS; empty means plaintext, on loopback only";
+    PeerKey = "peer_key", ValueKind::Text,
+        "the file of the key of peer_cert, which only the server's user may read";
+    PeerCa = "peer_ca", ValueKind::Text,
+        "the file of the certificates of the CAs that peers are believed by (regent tls init)";
+    Insecure = "insecure", ValueKind::Bool,
+        "whether peer links without TLS may leave this machine; whoever reaches the peer port can then depose leaders and read secrets";
+    Timing = "timing", ValueKind::OneOf(TIMINGS),
+        "timers of the cluster: lan (replicas in one data centre) or wan (in several); the same on every replica";
+    ElectionMin = "election_min", ValueKind::Duration,
+        "shortest silence after which a replica stands for election; 0s means that of timing";
+    ElectionMax = "election_max", ValueKind::Duration,
+        "longest such silence; each is drawn by lot between the two; 0s means that of timing";
+    Heartbeat = "heartbeat", ValueKind::Duration,
+        "how often the leading replica shows itself, less than half of election_min; 0s means that of timing";
+    PeerRequest = "peer_request", ValueKind::Duration,
+        "how long a peer has to answer, less than heartbeat; 0s means that of timing";
+    Tune = "tune", ValueKind::OneOf(TUNES),
+        "whether a replica measures how its time-outs suit the network: off, report (regent cluster status and metrics tell), or apply (it waits longer before it stands for election, too)";
+    SnapshotEvery = "snapshot_every", ValueKind::Count,
+        "changes between two snapshots of a replica, which bound how long a restart takes";
+    SegmentBytes = "segment_bytes", ValueKind::Count,
+        "bytes of one file of the log, of which at least three are on the disk";
+    FlightBytes = "flight_bytes", ValueKind::Count,
+        "most bytes of the flight recorder's files in data_dir/flight, which tell what a replica did; 0 records nothing";
+    Witness = "witness", ValueKind::Bool,
+        "whether a replica that joins votes and keeps the log but no state, and serves no clients";
+    AutoCreate = "auto_create", ValueKind::Bool,
+        "whether the first campaign in a group creates it";
+    GroupsMax = "groups_max", ValueKind::Count,
+        "most groups, whoever created them";
+    TtlMin = "ttl_min", ValueKind::Duration,
+        "shortest ttl in groups without a policy of their own";
+    TtlMax = "ttl_max", ValueKind::Duration,
+        "longest ttl any session may have; no policy may exceed it";
+    Cluster = "cluster", ValueKind::Text,
+        "the value of the cluster label in metrics";
+    HostsAllowed = "hosts_allowed", ValueKind::Words,
+        "host names under which browsers, and everybody on the loopback address, may use this server, beside addresses and localhost";
+    SigningKeys = "signing_keys", ValueKind::Text,
+        "the file of keys by which terms are signed, shared by all instances (regent fence keys new FILE); empty signs nothing";
+    OnSplitBrain = "on_split_brain", ValueKind::Text,
+        "a command that is run when somebody acts under a term that is not the one in office; empty runs none";
+    ReplaceFailing = "replace_failing", ValueKind::OneOf(&ReplaceFailing::WORDS),
+        "what is done about a leader whose renewals are about to come too late: report (told in log, metrics and history), hand-over (asked to hand over to a standby that does better) or off";
+    LogLevel = "log_level", ValueKind::OneOf(LOG_LEVELS),
+        "how much is logged on stderr: off, error, warn, info, debug or trace";
+    LogFormat = "log_format", ValueKind::OneOf(LOG_FORMATS),
+        "how a line of the log looks: text or json";
+    ConnectionsMax = "connections_max", ValueKind::Count,
+        "most connections at once";
+    ConnectionsPerAddressMax = "connections_per_address_max", ValueKind::Count,
+        "most connections from one address; behind a proxy all clients share one";
+    RequestsMax = "requests_max", ValueKind::Count,
+        "most requests that ask the store at once; renewals are the last to be shed";
+    WaitingMax = "waiting_max", ValueKind::Count,
+        "most requests that wait: watches, and campaigns with a wait";
+    HeadTimeout = "head_timeout", ValueKind::Duration,
+        "how long a peer may take to send the head of a request";
+    BodyTimeout = "body_timeout", ValueKind::Duration,
+        "how long a peer may take to send the body of a request";
+    IdleTimeout = "idle_timeout", ValueKind::Duration,
+        "how long a connection may lie idle between two requests";
+    WriteTimeout = "write_timeout", ValueKind::Duration,
+        "how long a peer may read nothing while there is something for it to read";
+    RequestTimeout = "request_timeout", ValueKind::Duration,
+        "how long the store may take for an answer, beside the time a request asked to wait";
+    WatchBookmarkEvery = "watch_bookmark_every", ValueKind::Duration,
+        "how often a silent watch shows that it lives; clients give up after 45 s of silence";
+    Http2StreamsMax = "http2_streams_max", ValueKind::Count,
+        "most requests at once on one HTTP/2 connection";
+    Http2PingEvery = "http2_ping_every", ValueKind::Duration,
+        "how often an HTTP/2 peer is asked whether it lives";
+    Http2PingTimeout = "http2_ping_timeout", ValueKind::Duration,
+        "how long an HTTP/2 peer may take to say so";
+    ShutdownGrace = "shutdown_grace", ValueKind::Duration,
+        "how long requests under way may take when the server shuts down";
+    MetricsGroupsMax = "metrics_groups_max", ValueKind::Count,
+        "most groups with a label of their own in metrics; the others share _other";
+}
+
+impl Key {
+    /// The setting of this name.
+    pub fn find(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|key| key.name() == name)
+    }
+
+    /// The setting whose name is nearest to this one, if any is near.
+    pub fn nearest(name: &str) -> Option<Self> {
+        let likeness = |key: &Self| strsim::jaro_winkler(&name.replace('-', "_"), key.name());
+        let best = Self::ALL.iter().copied().max_by(|a, b| likeness(a).total_cmp(&likeness(b)))?;
+        (likeness(&best) > 0.8).then_some(best)
+    }
+
+    /// The environment variable.
+    pub fn variable(self) -> String {
+        format!("REGENT_{}", self.name().to_ascii_uppercase())
+    }
+
+    /// The flag.
+    pub fn flag(self) -> String {
+        format!("--{}", self.name().replace('_', "-"))
+    }
+
+    /// What it holds if nobody says.
+    pub fn default(self) -> Value {
+        let text = |text: &str| {
+            self.kind().parse_text(text).expect("a default is a value of its own kind")
+        };
+        let count = |count: usize| Value::Count(u32::try_from(count).unwrap_or(u32::MAX));
+        let server = ServerConfig::default();
+        let store = StoreSettings::default();
+        let time = |ms| Value::Duration(Duration::from_millis(ms));
+        match self {
+            Self::Listen => text(LISTEN_DEFAULT),
+            Self::DataDir => text(""),
+            Self::Store => text(STORE_DEFAULT),
+            Self::PeerListen => text(PEER_LISTEN_DEFAULT),
+            Self::PeerAdvertise | Self::ClientAdvertise => text(""),
+            Self::PeerCert | Self::PeerKey | Self::PeerCa => text(""),
+            Self::Insecure => Value::Bool(false),
+            Self::Timing => text(TIMINGS[0]),
+            Self::ElectionMin | Self::ElectionMax | Self::Heartbeat | Self::PeerRequest => time(0),
+            Self::Tune => text(TUNES[1]),
+            Self::SnapshotEvery => {
+                count(usize::try_from(LOG_ENTRIES_BETWEEN_SNAPSHOTS).unwrap_or(usize::MAX))
+            }
+            Self::SegmentBytes => {
+                count(usize::try_from(SEGMENT_BYTES_DEFAULT).unwrap_or(usize::MAX))
+            }
+            Self::FlightBytes => Value::Count(FLIGHT_BYTES_DEFAULT),
+            Self::Witness => Value::Bool(false),
+            Self::AutoCreate => Value::Bool(store.auto_create),
+            Self::GroupsMax => count(usize::try_from(store.groups_max).unwrap_or(usize::MAX)),
+            Self::TtlMin => time(store.default_policy.ttl_ms_min),
+            Self::TtlMax => time(store.ttl_ms_ceiling),
+            Self::Cluster => Value::Text(server.cluster),
+            Self::HostsAllowed => Value::Words(server.hosts_allowed),
+            Self::SigningKeys | Self::OnSplitBrain => text(""),
+            Self::ReplaceFailing => text(server.replace_failing.word()),
+            Self::LogLevel => text("info"),
+            Self::LogFormat => text("text"),
+            Self::ConnectionsMax => count(server.connections_max),
+            Self::ConnectionsPerAddressMax => count(server.connections_per_address_max),
+            Self::RequestsMax => count(server.requests_max),
+            Self::WaitingMax => count(server.waiting_max),
+            Self::HeadTimeout => Value::Duration(server.head_timeout),
+            Self::BodyTimeout => Value::Duration(server.body_timeout),
+            Self::IdleTimeout => Value::Duration(server.idle_timeout),
+            Self::WriteTimeout => Value::Duration(server.write_timeout),
+            Self::RequestTimeout => Value::Duration(server.request_timeout),
+            Self::WatchBookmarkEvery => Value::Duration(server.watch_bookmark_every),
+            Self::Http2StreamsMax => Value::Count(server.http2_streams_max),
+            Self::Http2PingEvery => Value::Duration(server.http2_ping_every),
+            Self::Http2PingTimeout => Value::Duration(server.http2_ping_timeout),
+            Self::ShutdownGrace => Value::Duration(server.shutdown_grace),
+            Self::MetricsGroupsMax => count(server.metrics_groups_max),
+        }
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_setting_has_a_default_of_its_own_kind() {
+        for key in Key::ALL {
+            let shown = key.default().to_string();
+            let parsed = toml::de::DeValue::parse(&shown).unwrap();
+            assert_eq!(key.kind().parse_toml(parsed.get_ref()), Ok(key.default()), "{key}");
+            assert!(!key.about().is_empty() && !key.about().ends_with('.'), "{key}");
+        }
+    }
+
+    #[test]
+    fn a_misspelt_name_finds_its_neighbour_and_nonsense_finds_none() {
+        assert_eq!(Key::nearest("listn"), Some(Key::Listen));
+        assert_eq!(Key::nearest("data-dir"), Some(Key::DataDir));
+        assert_eq!(Key::nearest("request_time_out"), Some(Key::RequestTimeout));
+        assert_eq!(Key::nearest("zzzz"), None);
+    }
+}
