@@ -29,6 +29,7 @@ use std::io::Write as _;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
@@ -202,10 +203,23 @@ impl Process {
         self.child.as_ref().map(Child::id)
     }
 
+    /// What it said last, and before that the lines in which it says why it ended: a server written in Go
+    /// buries those under the stacks of all its goroutines.
     fn last_words(&self) -> String {
-        let log = std::fs::read_to_string(self.folder.join("log")).unwrap_or_default();
-        let lines: Vec<_> = log.lines().rev().take(5).collect();
-        lines.into_iter().rev().collect::<Vec<_>>().join(" | ")
+        let log = std::fs::read(self.folder.join("log")).unwrap_or_default();
+        let log = String::from_utf8_lossy(&log);
+        let lines: Vec<_> = log.lines().collect();
+        let last = lines.len().saturating_sub(5);
+        let is_reason = |line: &str| {
+            let fatal =
+                line.strip_prefix('F').is_some_and(|rest| rest.starts_with(char::is_numeric));
+            fatal || line.contains("in use") || line.starts_with("panic:")
+        };
+        let reasons = lines[..last].iter().rev().filter(|line| is_reason(line)).take(3);
+        let mut said: Vec<_> = lines[last..].iter().rev().copied().collect();
+        said.extend(reasons);
+        said.reverse();
+        said.join(" | ")
     }
 }
 
@@ -291,10 +305,37 @@ pub fn version(program: &Path, flag: &str) -> String {
     said.unwrap_or_default().lines().next().unwrap_or("of unknown version").trim().to_owned()
 }
 
-/// A port that nobody listens on, most likely still a moment later.
+/// The ports that servers get: below the range that the kernel takes ports of outgoing connections from, so
+/// that no connection sits on the port of a server that was killed and starts again.
+const PORTS: std::ops::Range<u16> = 10_000..32_000;
+
+/// A port that nobody listens on, and that no other test gets while this process lives.
+///
+/// Tests are processes of their own, so a reservation is a lock on a file in the cache; the kernel gives it up
+/// when its process ends.
+///
+/// # Panics
+/// If all ports are taken.
 pub fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
-    listener.local_addr().expect("it has an address").port()
+    static TRIED: AtomicU16 = AtomicU16::new(0);
+    let reservations = cache().join("ports");
+    std::fs::create_dir_all(&reservations).expect("the cache can be written to");
+    // Processes begin in different places, so that they seldom ask for the same ports.
+    let first = std::process::id().wrapping_mul(64) % u32::from(PORTS.end - PORTS.start);
+    for _ in PORTS {
+        let step = first + u32::from(TRIED.fetch_add(1, Ordering::Relaxed));
+        let offset = step % u32::from(PORTS.end - PORTS.start);
+        let port = PORTS.start + u16::try_from(offset).expect("it is below the length of a range");
+        let file =
+            File::options().create(true).append(true).open(reservations.join(port.to_string()));
+        let file = file.expect("the cache can be written to");
+        if file.try_lock().is_ok() && TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            // Kept open, and so locked, until this process ends.
+            std::mem::forget(file);
+            return port;
+        }
+    }
+    panic!("all ports of {PORTS:?} are taken");
 }
 
 /// A temporary folder.

@@ -313,12 +313,20 @@ fn finish(mut command: Command) -> Ended {
 }
 
 /// Waits until something is so; it must become so.
-pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+pub(crate) fn until(what: &str, is_so: impl FnMut() -> bool) {
+    assert!(becomes_so(is_so), "it did not come about: {what}");
+}
+
+/// Waits until something is so, and says whether it became so in time.
+pub(crate) fn becomes_so(mut is_so: impl FnMut() -> bool) -> bool {
     let since = Instant::now();
     while !is_so() {
-        assert!(since.elapsed() < PATIENCE, "it did not come about: {what}");
+        if since.elapsed() > PATIENCE {
+            return false;
+        }
         std::thread::sleep(Duration::from_millis(5));
     }
+    true
 }
 
 /// The one JSON object that was printed.
