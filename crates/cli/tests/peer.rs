@@ -23,7 +23,7 @@ const NAMES: [&str; 5] = ["a", "b", "c", "d", "e"];
 
 /// Slow enough for a machine that is busy with something else: a ring elects the highest that answers in time,
 /// and keeps the one it has elected when a higher one was late.
-const PACES: [&str; 6] = ["--heartbeat", "400ms", "--patience", "8s..10s", "--answer", "3s"];
+const PACES: [&str; 6] = ["--heartbeat", "400ms", "--patience", "8s..10s", "--answer", "2s"];
 
 /// Peers of one list, by name.
 struct Peers {
