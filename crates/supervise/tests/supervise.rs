@@ -24,6 +24,10 @@ use regent_supervise::{Contain, Ended, Plan, SuperviseError, Supervisor};
 /// Far longer than anything takes on a slow machine; reached only by a failure.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// Where a program must be gone before another node leads. A twentieth of it is left for the kill: 250 ms, in
+/// which a machine that runs five other tests must get round to two processes.
+const TTL: Duration = Duration::from_secs(5);
+
 /// A store, and a directory for the programs.
 struct Bench {
     store: Arc<dyn Store>,
@@ -157,12 +161,11 @@ fn stop(pid: u32) {
 async fn a_supervisor_that_is_dropped_while_its_guard_is_stopped_leaves_no_program_behind() {
     for contain in [Contain::Auto, Contain::Descendants] {
         let bench = Bench::new();
-        let ttl = Duration::from_secs(2);
-        let plan = Plan { contain, ttl, ..plan() };
+        let plan = Plan { contain, ttl: TTL, ..plan() };
         let text = "trap '' TERM; (trap '' TERM; sleep 1000) & echo ready >ready; wait";
         let a = tokio::spawn(Supervisor::new(plan).run(bench.at("a"), bench.script(text)));
         written(&bench.path("ready")).await;
-        let b = bench.at("b").ttl(ttl).connect().await.unwrap();
+        let b = bench.at("b").ttl(TTL).connect().await.unwrap();
         let standing = tokio::spawn(b.campaign("billing").into_future());
         stop(only_child());
         a.abort();
@@ -209,7 +212,7 @@ impl Backend for Wire {
 async fn a_leader_that_is_cut_off_ends_its_program_before_another_node_leads() {
     for contain in [Contain::Auto, Contain::Descendants] {
         let bench = Bench::new();
-        let plan = Plan { contain, ttl: Duration::from_secs(2), exit_on_lost: true, ..plan() };
+        let plan = Plan { contain, ttl: TTL, exit_on_lost: true, ..plan() };
         let office = DirectBackend::new(Arc::clone(&bench.store), Duration::from_secs(1));
         let wire = Arc::new(Wire { office, is_cut: AtomicBool::new(false) });
         let at = Regent::through(wire.clone()).node("a");
@@ -217,7 +220,7 @@ async fn a_leader_that_is_cut_off_ends_its_program_before_another_node_leads() {
         let a = tokio::spawn(Supervisor::new(plan).run(at, bench.script(text)));
         written(&bench.path("ready")).await;
         // Not supervised here: a guard that is killed takes every descendant of this process along.
-        let b = bench.at("b").ttl(Duration::from_secs(2)).connect().await.unwrap();
+        let b = bench.at("b").ttl(TTL).connect().await.unwrap();
         let standing = tokio::spawn(b.campaign("billing").into_future());
         wire.is_cut.store(true, Ordering::SeqCst);
         let _leadership = soon("b leads", standing).await.unwrap().unwrap();

@@ -22,7 +22,7 @@ pub(super) const SHORT_MS: u64 = 600;
 /// The ttl of sessions that are to live through a case unheard, and not to seem silent either.
 pub(super) const LONG_MS: u64 = 30_000;
 /// How long a case waits for what must happen; far above what any store needs.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
 /// Between two looks.
 const CONTRACT_POLL_EVERY: Duration = Duration::from_millis(15);
 
