@@ -69,6 +69,15 @@ pub(crate) struct CampaignArgs {
     /// Renew until interrupted, then resign
     #[arg(long, conflicts_with_all = ["session", "session_file"])]
     keep: bool,
+    /// With --keep, follow the group to this host or URL too, or with * to any store [default: the hosts of --server]
+    #[arg(
+        long,
+        value_name = "HOST|URL",
+        env = "REGENT_FOLLOW_TO",
+        value_delimiter = ' ',
+        requires = "keep"
+    )]
+    pub(crate) follow_to: Vec<String>,
     #[command(flatten)]
     session: SessionArgs,
     #[command(flatten)]

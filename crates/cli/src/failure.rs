@@ -201,6 +201,7 @@ impl From<ConnectError> for Failure {
             ConnectError::NoRuntime
             | ConnectError::System(_)
             | ConnectError::StaysHere
+            | ConnectError::NotAllowedThere
             | ConnectError::Store(_) => Self::new(Exit::Unavailable, error.to_string()),
         }
     }
@@ -214,9 +215,9 @@ impl From<CampaignError> for Failure {
             CampaignError::Refused(refusal) => {
                 (Exit::Refused, Some(Box::new(Problem::from(refusal.clone()))))
             }
-            CampaignError::CannotFollow { .. } | CampaignError::TooManyGroups => {
-                (Exit::Refused, None)
-            }
+            CampaignError::CannotFollow { .. }
+            | CampaignError::TermNotAbove { .. }
+            | CampaignError::TooManyGroups => (Exit::Refused, None),
             CampaignError::Closed => (Exit::Unavailable, None),
         };
         Self { exit, message: Some(error.to_string()), problem }

@@ -33,7 +33,9 @@ pub(crate) async fn run(args: CampaignArgs) -> CommandResult {
         .map_err(|error| Failure::new(Exit::Unavailable, format!("signals: {error}")))?;
     args.client.is_regent().await?;
     let ttl = args.ttl.unwrap_or(Duration::from_millis(TTL_MS_DEFAULT));
-    let regent = Regent::at(args.client.url()).node(args.node.as_str()).ttl(ttl).connect().await?;
+    let at = Regent::at(args.client.url()).node(args.node.as_str()).ttl(ttl);
+    let at = args.follow_to.iter().fold(at, |at, place| at.follow_to(place));
+    let regent = at.connect().await?;
     let mut teller = Teller {
         node: args.node.clone(),
         group: args.group.clone(),

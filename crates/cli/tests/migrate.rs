@@ -39,9 +39,10 @@ fn programs_follow_their_group_to_another_store_and_back() {
     let room = Room::new();
     let (server, url) = (room.server(), store(&room));
     let recorder = Recorder::new(&room);
-    let mut a = recorder.run(&server, "a", &FLAGS, &["tree", "3"]);
+    let flags = [&FLAGS[..], &["--follow-to", &url]].concat();
+    let mut a = recorder.run(&server, "a", &flags, &["tree", "3"]);
     recorder.await_line("deep", "a");
-    let mut b = recorder.run(&server, "b", &FLAGS, &["tree", "3"]);
+    let mut b = recorder.run(&server, "b", &flags, &["tree", "3"]);
     until("b stands", || server.standbys(&room, "billing") == 1);
 
     let first = moved(&room, &server.url, &url, &["--heir-wait", "20s"]);
@@ -67,6 +68,38 @@ fn programs_follow_their_group_to_another_store_and_back() {
     b.signal("TERM");
     b.wait();
     recorder.check(4);
+}
+
+/// Somebody who may write to a store sends its programs to a store of their own, which has granted nothing
+/// yet: a term that was granted before is not believed, and nothing runs under it.
+#[test]
+fn a_store_that_grants_a_term_once_more_is_not_believed() {
+    let room = Room::new();
+    let (server, hostile) = (room.server(), room.serve("127.0.0.1:0", &["--store", "memory:"]));
+    let recorder = Recorder::new(&room);
+    let mut a = recorder.run(&server, "a", &FLAGS, &["tree", "3"]);
+    recorder.await_line("deep", "a");
+    let body = format!(r#"{{"step":"depart","to":"{}"}}"#, hostile.url);
+    let departed = server.post("/v1/groups/billing/move", &body);
+    assert!(departed.contains("moved"), "{departed}");
+    assert_eq!(a.wait(), 77, "{}", a.errors());
+    assert!(a.errors().contains("term 1 of billing is not above 1"), "{}", a.errors());
+    assert_eq!(recorder.count("deep", "a"), 1, "it ran once");
+}
+
+/// A place that the operator of a program has not allowed is not gone to.
+#[test]
+fn a_program_does_not_follow_to_a_host_that_its_operator_has_not_allowed() {
+    let room = Room::new();
+    let server = room.server();
+    let recorder = Recorder::new(&room);
+    let mut a = recorder.run(&server, "a", &FLAGS, &["tree", "3"]);
+    recorder.await_line("deep", "a");
+    let body = r#"{"step":"depart","to":"http://192.0.2.1:7400"}"#;
+    server.post("/v1/groups/billing/move", body);
+    until("it says so", || a.errors().contains("it may follow only to the hosts"));
+    a.signal("TERM");
+    a.wait();
 }
 
 #[test]
@@ -168,7 +201,7 @@ fn a_leader_stands_in_the_new_store_before_it_gives_up_its_term_in_the_old_one()
     let (server, url) = (room.server(), store(&room));
     let new = room.serve("127.0.0.1:0", &["--store", &url]);
     let recorder = Recorder::new(&room);
-    let mut a = recorder.run(&server, "a", &["--ttl", "20s"], &["meek"]);
+    let mut a = recorder.run(&server, "a", &["--ttl", "20s", "--follow-to", &url], &["meek"]);
     recorder.await_line("start", "a");
     let path = "/v1/groups/billing/move";
     let expected = new.post(path, &format!(r#"{{"step": "expect", "from": "{}"}}"#, server.url));

@@ -105,10 +105,18 @@ impl Connect {
         self
     }
 
-    /// Whether a group that was moved to another store is followed there; on by default. The store says
-    /// where to, and this process goes there with whatever credentials its surroundings hold.
+    /// Whether a group that was moved to another store is followed there; on by default, to the hosts that
+    /// this process was connected to, and to what [`follow_to`](Self::follow_to) allows.
     pub fn follow(mut self, is_on: bool) -> Self {
         self.options.follows = is_on;
+        self
+    }
+
+    /// Allows this process to follow a group to one more place: a host, a whole URL, or `*` for any. The old
+    /// store says where a group went; this process goes there with whatever credentials its surroundings
+    /// hold, so list only what you trust as much as the old store. A URL with parameters must be listed whole.
+    pub fn follow_to(mut self, place: impl Into<String>) -> Self {
+        self.options.places.allow(place.into());
         self
     }
 
@@ -166,8 +174,15 @@ impl Connect {
         self.url.as_deref() == Some(url)
     }
 
-    pub(crate) const fn follows(&self) -> bool {
-        self.options.follows
+    /// Whether this process may go there.
+    pub(crate) fn may_follow(&self, to: &str) -> Result<(), ConnectError> {
+        if !self.options.follows {
+            return Err(ConnectError::StaysHere);
+        }
+        if self.options.places.allows(self.url.as_deref(), to) {
+            return Ok(());
+        }
+        Err(ConnectError::NotAllowedThere)
     }
 
     /// The same place with another ttl, for what must outlive the usual one. Whether this process is

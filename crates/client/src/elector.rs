@@ -167,7 +167,9 @@ impl Elector {
                 match won {
                     Ok(leadership) => hold(Arc::clone(&shared), leadership).await,
                     Err(
-                        refusal @ (CampaignError::Refused(_) | CampaignError::CannotFollow { .. }),
+                        refusal @ (CampaignError::Refused(_)
+                        | CampaignError::CannotFollow { .. }
+                        | CampaignError::TermNotAbove { .. }),
                     ) => {
                         tracing::warn!(%refusal, "cannot stand; trying again after a ttl");
                         let _ = tokio::time::timeout(campaign.ttl(), shared.over()).await;

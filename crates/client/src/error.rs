@@ -59,6 +59,11 @@ pub enum ConnectError {
     /// A group has moved, and this process was told not to follow.
     #[error("this process was told to stay where it is; connect it to the new store")]
     StaysHere,
+    /// A group has moved to where this process may not follow.
+    #[error(
+        "it may follow only to the hosts that it was connected to; allow this place by follow_to, or by --follow-to of the command"
+    )]
+    NotAllowedThere,
     /// A store that cannot be opened.
     #[error("{0}")]
     Store(String),
@@ -86,6 +91,18 @@ pub enum CampaignError {
         /// Where it went.
         to: Home,
         why: String,
+    },
+    /// A store granted a term that is not above the last one of this process. Storage would refuse it, and
+    /// another process may act under it: find out what the store has lost before anybody leads again.
+    #[error(
+        "term {term} of {group} is not above {last}, which this process was granted before: the store has lost terms, or is another one; it is given up"
+    )]
+    TermNotAbove {
+        group: Group,
+        /// What was granted now.
+        term: Term,
+        /// The highest that was granted before.
+        last: Term,
     },
     /// This process stands in as many groups as one session may: use another process.
     #[error(

@@ -18,13 +18,13 @@ use std::time::Duration;
 
 use regent_election::participant::Transition;
 use regent_election::store::Consistency;
-use regent_election::{Group, Home, Metadata, Priority};
+use regent_election::{Group, Home, Metadata, Priority, Term};
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
 
 use crate::backend::ObservedLeader;
 use crate::driver::ClaimId;
-use crate::error::ConnectError;
+use crate::error::{CampaignError, ConnectError};
 use crate::leadership::Leadership;
 use crate::regent::{Campaign, Regent, Standing};
 use crate::session::{Command, Session};
@@ -62,6 +62,8 @@ struct Inside {
     ahead: BTreeMap<Group, Ahead>,
     /// The last term of each group, and the session it belongs to.
     last: BTreeMap<Group, (Weak<Session>, watch::Receiver<tenure::Standing>)>,
+    /// The highest term of each group that this process was ever granted, by whichever store.
+    highest: BTreeMap<Group, Term>,
     /// How many campaigns of this process are under way.
     wanted: BTreeMap<Group, usize>,
     /// Nothing more is followed: this process leaves.
@@ -104,6 +106,18 @@ impl Followed {
         inside.is_closed = true;
         inside.ahead.clear();
         inside.homes.values().cloned().collect()
+    }
+
+    /// Takes a term that was granted, if it is above every one that was granted here before. A store that
+    /// grants a lower one has lost what it knew, or is not the store that it was taken for.
+    pub(crate) fn take_term(&self, group: &Group, term: Term) -> Result<(), CampaignError> {
+        let mut inside = self.inside();
+        let last = inside.highest.get(group).copied().unwrap_or_default();
+        if term <= last {
+            return Err(CampaignError::TermNotAbove { group: group.clone(), term, last });
+        }
+        inside.highest.insert(group.clone(), term);
+        Ok(())
     }
 
     /// Notes that somebody wants to lead this group.
@@ -255,10 +269,8 @@ impl Regent {
 
     /// Opens a session where `group` went, unless there is one, and remembers it.
     pub(crate) async fn follow(&self, group: &Group, to: &Home) -> Result<(), ConnectError> {
-        if !self.made().follows() {
-            return Err(ConnectError::StaysHere);
-        }
         let (followed, url) = (self.followed(), to.as_str());
+        self.made().may_follow(url)?;
         let one_at_a_time = followed.connecting.lock().await;
         let session = if self.made().is_at(url) {
             None

@@ -39,7 +39,11 @@ impl Campaign {
         loop {
             let leadership = match self.clone().await {
                 Ok(leadership) => leadership,
-                Err(refusal @ (CampaignError::Refused(_) | CampaignError::CannotFollow { .. })) => {
+                Err(
+                    refusal @ (CampaignError::Refused(_)
+                    | CampaignError::CannotFollow { .. }
+                    | CampaignError::TermNotAbove { .. }),
+                ) => {
                     // An operator may allow tomorrow what is refused today.
                     tracing::warn!(%refusal, "cannot stand; trying again after a ttl");
                     tokio::time::sleep(self.ttl()).await;

@@ -105,6 +105,7 @@ mod limits;
 mod lock;
 pub mod metrics;
 mod options;
+mod places;
 mod regent;
 #[cfg(feature = "tools")]
 pub mod remote;

@@ -12,6 +12,7 @@ use crate::fresh;
 use crate::health::Checks;
 use crate::limits::NODE_SUFFIX_DIGITS;
 use crate::metrics::{Metrics, NoMetrics};
+use crate::places::Places;
 
 /// What is called when work did not stop in time.
 pub type Overran = Arc<dyn Fn(&Group, Term) + Send + Sync>;
@@ -84,6 +85,7 @@ pub(crate) struct Options {
     pub(crate) metrics: Arc<dyn Metrics>,
     pub(crate) checks: Checks,
     pub(crate) follows: bool,
+    pub(crate) places: Places,
 }
 
 impl Default for Options {
@@ -97,6 +99,7 @@ impl Default for Options {
             metrics: Arc::new(NoMetrics),
             checks: Checks::default(),
             follows: true,
+            places: Places::default(),
         }
     }
 }

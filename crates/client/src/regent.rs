@@ -209,6 +209,8 @@ impl Campaign {
             let standing = self.regent.followed().stand(&home, &group, &self);
             let refusal = match standing.outcome().await {
                 Ok(leadership) => {
+                    // Refused, it is dropped here, and so given up.
+                    self.regent.followed().take_term(&group, leadership.term())?;
                     self.look_ahead(&leadership, &home);
                     return Ok(leadership);
                 }

@@ -5,6 +5,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use sha2::{Digest as _, Sha256};
+
 use crate::limits::{
     DIGEST_BYTES_MAX, GROUP_BYTES_MAX, HOME_BYTES_MAX, METADATA_BYTES_MAX, METADATA_ENTRIES_MAX,
     NODE_BYTES_MAX, REASON_BYTES_MAX, REQUEST_NONCE_BYTES_MAX, RESOURCE_BYTES_MAX,
@@ -177,6 +179,19 @@ impl SessionId {
     #[must_use]
     pub const fn get(self) -> u128 {
         self.0
+    }
+
+    /// The name by which a store knows the session of this secret: half of its SHA-256, which nobody can turn
+    /// back. What a store writes, sends to its replicas or backs up holds this, and gives no secret away.
+    #[must_use]
+    pub fn digest(self) -> Self {
+        let mut hash = Sha256::new();
+        hash.update(b"regent session ");
+        hash.update(self.0.to_be_bytes());
+        let bytes = hash.finalize();
+        let number = bytes[..16].iter().fold(0, |number, byte| number << 8 | u128::from(*byte));
+        // Zero names no session; it comes up once in 2^128.
+        Self(number.max(1))
     }
 
     /// The secret's text, for its owner only.

@@ -2,6 +2,9 @@
 //!
 //! Everything is answered by this process's replica, whoever leads the log: it has applied what it
 //! answers from. Watches are served from what it has applied, too, and resume on any other replica.
+//!
+//! Secrets of sessions end here: the core, its log, its snapshots and the other replicas know a session by a
+//! digest of its secret, so that neither a disk, a backup nor a peer gives one away.
 
 use async_trait::async_trait;
 use regent_clock::SystemTime;
@@ -82,7 +85,8 @@ impl Store for ReplicaStore {
         request: Option<RequestId>,
         then: Option<Query>,
     ) -> StoreResult<Done> {
-        match self.handle.ask(Request::Submit { command, request, query: then }).await? {
+        let (command, query) = (command.with_digest(), then.map(Query::with_digest));
+        match self.handle.ask(Request::Submit { command, request, query }).await? {
             Response::Applied { answer, view, .. } => {
                 Ok(Done { answer: answer?, view: view.transpose()? })
             }
@@ -97,8 +101,8 @@ impl Store for ReplicaStore {
         sequence: Option<u64>,
         proves: Option<(Group, Term)>,
     ) -> StoreResult<HeartbeatView> {
-        let tenure = proves.clone();
-        match self.handle.ask(Request::Heartbeat { session, sequence, tenure }).await? {
+        let (known, tenure) = (session.digest(), proves.clone());
+        match self.handle.ask(Request::Heartbeat { session: known, sequence, tenure }).await? {
             Response::Heartbeat { ttl_ms, epoch, revision, must_accept } => match proves {
                 Some((group, term)) if must_accept => {
                     let store: &dyn Store = self;
@@ -113,6 +117,7 @@ impl Store for ReplicaStore {
 
     async fn read(&self, query: Query, consistency: Consistency) -> StoreResult<View> {
         let linearizable = consistency == Consistency::Linearizable;
+        let query = query.with_digest();
         match self.handle.ask(Request::Read { query, linearizable }).await? {
             // The core serves no watches, so it does not know how many there are.
             Response::View { view: View::Census(census), .. } => {

@@ -119,6 +119,9 @@ pub(crate) struct RunArgs {
     /// would ask the old one who led before
     #[arg(long)]
     pub(crate) no_follow: bool,
+    /// Follow the group to this host or URL too, or with * to any store [default: the hosts of --server]
+    #[arg(long, value_name = "HOST|URL", env = "REGENT_FOLLOW_TO", value_delimiter = ' ')]
+    pub(crate) follow_to: Vec<String>,
     /// A command that must succeed, or an http: address that must answer 2xx, while the program runs
     #[arg(long, value_name = "CMD|URL", help_heading = "Hooks")]
     probe: Option<String>,

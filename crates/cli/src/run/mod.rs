@@ -27,6 +27,7 @@ pub(crate) async fn run(args: RunArgs) -> CommandResult {
         .map_err(|error| Failure::new(Exit::Unavailable, format!("signals: {error}")))?;
     let plan = args.plan()?;
     let mut at = place::find(&args).await?.follow(!args.no_follow);
+    at = args.follow_to.iter().fold(at, |at, place| at.follow_to(place));
     if let Some(node) = &args.node {
         at = at.node(node.as_str());
     }

@@ -303,8 +303,16 @@ impl Command {
         self.row().session
     }
 
-    /// The same, mutable: a register replaces the secret by a digest of it.
-    pub const fn session_mut(&mut self) -> Option<&mut SessionId> {
+    /// The command as a store writes it down: without the secret of the session that asks for it.
+    #[must_use]
+    pub fn with_digest(mut self) -> Self {
+        if let Some(session) = self.session_mut() {
+            *session = session.digest();
+        }
+        self
+    }
+
+    const fn session_mut(&mut self) -> Option<&mut SessionId> {
         match self {
             Self::Open { session, .. }
             | Self::ChangeTtl { session, .. }

@@ -64,6 +64,24 @@ pub enum Query {
 }
 
 impl Query {
+    /// The question as a store passes it on: without the secret of the session that it is about.
+    #[must_use]
+    pub fn with_digest(mut self) -> Self {
+        match &mut self {
+            Self::Session(session) | Self::Heartbeat(session) | Self::Candidacy { session, .. } => {
+                *session = session.digest()
+            }
+            Self::Leader(_)
+            | Self::Group(_)
+            | Self::Groups { .. }
+            | Self::History(_)
+            | Self::Fences { .. }
+            | Self::Replay(..)
+            | Self::Census => {}
+        }
+        self
+    }
+
     /// The one group that a question is about, if it is about one.
     #[must_use]
     pub const fn group(&self) -> Option<&Group> {

@@ -6,7 +6,7 @@ use regent_election::codec::CodecError;
 use regent_election::{Event, Group, Revision, SessionId, State};
 
 use super::record::GroupRecord;
-use super::session::{self, SessionRecord};
+use super::session::SessionRecord;
 
 /// The entry of a group.
 #[derive(Clone, Debug)]
@@ -66,5 +66,5 @@ pub fn session(bytes: &[u8]) -> Result<SessionEntry, CodecError> {
 /// What a secret is known by in a register.
 #[must_use]
 pub fn digest(secret: SessionId) -> u128 {
-    session::digest(secret.get())
+    secret.digest().get()
 }

@@ -18,7 +18,6 @@ use std::collections::BTreeMap;
 use regent_election::codec::{CodecError, Input, Wire};
 use regent_election::state::SessionSummary;
 use regent_election::{Group, Node};
-use sha2::{Digest, Sha256};
 
 use crate::register::Record;
 
@@ -211,14 +210,4 @@ impl SessionRecord {
         input.end()?;
         Ok(Self { nonce, heartbeat, life })
     }
-}
-
-/// The name by which a secret is known in a store: half of its SHA-256, which nobody can turn back.
-pub(super) fn digest(secret: u128) -> u128 {
-    let mut hash = Sha256::new();
-    hash.update(b"regent session ");
-    hash.update(secret.to_be_bytes());
-    let bytes = hash.finalize();
-    // Zero names no session; it comes up once in 2^128.
-    bytes[..16].iter().fold(0, |number, byte| number << 8 | u128::from(*byte)).max(1)
 }

@@ -17,7 +17,7 @@ use regent_election::{
 
 use super::office::{CommandOutcome, Own};
 use super::record::GroupRecord;
-use super::session::{self, SessionRecord, digest};
+use super::session::{self, SessionRecord};
 use super::sessions::{check_same, check_ttl};
 use super::turn::{Asker, LeaseRequest};
 use super::{LeaseStore, Shared, watch};
@@ -57,15 +57,15 @@ impl Store for LeaseStore {
                 shared.check_open()?;
                 check_ttl(ttl_ms)?;
                 let opening = Opening { node, ttl_ms: Some(ttl_ms), passing: false };
-                shared.touch(digest(session.get()), &opening, None, None).await?;
+                shared.touch(session.digest().get(), &opening, None, None).await?;
                 shared.done(Answer::Session { session: NO_NUMBER, ttl_ms }, None, then).await
             }
             Command::Close { session } => {
-                shared.close(known_as(session)?).await?;
+                shared.close(session.digest()).await?;
                 shared.done(Answer::Done, None, then).await
             }
             Command::ChangeTtl { session, ttl_ms } => {
-                shared.change_ttl(known_as(session)?, ttl_ms).await?;
+                shared.change_ttl(session.digest(), ttl_ms).await?;
                 shared.done(Answer::Done, None, then).await
             }
             // What changes the entry of a group.
@@ -84,7 +84,7 @@ impl Store for LeaseStore {
         proves: Option<(Group, Term)>,
     ) -> StoreResult<HeartbeatView> {
         self.shared.check_open()?;
-        let session = known_as(session)?;
+        let session = session.digest();
         if let Some((group, term)) = proves {
             self.shared.prove(&group, session, term).await?;
         }
@@ -116,21 +116,14 @@ impl Store for LeaseStore {
     }
 }
 
-/// What a secret is known by in the store.
-pub(super) fn known_as(secret: SessionId) -> StoreResult<SessionId> {
-    SessionId::new(digest(secret.get())).map_err(|_| Refusal::SessionUnknown.into())
-}
-
 /// The group that a command is about, and the session that asks, as the store knows it. What only
 /// drivers may ask for has none.
-fn addressed(mut command: Command) -> StoreResult<(Group, Option<SessionId>, Command)> {
+fn addressed(command: Command) -> StoreResult<(Group, Option<SessionId>, Command)> {
     let Some(group) = command.group().filter(|_| !command.is_for_drivers()).cloned() else {
         let what = "do what only a driver of its own state may ask for";
         return Err(StoreError::Unsupported { store: "a register", what });
     };
-    if let Some(session) = command.session_mut() {
-        *session = known_as(*session)?;
-    }
+    let command = command.with_digest();
     let session = command.session();
     Ok((group, session, command))
 }
@@ -225,7 +218,7 @@ impl Shared {
         let Some(query) = then else { return Ok(Done { answer, view: None }) };
         let view = match (query, written) {
             (Query::Heartbeat(session), _) => {
-                let beaten = self.heartbeat(known_as(session)?.get(), None, None).await;
+                let beaten = self.heartbeat(session.digest().get(), None, None).await;
                 beaten.map(|open| View::Heartbeat(self.heartbeat_view(&open)))
             }
             (query, Some((group, record))) if query.group() == Some(group) => {

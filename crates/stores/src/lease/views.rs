@@ -13,7 +13,6 @@ use super::entries::Seen;
 use super::observed::Liveness;
 use super::office::Own;
 use super::record::GroupRecord;
-use super::store::known_as;
 use super::{Shared, lock, session};
 use crate::register::KeyKind;
 
@@ -31,7 +30,7 @@ impl Shared {
         match &query {
             Query::Session(session) => self.session_view(*session).await.map(View::Session),
             Query::Heartbeat(session) => {
-                let open = self.opened(known_as(*session)?).await?;
+                let open = self.opened(session.digest()).await?;
                 Ok(View::Heartbeat(self.heartbeat_view(&open)))
             }
             Query::Groups { prefix, after, count } => {
@@ -75,12 +74,10 @@ impl Shared {
     pub(super) async fn read_from(
         &self,
         record: &GroupRecord,
-        mut query: Query,
+        query: Query,
         is_gone: bool,
     ) -> StoreResult<View> {
-        if let Query::Candidacy { session, .. } = &mut query {
-            *session = known_as(*session)?;
-        }
+        let query = query.with_digest();
         let incarnation = self.entries.life().await?;
         let mut view = {
             let id_of = |session: SessionNo| record.state.id_of(session).map(SessionId::get);
@@ -135,7 +132,7 @@ impl Shared {
 
     /// What a session holds. Its epoch is read first: what happens later raises it once more.
     async fn session_view(&self, secret: SessionId) -> StoreResult<SessionView> {
-        let id = known_as(secret)?;
+        let id = secret.digest();
         let open = self.opened(id).await?;
         let (mut tenures, mut standing, mut offers) = (Vec::new(), Vec::new(), Vec::new());
         let mut strange = Vec::new();

@@ -9,7 +9,6 @@ use regent_election::{Node, Term};
 
 use super::directed::{bid, group, heartbeat, secret, step_down, win};
 use super::passed_on::{Call, Scene, Stage, is_unknown};
-use crate::lease::session::digest;
 use crate::register::RegisterError;
 
 const TTL_MS: u64 = 10_000;
@@ -62,7 +61,7 @@ async fn a_late_tidying_of_its_list_does_not_let_a_passing_session_end_in_anothe
     for times_sessions in [true, false] {
         let (stage, _) = led_in_passing(times_sessions).await;
         let there = win(&*stage.one, "h", "a", 1, TTL_MS).await;
-        stage.shared.unlist(digest(secret(1).get()), &[group("g")]).await;
+        stage.shared.unlist(secret(1).digest().get(), &[group("g")]).await;
         stage.one.resign(&group("h"), secret(1), there, None).await.unwrap();
         leads_on(&stage, "tidied").await;
     }
