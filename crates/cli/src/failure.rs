@@ -8,6 +8,7 @@ use regent::remote::{AddressError, RemoteError};
 use regent::{CampaignError, ConnectError};
 use regent_api::{Code, Problem};
 use regent_election::NameError;
+use regent_election::error_text::plain;
 use regent_recording::ReadError;
 
 use crate::config::ConfigError;
@@ -64,15 +65,6 @@ impl Failure {
                 "detail": self.message,
             }),
         }
-    }
-}
-
-/// The system's words without its number.
-pub(crate) fn plain(error: &io::Error) -> String {
-    let text = error.to_string();
-    match text.find(" (os error ") {
-        Some(end) => text[..end].to_lowercase(),
-        None => text,
     }
 }
 

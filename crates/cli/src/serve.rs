@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use regent_election::Settings as StoreSettings;
+use regent_election::error_text::plain;
 use regent_election::store::{Description, Store};
 use regent_recording::{DIRECTORY, Owner, Recorder};
 use regent_replica::Tape;
@@ -25,7 +26,7 @@ use crate::alarm;
 use crate::client::SERVER_DEFAULT;
 use crate::config::{Effective, Key, Origin, STORE_DEFAULT, Settings, misspelt};
 use crate::exit::Exit;
-use crate::failure::{CommandResult, Failure, plain};
+use crate::failure::{CommandResult, Failure};
 use crate::logs::{self, LogArgs};
 use crate::memory;
 use crate::output::remark;

@@ -12,12 +12,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use regent_election::error_text::plain;
 use regent_service::dev::{AGAIN_AFTER, DevCluster, DevError, EndedReplica, Processes};
 use tokio::sync::mpsc::Receiver;
 use tokio::time::timeout;
 
 use crate::exit::Exit;
-use crate::failure::{CommandResult, Failure, plain};
+use crate::failure::{CommandResult, Failure};
 use crate::output::{Output, Screen, remark};
 use crate::signals::Signals;
 use look::{Looker, Picture};

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use clap::Args;
 use regent::fencing::signed::{KeysError, Verifier};
+use regent_election::error_text::plain;
 use regent_election::fence::doorkeeper::DoorRules;
 use regent_election::{Group, Resource, Term};
 use regent_gateway::limits::WAITING_MAX;
@@ -20,7 +21,7 @@ use crate::client::ClientArgs;
 use crate::confirm::confirm;
 use crate::duration;
 use crate::exit::Exit;
-use crate::failure::{CommandResult, Failure, plain};
+use crate::failure::{CommandResult, Failure};
 use crate::output::Screen;
 use crate::signals::Signals;
 
