@@ -44,6 +44,7 @@ mod term;
 mod tls;
 mod token;
 mod transfer;
+mod wall;
 mod watch;
 mod withdraw;
 

@@ -27,6 +27,7 @@
 
 mod cgroup;
 pub mod guard;
+pub mod hook;
 mod means;
 pub mod shell;
 mod spawn;
