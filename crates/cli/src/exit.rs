@@ -51,7 +51,7 @@ exits! {
     /// The command line is wrong.
     Usage = 64, "USAGE", "the command line is wrong";
     /// It was done again and came out otherwise.
-    Differs = 65, "DIFFERS", "what was recorded came out otherwise when it was acted again";
+    Differs = 65, "DIFFERS", "the replay diverged from the recording";
     /// Nothing happened because nobody could be asked.
     Unavailable = 69, "UNAVAILABLE", "the server or its store is unavailable; nothing happened";
     /// It may have happened.

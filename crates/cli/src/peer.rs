@@ -78,7 +78,7 @@ pub(crate) struct PeerArgs {
     /// How often a leader shows itself [default: 100ms]
     #[arg(long, value_name = "DURATION", value_parser = parse, help_heading = "Paces")]
     heartbeat: Option<Duration>,
-    /// How long a silent leader is borne with, by lot [default: what fits, like 400ms..800ms]
+    /// Election timeout, chosen at random from this range [default: what fits, like 400ms..800ms]
     #[arg(long, value_name = "MIN..MAX", value_parser = parse_patience, help_heading = "Paces")]
     patience: Option<Patience>,
     /// How long an answer is waited for: a whole round trip [default: 100ms]

@@ -119,7 +119,7 @@ keys! {
         "the file of the certificates of the CAs that peers are believed by (regent tls init)";
     Insecure = "insecure", ValueKind::Bool,
         Flag::switch("Cluster", "BOOL", "Whether peer links without TLS may leave this machine [default: false]"),
-        "whether peer links without TLS may leave this machine; whoever reaches the peer port can then depose leaders and read secrets";
+        "whether peer links without TLS may leave this machine; any host that reaches the peer port can then depose leaders and read secrets";
     Timing = "timing", ValueKind::OneOf(TIMINGS),
         Flag::new("Cluster", "PROFILE", "Timers of the cluster: lan or wan [default: lan]"),
         "timers of the cluster: lan (replicas in one data centre) or wan (in several); the same on every replica";
