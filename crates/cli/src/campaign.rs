@@ -7,20 +7,17 @@
 //! | `--session-file`, `--session` | the caller's | stands until it withdraws or its session ends |
 //! | `--keep` | made here | stands until it leads, leads until interrupted ([`crate::keep`]) |
 //!
-//! A wait is sent in slices of a third of the ttl: each is a sign of life, so the session outlives
-//! any wait, and an answer is never older than its lease by much. An answer that did come too late
-//! is not believed.
+//! [`regent_operate::campaign`] says how a wait is sent and which answers are believed.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
 use regent::fresh;
-use regent::remote::{Remote, RemoteError, SessionFile};
-use regent_api::limits::WAIT_MS_MAX;
-use regent_api::{CampaignRequest, CampaignResponse, CloseSessionRequest, Code, RenewRequest};
-use regent_election::timing::{Budget, Drift};
-use regent_election::{Group, Metadata, Moment, Node, Priority, SessionId};
+use regent::remote::{Remote, SessionFile};
+use regent_api::{CampaignRequest, CloseSessionRequest, Code};
+use regent_election::{Group, Metadata, Node, Priority, SessionId};
+use regent_operate::campaign::{self, CampaignOutcome, CampaignProgress, StandError};
 
 use crate::client::ClientArgs;
 use crate::duration::{millis, parse, show};
@@ -41,9 +38,6 @@ Examples:
 
 Exit codes: 0 elected, 1 lost. With --keep: 0 interrupted and resigned, 1 not elected within
 --wait, 76 leadership lost.";
-
-/// Pause before a campaign that was answered early, or not at all, is sent again.
-const PAUSE: Duration = Duration::from_millis(200);
 
 /// Flags of `regent campaign`.
 #[derive(Clone, Debug, Args)]
@@ -127,18 +121,14 @@ pub(crate) async fn run(args: CampaignArgs) -> CommandResult {
 
 /// One request; the server makes a session, which is gone if this loses.
 async fn one_shot(args: &CampaignArgs, remote: &Remote) -> CommandResult {
-    let request = args.request()?;
-    let sent_at = regent_clock::now();
-    let answer = remote.campaign(&args.group, &request).await?;
-    let won = Won { left: believe(&answer, sent_at)?, answer };
+    let won = campaign::campaign_once(remote, &args.group, &args.request()?).await?;
     report(args, &won, Secret::Fresh)
 }
 
 /// Waits in line with a session that nobody else knows, and closes it if that was for nothing.
 async fn wait_and_leave(args: &CampaignArgs, remote: &Remote) -> CommandResult {
     let session = fresh::session_id()?;
-    let mut signals = Signals::listen()
-        .map_err(|error| Failure::new(Exit::Unavailable, format!("signals: {error}")))?;
+    let mut signals = Signals::listen()?;
     let ended = tokio::select! {
         ended = stand(args, remote, session) => ended,
         name = signals.next() => {
@@ -192,105 +182,32 @@ fn make_record(path: &std::path::Path) -> Result<SessionFile, Failure> {
 }
 
 /// Campaigns with a session of its own until elected or until the wait is over.
-///
-/// The first request does not wait: its answer tells the ttl of a session that was open before, and
-/// with it how long a slice may be.
-async fn stand(args: &CampaignArgs, remote: &Remote, session: SessionId) -> Result<Won, Failure> {
-    let mut request = CampaignRequest { session_id: Some(session), ..args.request()? };
-    let until = regent_clock::now() + args.wait.unwrap_or_default();
-    loop {
-        let sent_at = regent_clock::now();
-        let failure = match remote.campaign(&args.group, &request).await {
-            Ok(answer) => {
-                let answered_at = regent_clock::now();
-                let waited_out = answered_at >= until;
-                if answer.elected || waited_out {
-                    let left = believe(&answer, sent_at)?;
-                    return refresh(remote, session, Won { answer, left }).await;
-                }
-                let slice_ms = (answer.ttl_ms / 3).min(WAIT_MS_MAX);
-                let is_early = answered_at < sent_at + asked(&request);
-                let left = answered_at.until(until);
-                request.wait_ms = Some(slice_ms.min(millis(left)).max(1));
-                if !is_early {
-                    continue;
-                }
-                None
-            }
-            // The same session campaigning again is the same candidate, so both may be repeated.
-            Err(error @ (RemoteError::Unavailable { .. } | RemoteError::Uncertain { .. })) => {
-                Some(error)
-            }
-            Err(error) => return Err(error.into()),
-        };
-        let pause = failure.as_ref().and_then(RemoteError::retry_after).unwrap_or(PAUSE);
-        if let Some(error) = failure {
-            if regent_clock::now() + pause >= until {
-                return Err(error.into());
-            }
-            tracing::info!(%error, "campaigning again");
-        }
-        tokio::time::sleep(pause).await;
-    }
-}
-
-fn asked(request: &CampaignRequest) -> Duration {
-    Duration::from_millis(request.wait_ms.unwrap_or(0))
-}
-
-/// What became of it, and how long a lease that was won is safe.
-struct Won {
-    answer: CampaignResponse,
-    left: Duration,
-}
-
-/// How long the lease is safe, counted from the send. An election whose lease may be over already is
-/// refused: the process slept, or the answer did.
-fn believe(answer: &CampaignResponse, sent_at: Moment) -> Result<Duration, Failure> {
-    if !answer.elected {
-        return Ok(Duration::ZERO);
-    }
-    let valid_for = valid_for(answer.ttl_ms);
-    let took = regent_clock::now().since(sent_at);
-    if took < valid_for {
-        return Ok(valid_for - took);
-    }
-    let (took, valid_for) = (show(took), show(valid_for));
-    Err(Failure::new(
-        Exit::Lost,
-        format!(
-            "elected, but the answer took {took} and the lease was safe for {valid_for}; campaign again"
-        ),
-    ))
-}
-
-/// Renews a lease that was won late in a wait, since being elected adds no time to it. A renewal
-/// that fails leaves what is left, unless it is refused.
-async fn refresh(remote: &Remote, session_id: SessionId, won: Won) -> Result<Won, Failure> {
-    let Won { answer, left } = won;
-    if !answer.elected || left * 10 > valid_for(answer.ttl_ms) * 9 {
-        return Ok(Won { answer, left });
-    }
-    let request = RenewRequest { session_id, term: answer.office.term, extend_by_ms: None };
-    let sent_at = regent_clock::now();
-    let left = match remote.renew(&answer.office.group, &request).await {
-        Ok(heard) => {
-            believe(&CampaignResponse { ttl_ms: heard.ttl_ms, ..answer.clone() }, sent_at)?
-        }
-        Err(error @ RemoteError::Refused(_)) => return Err(error.into()),
-        Err(error) => {
-            remark(&format!("{error}; renew soon"));
-            left.saturating_sub(regent_clock::now().since(sent_at))
-        }
+async fn stand(
+    args: &CampaignArgs,
+    remote: &Remote,
+    session: SessionId,
+) -> Result<CampaignOutcome, Failure> {
+    let mut tell = |progress: CampaignProgress<'_>| match progress {
+        CampaignProgress::Retries(error) => tracing::info!(%error, "campaigning again"),
+        CampaignProgress::NotRenewed(error) => remark(&format!("{error}; renew soon")),
     };
-    Ok(Won { answer, left })
+    let (request, wait) = (args.request()?, args.wait.unwrap_or_default());
+    Ok(campaign::stand(remote, &args.group, request, session, wait, &mut tell).await?)
 }
 
-/// What is safe of a ttl on this machine's clock, counted from the send.
-fn valid_for(ttl_ms: u64) -> Duration {
-    Drift::from_ppm(regent_clock::drift_ppm())
-        .and_then(|drift| Budget::new(ttl_ms, drift))
-        .map_or(Duration::ZERO, |budget| budget.valid_for())
+impl From<StandError> for Failure {
+    fn from(error: StandError) -> Self {
+        match error {
+            StandError::Remote(error) => error.into(),
+            StandError::TooLate { took, valid_for } => {
+                let (took, valid_for) = (show(took), show(valid_for));
+                let why = format!(
+                    "elected, but the answer took {took} and the lease was safe for {valid_for}; campaign again"
+                );
+                Self::new(Exit::Lost, why)
+            }
+        }
+    }
 }
 
 /// Who knows the session's secret.
@@ -303,7 +220,7 @@ enum Secret {
     In(PathBuf),
 }
 
-fn report(args: &CampaignArgs, won: &Won, secret: Secret) -> CommandResult {
+fn report(args: &CampaignArgs, won: &CampaignOutcome, secret: Secret) -> CommandResult {
     let answer = &won.answer;
     let screen: Screen = args.client.screen();
     screen.answer(answer, || {

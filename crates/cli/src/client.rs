@@ -3,9 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
-use regent::remote::{Remote, RemoteError, RemoteResult};
-use regent_api::Consistency;
-use regent_election::{Group, RequestId};
+use regent::remote::{Remote, RemoteError};
 
 use crate::duration;
 use crate::failure::Failure;
@@ -16,9 +14,6 @@ pub(crate) const SERVER_DEFAULT: &str = "http://127.0.0.1:7400";
 
 /// How long a server may take to say what it is.
 const GREETING: Duration = Duration::from_secs(2);
-
-/// How often a request whose outcome is uncertain is repeated under the same id.
-const REPEATS_MAX: usize = 3;
 
 /// Flags of every verb that asks a server.
 #[derive(Clone, Debug, Args)]
@@ -85,29 +80,5 @@ impl ClientArgs {
     /// Standard output.
     pub(crate) fn screen(&self) -> Screen {
         Screen { output: self.output }
-    }
-}
-
-/// Does something exactly once: it is named, and repeated under the same name while its outcome is
-/// uncertain.
-///
-/// A fresh process has seen no revision, and a store that has forgotten its oldest names refuses
-/// one that was made before them, so something is read first.
-pub(crate) async fn once<A>(
-    remote: &Remote,
-    group: &Group,
-    ask: impl AsyncFn(RequestId) -> RemoteResult<A>,
-) -> Result<A, Failure> {
-    remote.leader(group, Consistency::Linearizable).await?;
-    let request = remote.request_id()?;
-    let mut repeats = 0;
-    loop {
-        match ask(request.clone()).await {
-            Err(RemoteError::Uncertain { why, .. }) if repeats < REPEATS_MAX => {
-                tracing::debug!(%why, "repeating under the same request id");
-                repeats += 1;
-            }
-            ended => return Ok(ended?),
-        }
     }
 }

@@ -8,6 +8,8 @@ use regent::remote::{AddressError, RemoteError};
 use regent::{CampaignError, ConnectError};
 use regent_api::{Code, Problem};
 use regent_election::NameError;
+use regent_election::error_text::plain;
+use regent_operate::retry::OnceError;
 use regent_recording::ReadError;
 
 use crate::config::ConfigError;
@@ -64,15 +66,6 @@ impl Failure {
                 "detail": self.message,
             }),
         }
-    }
-}
-
-/// The system's words without its number.
-pub(crate) fn plain(error: &io::Error) -> String {
-    let text = error.to_string();
-    match text.find(" (os error ") {
-        Some(end) => text[..end].to_lowercase(),
-        None => text,
     }
 }
 
@@ -174,6 +167,15 @@ impl From<ConfigError> for Failure {
 impl From<NoRandomness> for Failure {
     fn from(error: NoRandomness) -> Self {
         Self::new(Exit::Unavailable, error.to_string())
+    }
+}
+
+impl From<OnceError> for Failure {
+    fn from(error: OnceError) -> Self {
+        match error {
+            OnceError::Remote(error) => error.into(),
+            OnceError::NoRandomness(error) => error.into(),
+        }
     }
 }
 

@@ -8,8 +8,9 @@ use regent_api::{
 };
 use regent_election::Group;
 use regent_election::limits::GROUPS_PAGE_MAX;
+use regent_operate::retry::exactly_once;
 
-use crate::client::{ClientArgs, once};
+use crate::client::ClientArgs;
 use crate::confirm::confirm;
 use crate::exit::Exit;
 use crate::failure::{CommandResult, Failure};
@@ -177,11 +178,11 @@ async fn put(
     group: &Group,
     policy: Option<PolicyBody>,
 ) -> Result<GroupResponse, Failure> {
-    once(remote, group, async |request| {
+    let put = exactly_once(remote, group, async |request| {
         let request = PutGroupRequest { policy: policy.clone(), request_id: Some(request) };
         remote.put_group(group, &request).await
-    })
-    .await
+    });
+    Ok(put.await?)
 }
 
 async fn show(args: ShowArgs) -> CommandResult {
@@ -194,7 +195,7 @@ async fn delete(args: DeleteArgs) -> CommandResult {
     let warning = format!("{} ends for everybody who stands in it", args.group);
     confirm(args.yes, &warning)?;
     let remote = args.client.remote()?;
-    let ended = once(&remote, &args.group, async |request| {
+    let ended = exactly_once(&remote, &args.group, async |request| {
         let query = DeleteGroupQuery { request_id: Some(request) };
         remote.delete_group(&args.group, &query).await
     })

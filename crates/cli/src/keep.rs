@@ -29,8 +29,7 @@ const TICK: Duration = Duration::from_millis(250);
 
 /// Leads until it is over.
 pub(crate) async fn run(args: CampaignArgs) -> CommandResult {
-    let mut signals = Signals::listen()
-        .map_err(|error| Failure::new(Exit::Unavailable, format!("signals: {error}")))?;
+    let mut signals = Signals::listen()?;
     args.client.is_regent().await?;
     let ttl = args.ttl.unwrap_or(Duration::from_millis(TTL_MS_DEFAULT));
     let at = Regent::at(args.client.url()).node(args.node.as_str()).ttl(ttl);

@@ -44,6 +44,7 @@ mod term;
 mod tls;
 mod token;
 mod transfer;
+mod wall;
 mod watch;
 mod withdraw;
 
@@ -97,7 +98,7 @@ enum Verb {
     /// Run a program while leading, and not a moment longer
     #[cfg(target_os = "linux")]
     Run(Box<run::RunArgs>),
-    /// Elect among peers without a store, where a wrong leader is harmless
+    /// Storeless election (bully, ring): two leaders are possible
     Peer(Box<peer::PeerArgs>),
     /// Keep a leadership alive and prove it
     Renew(renew::RenewArgs),
@@ -116,7 +117,7 @@ enum Verb {
     Group(groups::GroupVerb),
     /// End a leadership as an operator
     StepDown(step_down::StepDownArgs),
-    /// Show the last changes of a group and why they came about
+    /// Show the last changes of a group and their causes
     History(history::HistoryArgs),
     /// Print what the flight recorder of a replica has kept
     Record(record::RecordArgs),
@@ -126,7 +127,7 @@ enum Verb {
     /// Sessions by hand
     #[command(subcommand)]
     Session(sessions::SessionVerb),
-    /// Our own replicated store: found it, look after it
+    /// Create and manage a cluster of our own replicated store
     #[command(subcommand)]
     Cluster(cluster::ClusterVerb),
     /// The engines that can keep elections

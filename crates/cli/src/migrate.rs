@@ -17,11 +17,11 @@ use crate::serve::unopened;
 /// Flags of `regent migrate`.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "\
-The new store closes its door for the group, the old one tells its leader to stop and everybody
-else where to go, and when nobody leads there any more the new one opens, above the old terms.
-Participants that use the library or `regent run` follow by themselves; the leader comes first. In
-between nobody is elected. Interrupted, the same command finishes the move, and the opposite one
-turns it round.
+Three steps: the new store reserves the group and elects no leader. The old store stops its leader
+and forwards participants to the new store. When the old office is vacant, the new store elects,
+with terms above the old ones. Until then the group has no leader. Participants that use the
+library or `regent run` follow by themselves, the leader first. After an interruption, the same
+command finishes the move, and the opposite one reverses it.
 
 What stays behind: the history of the group, and a tombstone that names the new store. Keep the
 old store until no process is started with its URL any more.
@@ -34,19 +34,19 @@ pub(crate) struct MigrateArgs {
     /// The store it is in: a service (http://...), or whatever `regent store list` shows
     #[arg(long, value_name = "URL")]
     from: String,
-    /// The store it shall go to
+    /// The store it moves to
     #[arg(long, value_name = "URL")]
     to: String,
-    /// The group; may be said several times
+    /// The group; repeat it for more
     #[arg(long, required = true, value_name = "GROUP")]
     group: Vec<Group>,
-    /// The URL that participants are told to go to; --to without its password if not said
+    /// The URL that participants are forwarded to [default: --to without its password]
     #[arg(long, value_name = "URL")]
     forward: Option<String>,
     /// The URL under which the new store knows the old one, if the group comes back and was told another
     #[arg(long, value_name = "URL")]
     from_known_as: Option<String>,
-    /// Only close the group in the old store and tell everybody where it went: for one that was restored
+    /// Only close the group in the old store and forward participants: for a store that was restored
     /// from before the move
     #[arg(long)]
     close_only: bool,
@@ -91,16 +91,16 @@ pub(crate) async fn run(args: MigrateArgs) -> CommandResult {
     Ok(Exit::Done)
 }
 
-/// Everybody who asks for the group is told where it went.
+/// Every client that asks for the group sees where it went.
 fn warn_of_secrets(args: &MigrateArgs, forward: &Home) -> Result<(), Failure> {
     match &args.forward {
-        Some(url) if without_secrets(url)? != *url => {
-            remark("warning: everybody who asks for the group is told --forward, with its password")
-        }
+        Some(url) if without_secrets(url)? != *url => remark(
+            "warning: every client that asks for the group sees --forward, with its password",
+        ),
         Some(_) => {}
         None if forward.as_str() != args.to => remark(&format!(
-            "participants are told to go to {forward}, without what is secret in --to: they must know \
-             that by another way, or say what they shall be told with --forward"
+            "participants are forwarded to {forward}, without the secrets of --to: configure those in \
+             the participants, or name another URL with --forward"
         )),
         None => {}
     }

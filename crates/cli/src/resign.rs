@@ -3,8 +3,9 @@
 use clap::Args;
 use regent_api::TenureRequest;
 use regent_election::{Group, Term};
+use regent_operate::retry::exactly_once;
 
-use crate::client::{ClientArgs, once};
+use crate::client::ClientArgs;
 use crate::exit::Exit;
 use crate::failure::CommandResult;
 use crate::secret::SessionArgs;
@@ -38,7 +39,7 @@ pub(crate) async fn run(args: ResignArgs) -> CommandResult {
     let (mut known, term) = args.session.require_term(&args.group, args.term)?;
     let remote = args.client.remote()?;
     known.forget(&args.group)?;
-    once(&remote, &args.group, async |request| {
+    exactly_once(&remote, &args.group, async |request| {
         let request = TenureRequest { session_id: known.session, term, request_id: Some(request) };
         remote.resign(&args.group, &request).await
     })

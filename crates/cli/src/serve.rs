@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use regent_election::Settings as StoreSettings;
+use regent_election::error_text::plain;
 use regent_election::store::{Description, Store};
 use regent_recording::{DIRECTORY, Owner, Recorder};
 use regent_replica::Tape;
@@ -25,12 +26,12 @@ use crate::alarm;
 use crate::client::SERVER_DEFAULT;
 use crate::config::{Effective, Key, Origin, STORE_DEFAULT, Settings, misspelt};
 use crate::exit::Exit;
-use crate::failure::{CommandResult, Failure, plain};
+use crate::failure::{CommandResult, Failure};
 use crate::logs::{self, LogArgs};
 use crate::memory;
 use crate::output::remark;
 use crate::settings::SettingsArgs;
-use crate::signals::Signals;
+use crate::signals::{Signals, unheard};
 use crate::tape::FlightTape;
 
 const EXAMPLES: &str = "\
@@ -67,33 +68,18 @@ pub(crate) async fn run(args: ServeArgs, log: &LogArgs) -> CommandResult {
     let settings = effective.settings()?;
     logs::start(&settings.log_level, &settings.log_format);
     tell_origins(&effective);
-    let mut signals = Signals::listen()
-        .map_err(|error| Failure::new(Exit::Unavailable, format!("signals: {error}")))?;
+    let mut signals = Signals::listen()?;
     let (listener, address) = listen(settings.listen).await?;
     let service = open(&settings, address).await?;
     warn(&settings, address, &service.describe());
     greet(address, &service.describe());
     memory::give_back();
 
-    let (tell, told) = oneshot::channel();
-    let ending = async {
-        let _ = told.await;
-    };
     let on_split_brain = settings.on_split_brain.map(alarm::command);
     let service = service.with_config(ServerConfig { on_split_brain, ..settings.server });
-    let mut service = Box::pin(service.serve(vec![listener], ending));
-    tokio::select! {
-        ended = &mut service => return finished(ended),
-        () = stdin_ends(args.until_stdin_ends) => tracing::info!("standard input ended"),
-        name = signals.next() => tracing::info!(signal = name, "told to end; once more ends at once"),
-    }
-    let _ = tell.send(());
-    tokio::select! {
-        ended = &mut service => finished(ended),
-        name = signals.next() => {
-            Err(Failure::new(Exit::Interrupted, format!("{name} again: ended at once")))
-        }
-    }
+    let start = |ending| service.serve(vec![listener], ending);
+    let ended = signals.serve(start, stdin_ends(args.until_stdin_ends)).await?;
+    ended.map(|()| Exit::Done).map_err(|error| Failure::new(Exit::Config, error.to_string()))
 }
 
 /// Waits for the end of standard input, if that is to be waited for.
@@ -108,19 +94,18 @@ async fn stdin_ends(is_awaited: bool) {
         let _ = tell.send(());
     });
     let _ = told.await;
+    tracing::info!("standard input ended");
 }
 
-fn finished(ended: Result<(), regent_server::ServeError>) -> CommandResult {
-    ended.map(|()| Exit::Done).map_err(|error| Failure::new(Exit::Config, error.to_string()))
+/// Listens, and says where: port 0 stands for any that is free.
+pub(crate) async fn bind(wanted: SocketAddr) -> io::Result<(TcpListener, SocketAddr)> {
+    let listener = TcpListener::bind(wanted).await?;
+    let address = listener.local_addr()?;
+    Ok((listener, address))
 }
 
 async fn listen(wanted: SocketAddr) -> Result<(TcpListener, SocketAddr), Failure> {
-    let bound = async {
-        let listener = TcpListener::bind(wanted).await?;
-        let address = listener.local_addr()?;
-        io::Result::Ok((listener, address))
-    };
-    bound.await.map_err(|error| match error.kind() {
+    bind(wanted).await.map_err(|error| match error.kind() {
         io::ErrorKind::AddrInUse => Failure::new(
             Exit::Unavailable,
             format!("{wanted} is in use; stop what listens there, or choose another with --listen"),
@@ -166,8 +151,7 @@ fn on_hangup(has_certificates: bool) -> Result<Arc<Notify>, Failure> {
     if !has_certificates {
         return Ok(told);
     }
-    let mut hangups = signal(SignalKind::hangup())
-        .map_err(|error| Failure::new(Exit::Unavailable, format!("signals: {error}")))?;
+    let mut hangups = signal(SignalKind::hangup()).map_err(|error| unheard(&error))?;
     let tell = Arc::clone(&told);
     tokio::spawn(async move {
         while hangups.recv().await.is_some() {

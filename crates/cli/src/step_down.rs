@@ -3,8 +3,9 @@
 use clap::Args;
 use regent_api::StepDownRequest;
 use regent_election::{Group, Node, Reason};
+use regent_operate::retry::exactly_once;
 
-use crate::client::{ClientArgs, once};
+use crate::client::ClientArgs;
 use crate::confirm::confirm;
 use crate::exit::Exit;
 use crate::failure::{CommandResult, Failure};
@@ -55,7 +56,7 @@ pub(crate) async fn run(args: StepDownArgs) -> CommandResult {
         confirm(args.yes, &warning)?;
     }
     let remote = args.client.remote()?;
-    let ended = once(&remote, &args.group, async |request| {
+    let ended = exactly_once(&remote, &args.group, async |request| {
         let request = StepDownRequest {
             reason: reason.clone(),
             to: args.to.clone(),

@@ -127,7 +127,7 @@ pub(crate) fn run(verb: &TlsVerb) -> CommandResult {
 mod made {
     //! What the verbs make, and what they tell of it.
 
-    use std::time::{Duration, SystemTime, UNIX_EPOCH};
+    use std::time::{Duration, UNIX_EPOCH};
 
     use regent_tls::authority::{self, Made};
     use regent_tls::{ReplicaName, TlsError};
@@ -137,6 +137,7 @@ mod made {
     use crate::exit::Exit;
     use crate::failure::{CommandResult, Failure};
     use crate::output::Screen;
+    use crate::wall::wall_seconds;
 
     /// What was made, for people and programs.
     #[derive(Debug, Serialize)]
@@ -233,13 +234,5 @@ mod made {
             | TlsError::Mismatch { .. } => Exit::Files,
         };
         Failure::new(exit, error.to_string())
-    }
-
-    /// The wall clock: dates of certificates are read on other machines.
-    fn wall_seconds() -> Result<u64, Failure> {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH);
-        since.map(|since| since.as_secs()).map_err(|_| {
-            Failure::new(Exit::Unavailable, "the clock of this machine stands before 1970")
-        })
     }
 }

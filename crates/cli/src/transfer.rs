@@ -3,8 +3,9 @@
 use clap::Args;
 use regent_api::HandOverRequest;
 use regent_election::{Group, Node, Term};
+use regent_operate::retry::exactly_once;
 
-use crate::client::{ClientArgs, once};
+use crate::client::ClientArgs;
 use crate::exit::Exit;
 use crate::failure::CommandResult;
 use crate::secret::SessionArgs;
@@ -41,7 +42,7 @@ pub(crate) struct TransferArgs {
 pub(crate) async fn run(args: TransferArgs) -> CommandResult {
     let (mut known, term) = args.session.require_term(&args.group, args.term)?;
     let remote = args.client.remote()?;
-    once(&remote, &args.group, async |request| {
+    exactly_once(&remote, &args.group, async |request| {
         let request = HandOverRequest {
             session_id: known.session,
             term,

@@ -3,8 +3,9 @@
 use clap::Args;
 use regent_api::WithdrawRequest;
 use regent_election::Group;
+use regent_operate::retry::exactly_once;
 
-use crate::client::{ClientArgs, once};
+use crate::client::ClientArgs;
 use crate::exit::Exit;
 use crate::failure::CommandResult;
 use crate::secret::SessionArgs;
@@ -32,7 +33,7 @@ pub(crate) async fn run(args: WithdrawArgs) -> CommandResult {
     let mut known = args.session.require()?;
     let remote = args.client.remote()?;
     known.forget(&args.group)?;
-    once(&remote, &args.group, async |request| {
+    exactly_once(&remote, &args.group, async |request| {
         let request = WithdrawRequest { session_id: known.session, request_id: Some(request) };
         remote.withdraw(&args.group, &request).await
     })

@@ -216,7 +216,7 @@ fn the_way_back_to_one_leader_is_walked() {
         assert_eq!(ended.code, 75, "{ended:?}");
         assert!(ended.stderr.contains(&format!("a under term {}", first + 7)), "{ended:?}");
         assert!(
-            ended.stderr.contains("Nobody may lead billing until this is finished"),
+            ended.stderr.contains("billing has no leader until the recovery is finished"),
             "{ended:?}"
         );
         assert_eq!(

@@ -3,7 +3,11 @@
 //! A check must tell the truth at any instant, on any thread, without asking anybody. So the thread
 //! that keeps the session writes two numbers and every holder reads them: the end of the session's
 //! lease, one for all terms, and the end that is this term's own (never, while it leads; the moment
-//! by which it must have stopped; zero once it is over). The earlier of the two counts.
+//! by which it must have stopped; zero once it is over). The earlier of the two counts, and a check reads
+//! both before and after it reads the clock.
+//!
+//! Order of writing: the thread lowers a term's own end before it publishes the lease of a later session,
+//! and publishes a lease before it tells a holder to lead on it.
 //!
 //! Beside them it is counted who is alive: handles, and what works under them. The last one to go
 //! says so, and only then is the term given up (semantics 14).

@@ -1,18 +1,14 @@
 //! `https://`: a service behind TLS is asked if its certificate is trusted, and not otherwise.
-//!
-//! Whom a process trusts it learns when it starts, so each case is a process of its own: this very test,
-//! told by its environment what to expect.
 
 #![cfg(feature = "tls")]
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
-use std::env;
-use std::path::Path;
-use std::process::Command;
+#[path = "common/https.rs"]
+mod https;
+
 use std::sync::Arc;
 use std::time::Duration;
 
-use rcgen::{CertificateParams, CertifiedIssuer, KeyPair};
 use regent::Regent;
 use regent::remote::{Remote, RemoteError};
 use regent_api::Consistency;
@@ -21,36 +17,8 @@ use regent_server::{ServerConfig, serve_cluster};
 use regent_stores::MemoryStore;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
-use tokio_rustls::rustls::ServerConfig as TlsConfig;
-use tokio_rustls::rustls::crypto::aws_lc_rs::default_provider;
-use tokio_rustls::rustls::pki_types::PrivateKeyDer;
 
-const URL: &str = "REGENT_TEST_TLS_URL";
-const IS_TRUSTED: &str = "REGENT_TEST_TLS_IS_TRUSTED";
-
-type Issuer = CertifiedIssuer<'static, KeyPair>;
-
-fn issuer() -> Issuer {
-    let mut params = CertificateParams::new(Vec::new()).unwrap();
-    params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
-    CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
-}
-
-/// A certificate for this host, and what proves it.
-fn tls(issuer: &Issuer) -> TlsAcceptor {
-    let key = KeyPair::generate().unwrap();
-    let params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
-    let certificate = params.signed_by(&key, issuer).unwrap();
-    let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
-    let mut config = TlsConfig::builder_with_provider(Arc::new(default_provider()))
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_no_client_auth()
-        .with_single_cert(vec![certificate.der().clone()], key)
-        .unwrap();
-    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    TlsAcceptor::from(Arc::new(config))
-}
+use https::{issuer, run_again, tls};
 
 /// A server in the clear, and one with TLS before it; the port of the latter.
 async fn serve(acceptor: TlsAcceptor) -> u16 {
@@ -76,35 +44,15 @@ async fn serve(acceptor: TlsAcceptor) -> u16 {
     port
 }
 
-fn run_again(url: &str, trusts: &Path, is_trusted: bool) {
-    let name = "a_service_is_asked_over_tls_if_it_is_trusted_and_not_otherwise";
-    let ended = Command::new(env::current_exe().unwrap())
-        .args([name, "--exact", "--nocapture"])
-        .env(URL, url)
-        .env(IS_TRUSTED, is_trusted.to_string())
-        .env("SSL_CERT_FILE", trusts)
-        .env_remove("SSL_CERT_DIR")
-        .output()
-        .unwrap();
-    let told = String::from_utf8_lossy(&ended.stdout);
-    assert!(ended.status.success(), "{told}{}", String::from_utf8_lossy(&ended.stderr));
-    assert!(told.contains("1 passed"), "{told}");
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn a_service_is_asked_over_tls_if_it_is_trusted_and_not_otherwise() {
-    if let Ok(url) = env::var(URL) {
-        return ask(&url, env::var(IS_TRUSTED).unwrap() == "true").await;
+    if let Some((url, is_trusted)) = https::case() {
+        return ask(&url, is_trusted).await;
     }
     let (trusted, unknown) = (issuer(), issuer());
     let url = format!("https://localhost:{}", serve(tls(&trusted)).await);
-    let folder = tempfile::tempdir().unwrap();
-    for (issuer, is_trusted) in [(trusted, true), (unknown, false)] {
-        let file = folder.path().join(format!("{is_trusted}.pem"));
-        std::fs::write(&file, issuer.pem()).unwrap();
-        let url = url.clone();
-        tokio::task::spawn_blocking(move || run_again(&url, &file, is_trusted)).await.unwrap();
-    }
+    let name = "a_service_is_asked_over_tls_if_it_is_trusted_and_not_otherwise";
+    run_again(name, &url, [(trusted, true), (unknown, false)]).await;
 }
 
 async fn ask(url: &str, is_trusted: bool) {

@@ -12,6 +12,7 @@
 //!   process works under which term; [`timing`] derives every timer from one ttl; [`fence`] refuses
 //!   what is stale; [`tuning`] estimates which ttl suits a network.
 //! - The witness's side: [`belief`] compares who acts with who may; [`forecast`] sees who will soon not lead any more.
+//! - For everybody: [`error_text`] prints errors with their causes.
 //! - The recorder's side: [`deed`] tells what an entry did, without any secret.
 
 pub mod belief;
@@ -23,6 +24,7 @@ pub mod deadlines;
 pub mod deed;
 pub mod door;
 pub mod driver;
+pub mod error_text;
 pub mod fence;
 pub mod forecast;
 pub mod ledger;

@@ -27,6 +27,7 @@ use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use regent::fencing::{Proof as _, WriteResult, stale_in};
+use regent_election::error_text::with_causes;
 use regent_election::{FenceError, Term};
 
 use crate::{Pause, Target, Write, failed, refuse, uncertain};
@@ -60,7 +61,7 @@ impl HttpTarget {
 
     async fn ask(&self, request: Request<Late>) -> Result<(StatusCode, String), String> {
         let asked = async {
-            let answer = self.client.request(request).await.map_err(|error| told(&error))?;
+            let answer = self.client.request(request).await.map_err(|error| with_causes(&error))?;
             let status = answer.status();
             let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX).collect().await;
             let body = body.map_err(|error| error.to_string())?.to_bytes();
@@ -130,16 +131,6 @@ fn refusal(body: &str) -> Option<FenceError> {
         is_stale.then_some(FenceError::Stale { given, current })
     };
     told().or_else(|| stale_in(body))
-}
-
-fn told(error: &(dyn Error + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text = format!("{text}: {cause}");
-        source = cause.source();
-    }
-    text
 }
 
 type Waiting = Pin<Box<dyn Future<Output = ()> + Send + Sync>>;

@@ -41,7 +41,7 @@ use regent_election::FenceError;
 use tokio::sync::watch;
 
 pub use judge::{FaultKind, FenceFault};
-pub use open::{Opened, TargetError, causes, open};
+pub use open::{Opened, TargetError, open};
 pub use regent::fencing::Pretender;
 pub use run::{FenceVerdict, Tally, TrialOptions, TrialReport, run};
 pub use show::Shown;

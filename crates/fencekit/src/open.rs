@@ -6,6 +6,8 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use regent_election::error_text::with_causes;
+
 use crate::Target;
 use crate::exec::ExecTarget;
 use crate::file::FileTarget;
@@ -177,20 +179,5 @@ fn object(_: &str, _: &str) -> Result<Opened, TargetError> {
 
 #[allow(dead_code, reason = "a build without engines reaches none")]
 fn unreached(error: &(dyn Error + 'static)) -> TargetError {
-    TargetError::Unreached(causes(error))
-}
-
-/// An error with its causes.
-#[must_use]
-pub fn causes(error: &(dyn Error + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let more = cause.to_string();
-        if !text.contains(&more) {
-            text = format!("{text}: {more}");
-        }
-        source = cause.source();
-    }
-    text
+    TargetError::Unreached(with_causes(error))
 }

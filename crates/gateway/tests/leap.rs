@@ -2,72 +2,33 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
+mod common;
+
 use std::fs;
 use std::net::SocketAddr;
-use std::path::Path;
-use std::time::Duration;
 
-use regent_election::fence::doorkeeper::DoorRules;
 use regent_election::{Group, Term};
 use regent_gateway::limits::{REASON_BYTES_MAX, TERM_STEP_MAX};
 use regent_gateway::mark::{LastEnd, MarkError, MarkFile};
-use regent_gateway::{Gateway, GatewayConfig};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-fn billing() -> Group {
-    Group::new("billing").unwrap()
-}
+use common::{answer_each, billing, config, serve};
 
 fn term(number: u64) -> Term {
     Term::new(number).unwrap()
 }
 
 /// A storage that answers everything.
-async fn storage() -> u16 {
+async fn storage() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let port = listener.local_addr().unwrap().port();
+    let url = format!("http://{}", listener.local_addr().unwrap());
     tokio::spawn(async move {
-        while let Ok((mut socket, _)) = listener.accept().await {
-            tokio::spawn(async move {
-                let mut read = Vec::new();
-                while socket.read_buf(&mut read).await.is_ok_and(|count| count > 0) {
-                    if read.ends_with(b"\r\n\r\n") {
-                        read.clear();
-                        let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
-                        socket.write_all(answer).await.unwrap();
-                    }
-                }
-            });
+        while let Ok((socket, _)) = listener.accept().await {
+            tokio::spawn(answer_each(socket, "\r\n\r\n", "ok", drop));
         }
     });
-    port
-}
-
-/// A gateway that compares terms with its mark alone.
-async fn gateway(data: &Path, upstream: u16) -> SocketAddr {
-    let soon = Duration::from_secs(60);
-    let gateway = Gateway::open(GatewayConfig {
-        report: None,
-        group: billing(),
-        upstream: Some(format!("http://127.0.0.1:{upstream}").parse().unwrap()),
-        data: data.to_owned(),
-        strict: None,
-        signed: None,
-        rules: DoorRules { drain_for: soon, settle_for: Duration::ZERO, waiting_max: 16 },
-        allows_reads: false,
-        keeps_host: false,
-        connections_max: 16,
-        head_timeout: soon,
-        idle_timeout: soon,
-        answer_timeout: soon,
-        shutdown_grace: soon,
-    })
-    .unwrap();
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    tokio::spawn(gateway.serve(listener, None, std::future::pending()));
-    address
+    url
 }
 
 /// The answer to a write under a term.
@@ -85,7 +46,7 @@ async fn write(address: SocketAddr, term: u64) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn one_request_with_the_highest_term_does_not_close_the_gateway() {
     let room = tempfile::tempdir().unwrap();
-    let address = gateway(room.path(), storage().await).await;
+    let address = serve(config(room.path(), &storage().await)).await;
     // On a gateway that has seen no term, and on one that has.
     for term in [1, 7] {
         let answer = write(address, (1 << 53) - 1).await;
@@ -101,7 +62,7 @@ async fn one_request_with_the_highest_term_does_not_close_the_gateway() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_term_may_rise_by_the_bound_and_no_further() {
     let room = tempfile::tempdir().unwrap();
-    let address = gateway(room.path(), storage().await).await;
+    let address = serve(config(room.path(), &storage().await)).await;
     let step = TERM_STEP_MAX;
     for (given, status) in [(step + 1, 409), (step, 200), (2 * step + 1, 409), (2 * step, 200)] {
         let answer = write(address, given).await;

@@ -2,16 +2,17 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
+mod common;
+
 use std::net::SocketAddr;
 use std::path::Path;
-use std::time::Duration;
 
-use regent_election::Group;
-use regent_election::fence::doorkeeper::DoorRules;
-use regent_gateway::{Gateway, GatewayConfig};
+use regent_gateway::GatewayConfig;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
+
+use common::{config, serve};
 
 /// A storage that pays no attention to lengths: whatever follows the head of a `GET` is the next request,
 /// and a method in a header counts more than the one in the first line. It tells the methods it carried out.
@@ -55,28 +56,8 @@ async fn act(mut socket: TcpStream, done: mpsc::UnboundedSender<String>) {
 
 /// A gateway that lets reads pass without a term.
 async fn gateway(data: &Path, upstream: u16, keeps_host: bool) -> SocketAddr {
-    let soon = Duration::from_secs(60);
-    let gateway = Gateway::open(GatewayConfig {
-        report: None,
-        group: Group::new("billing").unwrap(),
-        upstream: Some(format!("http://127.0.0.1:{upstream}").parse().unwrap()),
-        data: data.to_owned(),
-        strict: None,
-        signed: None,
-        rules: DoorRules { drain_for: soon, settle_for: Duration::ZERO, waiting_max: 16 },
-        allows_reads: true,
-        keeps_host,
-        connections_max: 16,
-        head_timeout: soon,
-        idle_timeout: soon,
-        answer_timeout: soon,
-        shutdown_grace: soon,
-    })
-    .unwrap();
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    tokio::spawn(gateway.serve(listener, None, std::future::pending()));
-    address
+    let config = config(data, &format!("http://127.0.0.1:{upstream}"));
+    serve(GatewayConfig { allows_reads: true, keeps_host, ..config }).await
 }
 
 /// Sends bytes and reads everything until the gateway closes the connection.

@@ -1,16 +1,22 @@
-//! What operators do to running elections, callable from Rust: `regent migrate` and `regent doctor` print what
-//! these functions report.
+//! What operators do to running elections, callable from Rust: `regent migrate`, `regent doctor` and others
+//! print what these functions report.
 //!
 //! - [`migrate`]: a group moves to another store, with its leader and above its terms.
 //! - [`split_brain`]: which nodes act as leaders, compared with the one that may.
 //! - [`recovery`]: the way back from a split brain to one leader.
+//! - [`campaign`]: a candidate that waits in line over HTTP.
+//! - [`cluster_view`]: what the replicas of a cluster say of themselves, again and again.
+//! - [`retry`]: requests that are repeated until their outcome is known.
 //! - [`examine`]: whether a deployment keeps what elections need.
 //!
 //! Nothing here prints, asks on a terminal or ends a process. Progress comes as events, and errors say what
 //! the caller may do next.
 
+pub mod campaign;
+pub mod cluster_view;
 pub mod examine;
 pub mod migrate;
 pub mod recovery;
+pub mod retry;
 mod saved_policy;
 pub mod split_brain;

@@ -137,7 +137,7 @@ pub enum RecoveryError {
     #[error(transparent)]
     Remote(#[from] RemoteError),
     /// Not every server can be asked: a node that only such a server hears would be missed. Nothing was done.
-    #[error("whoever is heard only by a server that cannot be asked would be missed")]
+    #[error("a node that only an unreachable server has heard of would be missed")]
     NotAllAsked(Vec<(String, String)>),
     /// A server cannot be asked any more.
     #[error("{server} cannot be asked any more: {why}; run this again later")]
@@ -153,7 +153,7 @@ pub enum RecoveryError {
         leader: Option<String>,
     },
     /// Another operator has resumed the group meanwhile.
-    #[error("somebody else has resumed the group meanwhile; nothing more was done")]
+    #[error("another operator has resumed the group meanwhile; nothing more was done")]
     ResumedByOthers,
     /// An earlier version stopped the group, and what it kept cannot be had.
     #[error(transparent)]

@@ -33,7 +33,7 @@ pub enum SavedPolicyError {
     },
     /// There is none.
     #[error(
-        "nobody may lead {group} already, but {} is not here; give it with --save, or set the policy by hand (regent group set)",
+        "{group} is stopped already, but {} is not here; give it with --save, or set the policy by hand (regent group set)",
         path.display()
     )]
     Missing {

@@ -6,6 +6,7 @@ use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use regent_election::error_text::plain;
 use regent_election::{Moment, Node};
 use regent_protocols::bully::Bully;
 use regent_protocols::ring::Ring;
@@ -85,15 +86,6 @@ fn hint(name: &Node, error: &io::Error) -> String {
         ErrorKind::AddrInUse => format!("; is {name} running already?"),
         ErrorKind::AddrNotAvailable => "; that is no address of this machine".to_owned(),
         _ => String::new(),
-    }
-}
-
-/// The system's words without its number.
-fn plain(error: &io::Error) -> String {
-    let text = error.to_string();
-    match text.find(" (os error ") {
-        Some(end) => text[..end].to_lowercase(),
-        None => text,
     }
 }
 

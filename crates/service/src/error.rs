@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use regent_election::Refusal;
+use regent_election::error_text::plain;
 use regent_election::state::RebirthError;
 use regent_election::store::StoreError;
 use regent_files::FileError;
@@ -142,14 +143,5 @@ impl From<DataDirError> for ReplicaError {
 impl From<getrandom::Error> for ReplicaError {
     fn from(error: getrandom::Error) -> Self {
         Self::NoRandomness(error)
-    }
-}
-
-/// The system's words without its number.
-pub(crate) fn plain(error: &io::Error) -> String {
-    let text = error.to_string();
-    match text.find(" (os error ") {
-        Some(end) => text[..end].to_lowercase(),
-        None => text,
     }
 }

@@ -40,7 +40,7 @@ pub(crate) fn transport(
         Some(address) if settings.is_insecure => {
             tracing::warn!(
                 %address,
-                "INSECURE: peer links are not encrypted and peers prove nothing: whoever reaches the peer port can depose leaders, read secrets of sessions and rewrite terms; give every replica a certificate (regent tls)"
+                "INSECURE: peer links are not encrypted and peers prove nothing: any host that reaches the peer port can depose leaders, read secrets of sessions and rewrite terms; give every replica a certificate (regent tls)"
             );
             Ok(Arc::new(Plaintext::Anywhere))
         }

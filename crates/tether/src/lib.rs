@@ -19,6 +19,18 @@
 //! **cgroup** with `cgroup.kill`, and otherwise the **descendants** found in `/proc`, who cannot
 //! hide from a guard that is their subreaper. [`Means`] says what each of them leaves open.
 //!
+//! | before `valid_until` | what happens |
+//! |---|---|
+//! | stop grace (a tenth of the ttl) | the wrapper asks for a stop; `SIGTERM` to the program's process group |
+//! | three quarters of it | the guard does the same by itself if it has heard nothing |
+//! | reserve (a twentieth of the ttl) | the guard sends `SIGKILL` to everything that is left, whatever was said |
+//! | three quarters of it, then a quarter | the wrapper does the same through a guard that has not, then kills the guard |
+//! | `valid_until` | nothing is left; the store frees the lease later still, by the margin for drift |
+//!
+//! Any of the processes may be stopped or killed: without the wrapper the guard acts, without the guard the
+//! wrapper, without both the kernel, which kills a pid namespace with its first process and wakes a stopped
+//! guard whose wrapper dies.
+//!
 //! Road not taken: a parent-death signal alone. It reaches only the direct child, is cleared by a
 //! set-user-id program, and says nothing to a program whose wrapper is merely stopped.
 //!
@@ -27,6 +39,7 @@
 
 mod cgroup;
 pub mod guard;
+pub mod hook;
 mod means;
 pub mod shell;
 mod spawn;

@@ -19,6 +19,34 @@ use rustls::{
 
 use crate::certificate::name_of;
 
+/// The methods that both verifier traits of rustls share by name and signature: TLS 1.3 only, with the
+/// algorithms of the field `algorithms`.
+macro_rules! tls13_signatures {
+    () => {
+        fn verify_tls12_signature(
+            &self,
+            _message: &[u8],
+            _certificate: &CertificateDer<'_>,
+            _signature: &DigitallySignedStruct,
+        ) -> Result<HandshakeSignatureValid, Error> {
+            Err(PeerIncompatible::Tls12NotOffered.into())
+        }
+
+        fn verify_tls13_signature(
+            &self,
+            message: &[u8],
+            certificate: &CertificateDer<'_>,
+            signature: &DigitallySignedStruct,
+        ) -> Result<HandshakeSignatureValid, Error> {
+            verify_tls13_signature(message, certificate, signature, &self.algorithms)
+        }
+
+        fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+            self.algorithms.supported_schemes()
+        }
+    };
+}
+
 /// Refuses a certificate that names no replica of this cluster.
 fn of_cluster(certificate: &CertificateDer<'_>, cluster: u128) -> Result<(), Error> {
     let refuse = |why: String| Error::General(why);
@@ -71,27 +99,7 @@ impl ServerCertVerifier for DialledReplica {
         Ok(ServerCertVerified::assertion())
     }
 
-    fn verify_tls12_signature(
-        &self,
-        _message: &[u8],
-        _certificate: &CertificateDer<'_>,
-        _signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        Err(PeerIncompatible::Tls12NotOffered.into())
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls13_signature(message, certificate, signature, &self.algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.algorithms.supported_schemes()
-    }
+    tls13_signatures!();
 }
 
 /// Verifies who dialled us.
@@ -99,6 +107,7 @@ impl ServerCertVerifier for DialledReplica {
 pub(crate) struct DiallingReplica {
     cluster: u128,
     chain: Arc<dyn ClientCertVerifier>,
+    algorithms: WebPkiSupportedAlgorithms,
 }
 
 impl DiallingReplica {
@@ -107,8 +116,9 @@ impl DiallingReplica {
         roots: Arc<RootCertStore>,
         provider: Arc<CryptoProvider>,
     ) -> Result<Self, VerifierBuilderError> {
+        let algorithms = provider.signature_verification_algorithms;
         let chain = WebPkiClientVerifier::builder_with_provider(roots, provider).build()?;
-        Ok(Self { cluster, chain })
+        Ok(Self { cluster, chain, algorithms })
     }
 }
 
@@ -128,27 +138,7 @@ impl ClientCertVerifier for DiallingReplica {
         Ok(verified)
     }
 
-    fn verify_tls12_signature(
-        &self,
-        _message: &[u8],
-        _certificate: &CertificateDer<'_>,
-        _signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        Err(PeerIncompatible::Tls12NotOffered.into())
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.chain.verify_tls13_signature(message, certificate, signature)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.chain.supported_verify_schemes()
-    }
+    tls13_signatures!();
 }
 
 /// Why a certificate is refused, in words for people.

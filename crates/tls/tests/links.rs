@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
+#[path = "common/trusting.rs"]
+mod trusting;
+
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -9,16 +12,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use regent_tls::authority::{self, Made};
 use regent_tls::{PeerFiles, PeerTls, Reloaded, ReplicaName, TlsError};
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::aws_lc_rs::{self, kx_group};
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
-use rustls::{
-    ClientConfig, DigitallySignedStruct, NamedGroup, ProtocolVersion, SignatureScheme,
-    SupportedProtocolVersion,
-};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, NamedGroup, ProtocolVersion, SupportedProtocolVersion};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 use tokio_rustls::TlsConnector;
+use trusting::TrustsEverybody;
 
 const CLUSTER: u128 = 0xc1;
 const DAY_S: u64 = 24 * 3600;
@@ -62,46 +62,7 @@ async fn a_link_is_tls_13_with_a_post_quantum_key_exchange_and_names_both_ends()
     assert_eq!(&heard, b"vote");
 }
 
-/// A client that knows older key exchanges only. It looks at no certificate: what the other end makes
-/// of it is the question.
-#[derive(Debug)]
-struct Classical;
-
-impl ServerCertVerifier for Classical {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        aws_lc_rs::default_provider().signature_verification_algorithms.supported_schemes()
-    }
-}
-
+/// A client that knows older key exchanges only.
 fn classical(files: &PeerFiles, version: &'static SupportedProtocolVersion) -> TlsConnector {
     let mut provider = aws_lc_rs::default_provider();
     provider.kx_groups = vec![kx_group::X25519];
@@ -111,7 +72,7 @@ fn classical(files: &PeerFiles, version: &'static SupportedProtocolVersion) -> T
         .with_protocol_versions(&[version])
         .unwrap()
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(Classical))
+        .with_custom_certificate_verifier(Arc::new(TrustsEverybody))
         .with_client_auth_cert(chain, key)
         .unwrap();
     TlsConnector::from(Arc::new(client))

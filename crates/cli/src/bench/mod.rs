@@ -5,11 +5,12 @@ mod show;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use regent_election::error_text::plain;
 use regent_load::{LoadError, LoadPlan, LoadProgress, measure, measure_nodes};
 
 use crate::client::ClientArgs;
 use crate::exit::Exit;
-use crate::failure::{CommandResult, Failure, plain};
+use crate::failure::{CommandResult, Failure};
 use crate::output::remark;
 
 const EXAMPLES: &str = "\

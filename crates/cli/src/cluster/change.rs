@@ -1,13 +1,10 @@
 //! `regent cluster add`, `promote`, `remove` and `transfer`: who is in the cluster, and who leads it.
 
-use std::time::Duration;
-
 use clap::Args;
-use regent::remote::{RemoteError, RemoteResult};
 use regent_api::AddMemberRequest;
+use regent_operate::retry::until_ready;
 use regent_replica::ReplicaId;
 use regent_service::members;
-use tokio::time::{sleep, timeout};
 
 use crate::client::ClientArgs;
 use crate::confirm::confirm;
@@ -92,27 +89,6 @@ pub(crate) struct TransferArgs {
     pub(crate) client: ClientArgs,
 }
 
-/// Asks until it is done or refused. "Not at the moment" is a definite no, so asking again is safe: a
-/// learner catches up, and a log without a leader soon has one.
-async fn patiently<T>(limit: Duration, ask: impl AsyncFn() -> RemoteResult<T>) -> RemoteResult<T> {
-    let asked = async {
-        loop {
-            match ask().await {
-                Err(RemoteError::Unavailable { retry_after: Some(pause), why, .. }) => {
-                    tracing::debug!(%why, "not yet");
-                    sleep(pause).await;
-                }
-                ended => return ended,
-            }
-        }
-    };
-    match timeout(limit, asked).await {
-        Ok(ended) => ended,
-        // What it waited for, and not that it waited, is what an operator wants to know.
-        Err(_) => ask().await,
-    }
-}
-
 /// Takes a replica in.
 pub(crate) async fn add(args: AddArgs) -> CommandResult {
     let request = AddMemberRequest {
@@ -122,7 +98,7 @@ pub(crate) async fn add(args: AddArgs) -> CommandResult {
         witness: args.witness,
     };
     let remote = args.client.remote()?;
-    let done = patiently(args.client.timeout, async || remote.add_member(&request).await).await?;
+    let done = until_ready(args.client.timeout, async || remote.add_member(&request).await).await?;
     let id = args.id;
     let shown = || format!("replica {id} learns; let it vote with `regent cluster promote {id}`");
     args.client.screen().answer(&done, shown)?;
@@ -133,7 +109,7 @@ pub(crate) async fn add(args: AddArgs) -> CommandResult {
 pub(crate) async fn promote(args: PromoteArgs) -> CommandResult {
     let remote = args.client.remote()?;
     let id = args.id.get();
-    let done = patiently(args.client.timeout, async || remote.promote_member(id).await).await?;
+    let done = until_ready(args.client.timeout, async || remote.promote_member(id).await).await?;
     args.client.screen().answer(&done, || format!("replica {} votes", args.id))?;
     Ok(Exit::Done)
 }
@@ -144,7 +120,7 @@ pub(crate) async fn remove(args: RemoveArgs) -> CommandResult {
     confirm(args.yes, &warning)?;
     let remote = args.client.remote()?;
     let id = args.id.get();
-    let done = patiently(args.client.timeout, async || remote.remove_member(id).await).await?;
+    let done = until_ready(args.client.timeout, async || remote.remove_member(id).await).await?;
     args.client.screen().answer(&done, || format!("replica {} is removed", args.id))?;
     Ok(Exit::Done)
 }
@@ -153,7 +129,7 @@ pub(crate) async fn remove(args: RemoveArgs) -> CommandResult {
 pub(crate) async fn transfer(args: TransferArgs) -> CommandResult {
     let remote = args.client.remote()?;
     let to = args.to.map(ReplicaId::get);
-    let done = patiently(args.client.timeout, async || remote.transfer_cluster(to).await).await?;
+    let done = until_ready(args.client.timeout, async || remote.transfer_cluster(to).await).await?;
     args.client.screen().answer(&done, || match args.to {
         Some(to) => format!("the lead of the log is on its way to replica {to}"),
         None => "the lead of the log is on its way".to_owned(),

@@ -3,7 +3,6 @@
 //! The cluster is `regent_service::dev`; this is the page that shows it. What dies is started again a
 //! little later.
 
-mod look;
 mod news;
 mod view;
 
@@ -12,15 +11,16 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use regent_election::error_text::plain;
+use regent_operate::cluster_view::{ClusterObserver, ClusterPicture};
 use regent_service::dev::{AGAIN_AFTER, DevCluster, DevError, EndedReplica, Processes};
 use tokio::sync::mpsc::Receiver;
 use tokio::time::timeout;
 
 use crate::exit::Exit;
-use crate::failure::{CommandResult, Failure, plain};
+use crate::failure::{CommandResult, Failure};
 use crate::output::{Output, Screen, remark};
 use crate::signals::Signals;
-use look::{Looker, Picture};
 use news::Changes;
 use view::Terminal;
 
@@ -69,8 +69,7 @@ fn nodes(text: &str) -> Result<u16, String> {
 
 /// Runs a cluster until it is interrupted.
 pub(crate) async fn run(args: DevArgs) -> CommandResult {
-    let mut signals = Signals::listen()
-        .map_err(|error| Failure::new(Exit::Unavailable, format!("signals: {error}")))?;
+    let mut signals = Signals::listen()?;
     let site = DevCluster::prepare(args.data_dir, args.nodes, args.port, args.witness)?;
     let program = std::env::current_exe().map_err(|error| {
         Failure::new(Exit::Unavailable, format!("this program: {}", plain(&error)))
@@ -79,8 +78,9 @@ pub(crate) async fn run(args: DevArgs) -> CommandResult {
     for seat in &site.seats {
         processes.start(seat)?;
     }
-    let looker = Looker::new(&site)?;
-    let starting = timeout(LEADS_WITHIN, first_picture(looker, &site, &mut processes));
+    let replicas = site.seats.iter().map(|seat| (seat.id.get(), seat.url()));
+    let observer = ClusterObserver::new(replicas, &site.servers())?;
+    let starting = timeout(LEADS_WITHIN, first_picture(observer, &site, &mut processes));
     let outcome = tokio::select! {
         first = starting => match first {
             Ok(Ok(looking)) => show(&site, looking, &mut processes, &mut signals).await,
@@ -141,20 +141,20 @@ impl From<DevError> for Failure {
 
 /// Pictures of the cluster, the changes of its groups, and the first picture.
 struct Looking {
-    pictures: Receiver<Picture>,
+    pictures: Receiver<ClusterPicture>,
     changes: Changes,
-    picture: Picture,
+    picture: ClusterPicture,
 }
 
 /// Looks until a replica leads and everybody answers. A replica that ends before that will not get
 /// better by being started again.
 async fn first_picture(
-    looker: Looker,
+    observer: ClusterObserver,
     site: &DevCluster,
     processes: &mut Processes,
 ) -> Result<Looking, Failure> {
-    let changes = Changes::new(looker.watch());
-    let mut pictures = looker.pictures(DEV_POLL_EVERY);
+    let changes = Changes::new(observer.watch());
+    let mut pictures = observer.pictures(DEV_POLL_EVERY);
     loop {
         tokio::select! {
             ended = processes.next_ended() => return Err(did_not_start(site, &ended)),
@@ -190,7 +190,7 @@ async fn show(
             }
             change = changes.next() => told.extend(change?),
             Some(seen) = pictures.recv() => {
-                told.extend(news::between(&picture, &seen));
+                told.extend(seen.since(&picture).into_iter().map(news::line));
                 picture = seen;
             }
         }

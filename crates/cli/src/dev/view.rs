@@ -5,10 +5,10 @@
 
 use std::io::{self, Write};
 
+use regent_operate::cluster_view::ClusterPicture;
 use regent_service::dev::{DevCluster, Processes};
 use regent_service::members::failures;
 
-use super::look::Picture;
 use super::news::Changes;
 use crate::duration::show_ms;
 use crate::failure::Failure;
@@ -104,7 +104,7 @@ pub(super) fn greeting(site: &DevCluster, processes: &Processes) -> String {
 pub(super) fn frame(
     site: &DevCluster,
     processes: &Processes,
-    picture: &Picture,
+    picture: &ClusterPicture,
     changes: &Changes,
 ) -> String {
     let count = site.seats.len();
@@ -133,10 +133,9 @@ pub(super) fn frame(
     text
 }
 
-fn replicas(site: &DevCluster, processes: &Processes, picture: &Picture) -> String {
+fn replicas(site: &DevCluster, processes: &Processes, picture: &ClusterPicture) -> String {
     let rows = site.seats.iter().map(|seat| {
-        let said = picture.replicas.iter().find(|(id, _)| *id == seat.id);
-        let said = said.and_then(|(_, said)| said.as_ref());
+        let said = picture.replica(seat.id.get());
         let role = match (said, processes.again_in(seat.id)) {
             (_, Some(again_in)) => format!("ended, again in {} s", again_in.as_secs()),
             (Some(said), None) => said.role.word().to_owned(),
@@ -167,7 +166,7 @@ fn replicas(site: &DevCluster, processes: &Processes, picture: &Picture) -> Stri
     table(&head, rows.collect())
 }
 
-fn groups(picture: &Picture) -> String {
+fn groups(picture: &ClusterPicture) -> String {
     if picture.groups.is_empty() {
         return "no groups yet: regent campaign billing --node a --keep".to_owned();
     }

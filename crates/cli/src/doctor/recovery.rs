@@ -25,7 +25,7 @@ use crate::shell;
 /// How long the command that reconciles may take.
 const RECONCILE_LIMIT: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// One step, as it is told to programs.
+/// One step, as programs read it.
 #[derive(Serialize)]
 struct StepLine<'a> {
     step: &'static str,
@@ -54,11 +54,12 @@ pub(super) async fn run(args: &SplitBrainArgs, servers: &Servers) -> CommandResu
     match recover(&recovery, servers, &mut person).await {
         Ok(()) => Ok(Exit::Done),
         Err(Unfinished { error, is_stopped: false }) => Err(error),
-        // A person who stops halfway must know what that means.
+        // An operator who stops halfway must know what that means.
         Err(Unfinished { error, is_stopped: true }) => {
             let why = error.message.as_deref().unwrap_or("it was not finished");
-            let why =
-                format!("{why}. Nobody may lead {group} until this is finished: run it again");
+            let why = format!(
+                "{why}. {group} has no leader until the recovery is finished: run it again"
+            );
             Err(Failure { message: Some(why), ..error })
         }
     }
@@ -68,14 +69,18 @@ impl Person<'_> {
     fn begin(&mut self, step: RecoveryStep, goes_on: bool) -> Result<(), Failure> {
         self.number += 1;
         let told = match step {
-            RecoveryStep::Stop if goes_on => "it goes on; the group is stopped already",
-            RecoveryStep::Stop => {
-                "nobody may lead until this is healed; whoever leads is told to stop"
+            RecoveryStep::Stop if goes_on => {
+                "continues an earlier recovery; the group is stopped already"
             }
-            RecoveryStep::Compare => "what the terms did, as far as is known",
-            RecoveryStep::Reconcile => "what was done twice, or differently, is put in order",
-            RecoveryStep::Elect => "the group is opened, under its policy",
-            RecoveryStep::Resume => "one leads, and nobody else acts",
+            RecoveryStep::Stop => {
+                "the current leader is asked to stop, and no leader is elected until step 4"
+            }
+            RecoveryStep::Compare => {
+                "what the leaders of each term did, as far as the servers know"
+            }
+            RecoveryStep::Reconcile => "conflicting writes are merged or undone",
+            RecoveryStep::Elect => "candidates may be elected again, under the group's policy",
+            RecoveryStep::Resume => "one leader, and no other node acts",
         };
         match self.screen.output {
             Output::Json => Ok(()),
@@ -104,7 +109,7 @@ impl Operator for Person<'_> {
             RecoveryProgress::Began { step, goes_on } => return self.begin(step, goes_on),
             RecoveryProgress::Stopped => (
                 RecoveryStep::Stop,
-                "nobody leads, and nobody acts as far as any server has heard".to_owned(),
+                "the group has no leader, and no server has heard of a node that acts".to_owned(),
             ),
             RecoveryProgress::Compared(sight) => (RecoveryStep::Compare, compared(sight)),
             RecoveryProgress::Reconciled(Reconciled::ByHand) => {
@@ -114,18 +119,18 @@ impl Operator for Person<'_> {
                 (RecoveryStep::Reconcile, "the command succeeded".to_owned())
             }
             RecoveryProgress::Waits { why } => {
-                (RecoveryStep::Elect, format!("not yet: {why}; this goes on by itself"))
+                (RecoveryStep::Elect, format!("not yet: {why}; retrying"))
             }
             RecoveryProgress::Opened => {
                 (RecoveryStep::Elect, "candidates may lead again".to_owned())
             }
             RecoveryProgress::Resumed { leader, term } => (
                 RecoveryStep::Resume,
-                format!("{leader} leads under term {term}, and nobody else acts"),
+                format!("{leader} leads under term {term}, and no other node acts"),
             ),
             RecoveryProgress::NoCandidate => (
                 RecoveryStep::Resume,
-                "nobody has been elected yet: no candidate came; they may come later".to_owned(),
+                "no leader yet: the group has no candidate; one may come later".to_owned(),
             ),
         };
         self.tell(step, &told)
@@ -137,7 +142,7 @@ impl Operator for Person<'_> {
         let warning = match question {
             Question::StopGroup => format!("{group} will have no leader"),
             Question::IsReconciled => {
-                format!("has everything that the leaders of {group} wrote been put in order?")
+                format!("are all conflicting writes of the leaders of {group} merged or undone?")
             }
             Question::ElectAgain => format!("candidates of {group} will be elected again"),
         };
@@ -158,7 +163,7 @@ impl Operator for Person<'_> {
         ];
         shell::run(line, &told, RECONCILE_LIMIT).await.map_err(|why| {
             let why = format!(
-                "the command that reconciles failed: {why}; nobody is elected until it succeeds"
+                "the command that reconciles failed: {why}; no leader is elected until it succeeds"
             );
             Failure::new(Exit::Refused, why)
         })?;
@@ -209,7 +214,7 @@ impl From<RecoveryError> for Failure {
                     );
                 }
                 let why = format!(
-                    "after {} there still acts: {}. End it where it runs (kill its process), and run this again; nobody is elected meanwhile",
+                    "after {}, these still act: {}. Kill their processes and run this again; no leader is elected meanwhile",
                     duration::show(waited),
                     told.join(", ")
                 );

@@ -20,10 +20,10 @@ use crate::output::{Side, or_dash, remark, table};
 #[command(after_help = "\
 Name every server: each tells what it has heard itself.
 Without --recover nothing is changed. With it one group is walked through five steps, each of
-which asks back: stop whoever leads it, compare what they did, reconcile, elect again, resume.
-Interrupted, it goes on where it stopped when it is run again.
+which asks back: stop its leaders, compare what they did, reconcile, elect again, resume.
+After an interruption, run it again: it continues where it stopped.
 
-Exit code 0: nobody acts who must not. 77: somebody does. 69: not every server could be asked.
+Exit code 0: no split brain. 77: a node acts that must not. 69: a server could not be asked.
 
 Examples:
   regent doctor split-brain --server http://a:7400,http://b:7400,http://c:7400
@@ -34,13 +34,13 @@ pub(crate) struct SplitBrainArgs {
     /// Only this group
     #[arg(long)]
     pub(crate) group: Option<Group>,
-    /// Walk the way back to one leader
+    /// Recover to one leader, step by step
     #[arg(long, requires = "group")]
     recover: bool,
     /// Do not ask back between the steps
     #[arg(long, requires = "recover")]
     pub(crate) yes: bool,
-    /// A command that reconciles what was done; it is told in its environment who did it
+    /// A command that reconciles conflicting writes; its environment names the leaders
     #[arg(long, value_name = "COMMAND", requires = "recover")]
     pub(crate) reconcile: Option<String>,
     /// Where an earlier version kept the group's policy [default: ./regent-recovery-GROUP.json]
@@ -118,7 +118,7 @@ pub(crate) fn believers(sights: &[&CombinedView]) -> String {
 
 fn show(report: &SplitBrainReport) -> String {
     if report.groups.is_empty() {
-        return "nobody acts who must not, as far as these servers have heard".to_owned();
+        return "No split brain detected by these servers.".to_owned();
     }
     let sights: Vec<&CombinedView> = report.groups.iter().collect();
     let mut text = believers(&sights);

@@ -7,22 +7,23 @@ use std::time::Duration;
 
 use clap::Args;
 use regent::fencing::signed::{KeysError, Verifier};
+use regent_election::error_text::plain;
 use regent_election::fence::doorkeeper::DoorRules;
 use regent_election::{Group, Resource, Term};
 use regent_gateway::limits::WAITING_MAX;
 use regent_gateway::mark::{MarkError, MarkFile};
 use regent_gateway::{Gateway, GatewayConfig, GatewayError, ReportTarget, Upstream};
 use tokio::net::TcpListener;
-use tokio::sync::oneshot;
 
-use super::keys::wall_seconds;
 use crate::client::ClientArgs;
 use crate::confirm::confirm;
 use crate::duration;
 use crate::exit::Exit;
-use crate::failure::{CommandResult, Failure, plain};
+use crate::failure::{CommandResult, Failure};
 use crate::output::Screen;
+use crate::serve::bind;
 use crate::signals::Signals;
+use crate::wall::wall_seconds;
 
 const EXAMPLES: &str = "\
 A request passes with a header Regent-Term that is not lower than the highest that ever came; with
@@ -153,8 +154,7 @@ pub(crate) async fn run(args: GatewayArgs) -> CommandResult {
         answer_timeout: args.answer_timeout,
         shutdown_grace: args.shutdown_grace,
     };
-    let mut signals = Signals::listen()
-        .map_err(|error| Failure::new(Exit::Unavailable, format!("signals: {error}")))?;
+    let mut signals = Signals::listen()?;
     let gateway = Gateway::open(config).map_err(refused)?;
     let (listener, address) = listen("--listen", args.listen).await?;
     let metrics = match args.metrics {
@@ -162,23 +162,10 @@ pub(crate) async fn run(args: GatewayArgs) -> CommandResult {
         None => None,
     };
     greet(&args, address, metrics.as_ref().map(|(_, address)| *address), gateway.mark().get());
-    let (tell, told) = oneshot::channel();
-    let ending = async {
-        let _ = told.await;
-    };
     let metrics = metrics.map(|(listener, _)| listener);
-    let mut service = Box::pin(gateway.serve(listener, metrics, ending));
-    tokio::select! {
-        ended = &mut service => return finished(ended),
-        name = signals.next() => tracing::info!(signal = name, "told to end; once more ends at once"),
-    }
-    let _ = tell.send(());
-    tokio::select! {
-        ended = &mut service => finished(ended),
-        name = signals.next() => {
-            Err(Failure::new(Exit::Interrupted, format!("{name} again: ended at once")))
-        }
-    }
+    let start = |ending| gateway.serve(listener, metrics, ending);
+    let ended = signals.serve(start, std::future::pending()).await?;
+    ended.map(|()| Exit::Done).map_err(refused)
 }
 
 /// Sets the mark of a gateway that does not run.
@@ -221,10 +208,6 @@ async fn verifier(keys: &str, args: &GatewayArgs) -> Result<Verifier, Failure> {
     })
 }
 
-fn finished(ended: Result<(), GatewayError>) -> CommandResult {
-    ended.map(|()| Exit::Done).map_err(refused)
-}
-
 fn refused(error: GatewayError) -> Failure {
     let exit = match &error {
         GatewayError::Mark(MarkError::InUse { .. }) | GatewayError::Thread(_) => Exit::Unavailable,
@@ -244,12 +227,7 @@ fn refused(error: GatewayError) -> Failure {
 }
 
 async fn listen(flag: &str, wanted: SocketAddr) -> Result<(TcpListener, SocketAddr), Failure> {
-    let bound = async {
-        let listener = TcpListener::bind(wanted).await?;
-        let address = listener.local_addr()?;
-        io::Result::Ok((listener, address))
-    };
-    bound.await.map_err(|error| {
+    bind(wanted).await.map_err(|error| {
         Failure::new(Exit::Unavailable, format!("{flag} {wanted}: {}", plain(&error)))
     })
 }

@@ -6,7 +6,7 @@ use clap::Args;
 use regent::fencing::postgres::InstallError;
 use regent::fencing::postgres::sql::{self, Shape, Table};
 #[cfg(feature = "postgres")]
-use regent_fencekit::causes;
+use regent_election::error_text::with_causes;
 use serde::Serialize;
 
 use crate::exit::Exit;
@@ -157,7 +157,7 @@ async fn change(args: &InstallArgs, table: &Table, change: Change) -> Result<Str
 /// The URL is never shown: it may hold a password.
 #[cfg(feature = "postgres")]
 fn unreached(error: &(dyn std::error::Error + 'static)) -> Failure {
-    Failure::new(Exit::Unavailable, format!("PostgreSQL: {}", causes(error)))
+    Failure::new(Exit::Unavailable, format!("PostgreSQL: {}", with_causes(error)))
 }
 
 /// One step, all of it or nothing; but whether it was made is not known if the connection broke.
@@ -165,7 +165,7 @@ fn unreached(error: &(dyn std::error::Error + 'static)) -> Failure {
 fn unmade(error: &(dyn std::error::Error + 'static)) -> Failure {
     let said = error.source().is_some_and(|cause| cause.to_string().starts_with("ERROR"));
     let exit = if said { Exit::Refused } else { Exit::Uncertain };
-    Failure::new(exit, format!("PostgreSQL: {}", causes(error)))
+    Failure::new(exit, format!("PostgreSQL: {}", with_causes(error)))
 }
 
 fn unfit(error: &InstallError) -> Failure {

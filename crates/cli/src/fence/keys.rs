@@ -1,7 +1,7 @@
 //! `regent fence keys`: the keys by which a service signs terms.
 
 use std::path::PathBuf;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 use regent_signing::ring::KeyStanding;
@@ -12,6 +12,7 @@ use crate::duration;
 use crate::exit::Exit;
 use crate::failure::{CommandResult, Failure};
 use crate::output::{Output, Screen, Side, json, table};
+use crate::wall::wall_seconds;
 
 const EXAMPLES: &str = "\
 All instances of a service share one file of keys, which nobody else may read. A new key is
@@ -197,12 +198,4 @@ fn failure(error: RotationError) -> Failure {
         ) => Exit::Files,
     };
     Failure::new(exit, error.to_string())
-}
-
-/// The wall clock: dates of keys are read on other machines, and the date of a reset by people.
-pub(super) fn wall_seconds() -> Result<u64, Failure> {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.map(|since| since.as_secs()).map_err(|_| {
-        Failure::new(Exit::Unavailable, "the clock of this machine stands before 1970")
-    })
 }

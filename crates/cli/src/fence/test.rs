@@ -92,8 +92,7 @@ pub(crate) async fn run(args: TestArgs) -> CommandResult {
         let done_ppm = u128::from(trials) * 1_000_000 / u128::from(args.trials);
         bar.show(u64::try_from(done_ppm).unwrap_or(1_000_000), &words);
     };
-    let mut signals = Signals::listen()
-        .map_err(|error| Failure::new(Exit::Unavailable, format!("signals: {error}")))?;
+    let mut signals = Signals::listen()?;
     let run = trials(std::sync::Arc::clone(&opened.target), options.clone(), &mut progress);
     let report = tokio::select! {
         report = run => Some(report),

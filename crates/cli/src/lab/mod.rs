@@ -131,8 +131,7 @@ async fn each<T: Send + 'static>(
     job: impl Fn(u64) -> Option<T> + Send + Sync + 'static,
     mut take: impl FnMut(T) -> Result<ControlFlow<()>, Failure>,
 ) -> Result<bool, Failure> {
-    let mut signals = Signals::listen()
-        .map_err(|error| Failure::new(Exit::Unavailable, format!("signals: {error}")))?;
+    let mut signals = Signals::listen()?;
     let mut pool = Pool::start(threads.unwrap_or_else(cores), job).map_err(unrun)?;
     loop {
         tokio::select! {

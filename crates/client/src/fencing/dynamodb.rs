@@ -49,6 +49,7 @@ use aws_sdk_dynamodb::operation::put_item::{PutItemError, PutItemOutput};
 use aws_sdk_dynamodb::operation::update_item::builders::UpdateItemFluentBuilder;
 use aws_sdk_dynamodb::operation::update_item::{UpdateItemError, UpdateItemOutput};
 use aws_sdk_dynamodb::types::{AttributeValue, ReturnValuesOnConditionCheckFailure};
+use regent_election::error_text::with_causes;
 use regent_election::{FenceError, Term};
 
 use super::{Proof, WriteError, WriteResult, refuse};
@@ -271,7 +272,7 @@ fn meaning<E>(error: &SdkError<E>) -> WriteError
 where
     E: std::error::Error + ProvideErrorMetadata + Send + Sync + 'static,
 {
-    let text = told(error);
+    let text = with_causes(error);
     match error {
         SdkError::ConstructionFailure(_) => WriteError::failed(text),
         // The service said no, and not that it failed halfway.
@@ -280,17 +281,6 @@ where
         }
         _ => WriteError::uncertain(text),
     }
-}
-
-/// All that is known of an error, in one line.
-fn told<E: std::error::Error + 'static>(error: &SdkError<E>) -> String {
-    let mut text = error.to_string();
-    let mut source = std::error::Error::source(error);
-    while let Some(cause) = source {
-        text = format!("{text}: {cause}");
-        source = cause.source();
-    }
-    text
 }
 
 #[cfg(test)]

@@ -15,9 +15,11 @@
 //! | `signed` | none: it gets a term out of a token that the service signed, for those above | `fence-signed` |
 //! | [`Permit::admit_at`] | none: it asks the store of the elections first, for what cannot compare | |
 //!
-//! Every write takes the proof that it may be made: a [`Permit`]. A refusal for a higher term is the loss
+//! Every write takes the proof that it may be made: a [`Permit`], a term from a signed token, or in trials of
+//! the conformance kit a pretended one. A refusal for a higher term is the loss
 //! of the office, and each adapter says so by itself ([`Permit::refused`]): `lost` is ready, no check passes
-//! any more, and the work stops.
+//! any more, and the work stops. The term ends in this process before the write returns, and the session's
+//! thread then reports the refusal to the store.
 //!
 //! The crate `regent-fencekit` and `regent fence test` hammer a fence from leaders that were paused, and show
 //! the stale write if there is one.

@@ -13,6 +13,7 @@ use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderName, USER_AGENT};
 use hyper::{Request, Response};
 use regent_api::{Operation, Reply};
 use regent_election::SessionId;
+use regent_election::error_text::{innermost, without_os_number};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::time::{Sleep, sleep};
@@ -242,7 +243,7 @@ impl Remote {
         }
         let request = request.body(Full::new(call.body.clone())).map_err(|error| unsent(&error))?;
         self.shared.http.request(request).await.map_err(|error| {
-            let why = innermost(&error);
+            let why = without_os_number(innermost(&error));
             if error.is_connect() { Failed::Unsent(why) } else { Failed::Lost(why) }
         })
     }
@@ -256,7 +257,7 @@ async fn whole_body(
     match Limited::new(response.into_body(), bytes_max).collect().await {
         Ok(body) => Ok(Some(body.to_bytes())),
         Err(error) if error.is::<LengthLimitError>() => Ok(None),
-        Err(error) => Err(Failed::Lost(innermost(&*error))),
+        Err(error) => Err(Failed::Lost(without_os_number(innermost(&*error)))),
     }
 }
 
@@ -272,18 +273,4 @@ fn unreadable(error: &serde_json::Error, body: &[u8]) -> RemoteError {
     let said = echo(body);
     let why = format!("this is no answer of a Regent server ({error}): {said:?}");
     RemoteError::Protocol { why }
-}
-
-/// The cause at the bottom: what is above it only says that something went wrong.
-fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut at = error;
-    while let Some(source) = at.source() {
-        at = source;
-    }
-    let text = at.to_string();
-    // The system's own words carry a number that helps nobody.
-    match text.find(" (os error ") {
-        Some(end) => text[..end].to_lowercase(),
-        None => text,
-    }
 }

@@ -48,7 +48,7 @@ impl fmt::Display for MigrateProgress {
                 write!(f, "{leader} was told to stop leading {group} (term {term})")
             }
             Self::HeirAbsent { home } => {
-                write!(f, "the old leader has not come to {home}; whoever is first leads")
+                write!(f, "the old leader has not come to {home}; the first candidate leads")
             }
         }
     }
@@ -140,11 +140,11 @@ impl fmt::Display for Stopped {
             Reached::Expected if problem.code == Code::BadRequest => f.write_str(&problem.detail),
             Reached::Expected => write!(
                 f,
-                "{group} is in {from} as before, and {to} elects nobody for it: {problem}; {way_out}"
+                "{group} is in {from} as before, and {to} elects no leader for it: {problem}; {way_out}"
             ),
             Reached::Departed => write!(
                 f,
-                "{group} is on its way from {from} to {to}, and nobody is elected until it arrives: \
+                "{group} is on its way from {from} to {to}, and no leader is elected until it arrives: \
                  {problem}; {way_out}"
             ),
         }

@@ -6,6 +6,8 @@ mod attacks;
 mod bench;
 mod secure;
 mod strangers;
+#[path = "../../../tls/tests/common/trusting.rs"]
+mod trusting;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -10,11 +10,10 @@ use raft::eraftpb::{Message, MessageType};
 use regent_replica::io::PeerMessage;
 use regent_replica::{MemberChange, ReplicaId, Status};
 use regent_tls::PeerFiles;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::ClientConfig;
 use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
-use rustls::{ClientConfig, DigitallySignedStruct, SignatureScheme};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Instant, sleep, timeout};
@@ -23,6 +22,7 @@ use tokio_rustls::TlsConnector;
 use crate::attacks::change;
 use crate::bench::{CLUSTER, Cluster, PATIENCE, id};
 use crate::secure::{Ca, cluster, tls};
+use crate::trusting::TrustsEverybody;
 
 /// The term that the attacker claims to lead in.
 const STOLEN_TERM: u64 = 1000;
@@ -67,52 +67,13 @@ async fn attack(
     heard
 }
 
-/// Believes everybody: an attacker does.
-#[derive(Debug)]
-struct Gullible;
-
-impl ServerCertVerifier for Gullible {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        aws_lc_rs::default_provider().signature_verification_algorithms.supported_schemes()
-    }
-}
-
 /// An attacker's TLS, with these files or without any certificate.
 fn connector(files: Option<&PeerFiles>) -> TlsConnector {
     let builder = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
         .with_safe_default_protocol_versions()
         .unwrap()
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(Gullible));
+        .with_custom_certificate_verifier(Arc::new(TrustsEverybody));
     let config = match files {
         None => builder.with_no_client_auth(),
         Some(files) => {

@@ -16,7 +16,9 @@ use std::path::{Path, PathBuf};
 pub use processes::{AGAIN_AFTER, EndedReplica, Processes};
 pub use site::{DevCluster, DevReplica};
 
-use crate::error::{ReplicaError, plain};
+use regent_election::error_text::plain;
+
+use crate::error::ReplicaError;
 use crate::settings::ConfigError;
 
 /// Why there is no such cluster.

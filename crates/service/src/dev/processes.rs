@@ -11,6 +11,7 @@ use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use regent_election::Moment;
+use regent_election::error_text::plain;
 use regent_replica::ReplicaId;
 use tokio::process::{Child, Command};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -19,7 +20,6 @@ use tokio::time::timeout;
 
 use super::DevError;
 use super::site::DevReplica;
-use crate::error::plain;
 
 /// How long a replica that ended is left alone, so that one can see the others without it.
 pub const AGAIN_AFTER: Duration = Duration::from_secs(10);

@@ -1,4 +1,4 @@
-//! The table of settings: every name, kind, meaning and default, once.
+//! The table of settings: every name, kind, flag, meaning and default, once.
 //!
 //! The flag, the environment variable and the key in a file are the same word: `--request-timeout`,
 //! `REGENT_REQUEST_TIMEOUT`, `request_timeout`. Defaults come from the parts they configure, so that
@@ -31,8 +31,31 @@ pub const LOG_LEVELS: &[&str] = &["off", "error", "warn", "info", "debug", "trac
 /// Words for how a line of the log looks.
 pub const LOG_FORMATS: &[&str] = &["text", "json"];
 
+/// How a setting looks as a flag.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flag {
+    /// The section of the help it stands in; empty for the first.
+    pub section: &'static str,
+    /// What stands for its value in the help.
+    pub value: &'static str,
+    /// A line of help, shorter than [`Key::about`].
+    pub help: &'static str,
+    /// Whether it may stand without a value, which then means `true`.
+    pub is_switch: bool,
+}
+
+impl Flag {
+    const fn new(section: &'static str, value: &'static str, help: &'static str) -> Self {
+        Self { section, value, help, is_switch: false }
+    }
+
+    const fn switch(section: &'static str, value: &'static str, help: &'static str) -> Self {
+        Self { section, value, help, is_switch: true }
+    }
+}
+
 macro_rules! keys {
-    ($($variant:ident = $name:literal, $kind:expr, $about:literal;)+) => {
+    ($($variant:ident = $name:literal, $kind:expr, $flag:expr, $about:literal;)+) => {
         /// One setting.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         pub enum Key {
@@ -53,6 +76,11 @@ macro_rules! keys {
                 match self { $(Self::$variant => $kind,)+ }
             }
 
+            /// How it is given on the command line, beside its name.
+            pub const fn on_command_line(self) -> Flag {
+                match self { $(Self::$variant => $flag,)+ }
+            }
+
             /// What it means, in a sentence.
             pub const fn about(self) -> &'static str {
                 match self { $(Self::$variant => $about,)+ }
@@ -63,96 +91,142 @@ macro_rules! keys {
 
 keys! {
     Listen = "listen", ValueKind::Address,
+        Flag::new("", "ADDR:PORT", "Where to listen [default: 127.0.0.1:7400]"),
         "where the service listens; there is no authentication yet, so keep it on loopback or on a network you trust";
     DataDir = "data_dir", ValueKind::Directory,
+        Flag::new("", "DIR", "Where the embedded store keeps its data [default: $XDG_DATA_HOME/regent]"),
         "where the embedded store keeps its data; empty means $XDG_DATA_HOME/regent, ~/.local/share/regent or ./regent-data";
     Store = "store", ValueKind::Text,
+        Flag::new("", "URL", "Which store: replica:, replica:DIR, memory: or a URL [default: replica:]"),
         "which store: replica: (our own, durable, alone or in a cluster, in data_dir), replica:DIR, memory: (nothing survives a restart), or a URL that `regent store list` shows";
     PeerListen = "peer_listen", ValueKind::Address,
+        Flag::new("Cluster", "ADDR:PORT", "Where other replicas are listened to [default: 127.0.0.1:7401]"),
         "where replicas of the same cluster are listened to, once there are any; beyond loopback peer_cert, peer_key and peer_ca are needed";
     PeerAdvertise = "peer_advertise", ValueKind::Text,
+        Flag::new("Cluster", "HOST:PORT", "Where other replicas reach this one, if it founds a cluster of one"),
         "where other replicas reach this one, written into a cluster of one when it is founded; empty means where it listens";
     ClientAdvertise = "client_advertise", ValueKind::Text,
+        Flag::new("Cluster", "HOST:PORT", "Where clients reach this replica, if it founds a cluster of one"),
         "where clients reach this replica, written into a cluster of one when it is founded; empty means where it listens";
     PeerCert = "peer_cert", ValueKind::Text,
+        Flag::new("Cluster", "FILE", "This replica's certificate, for mutual TLS between replicas"),
         "the file of this replica's certificate (regent tls issue); with peer_key and peer_ca all peer links use mutual TLS; empty means plaintext, on loopback only";
     PeerKey = "peer_key", ValueKind::Text,
+        Flag::new("Cluster", "FILE", "The key of that certificate"),
         "the file of the key of peer_cert, which only the server's user may read";
     PeerCa = "peer_ca", ValueKind::Text,
+        Flag::new("Cluster", "FILE", "The certificates of the CAs that peers are believed by"),
         "the file of the certificates of the CAs that peers are believed by (regent tls init)";
     Insecure = "insecure", ValueKind::Bool,
-        "whether peer links without TLS may leave this machine; whoever reaches the peer port can then depose leaders and read secrets";
+        Flag::switch("Cluster", "BOOL", "Whether peer links without TLS may leave this machine [default: false]"),
+        "whether peer links without TLS may leave this machine; any host that reaches the peer port can then depose leaders and read secrets";
     Timing = "timing", ValueKind::OneOf(TIMINGS),
+        Flag::new("Cluster", "PROFILE", "Timers of the cluster: lan or wan [default: lan]"),
         "timers of the cluster: lan (replicas in one data centre) or wan (in several); the same on every replica";
     ElectionMin = "election_min", ValueKind::Duration,
+        Flag::new("Cluster", "DURATION", "Shortest silence before a replica stands for election [default: by timing]"),
         "shortest silence after which a replica stands for election; 0s means that of timing";
     ElectionMax = "election_max", ValueKind::Duration,
+        Flag::new("Cluster", "DURATION", "Longest such silence [default: by timing]"),
         "longest such silence; each is drawn by lot between the two; 0s means that of timing";
     Heartbeat = "heartbeat", ValueKind::Duration,
+        Flag::new("Cluster", "DURATION", "How often the leading replica shows itself [default: by timing]"),
         "how often the leading replica shows itself, less than half of election_min; 0s means that of timing";
     PeerRequest = "peer_request", ValueKind::Duration,
+        Flag::new("Cluster", "DURATION", "How long a peer has to answer [default: by timing]"),
         "how long a peer has to answer, less than heartbeat; 0s means that of timing";
     Tune = "tune", ValueKind::OneOf(TUNES),
+        Flag::new("Cluster", "WORD", "Whether time-outs follow the network: off, report or apply [default: report]"),
         "whether a replica measures how its time-outs suit the network: off, report (regent cluster status and metrics tell), or apply (it waits longer before it stands for election, too)";
     SnapshotEvery = "snapshot_every", ValueKind::Count,
+        Flag::new("Cluster", "N", "Changes between two snapshots of a replica"),
         "changes between two snapshots of a replica, which bound how long a restart takes";
     SegmentBytes = "segment_bytes", ValueKind::Count,
+        Flag::new("Cluster", "N", "Bytes of one file of the log [default: 67108864]"),
         "bytes of one file of the log, of which at least three are on the disk";
     FlightBytes = "flight_bytes", ValueKind::Count,
+        Flag::new("Cluster", "N", "Most bytes of the flight recorder's files; 0: none"),
         "most bytes of the flight recorder's files in data_dir/flight, which tell what a replica did; 0 records nothing";
     Witness = "witness", ValueKind::Bool,
+        Flag::switch("Cluster", "BOOL", "Whether a replica that joins is a witness [default: false]"),
         "whether a replica that joins votes and keeps the log but no state, and serves no clients";
     AutoCreate = "auto_create", ValueKind::Bool,
+        Flag::new("Store", "BOOL", "Whether the first campaign in a group creates it [default: true]"),
         "whether the first campaign in a group creates it";
     GroupsMax = "groups_max", ValueKind::Count,
+        Flag::new("Store", "N", "Most groups, whoever created them"),
         "most groups, whoever created them";
     TtlMin = "ttl_min", ValueKind::Duration,
+        Flag::new("Store", "DURATION", "Shortest ttl in groups without a policy of their own [default: 500ms]"),
         "shortest ttl in groups without a policy of their own";
     TtlMax = "ttl_max", ValueKind::Duration,
+        Flag::new("Store", "DURATION", "Longest ttl any session may have [default: 1h]"),
         "longest ttl any session may have; no policy may exceed it";
     Cluster = "cluster", ValueKind::Text,
+        Flag::new("Service", "NAME", "The cluster label in metrics [default: regent]"),
         "the value of the cluster label in metrics";
     HostsAllowed = "hosts_allowed", ValueKind::Words,
+        Flag::new("Service", "NAMES", "Host names under which browsers may use this server"),
         "host names under which browsers, and everybody on the loopback address, may use this server, beside addresses and localhost";
     SigningKeys = "signing_keys", ValueKind::Text,
+        Flag::new("Service", "FILE", "The file of keys by which terms are signed"),
         "the file of keys by which terms are signed, shared by all instances (regent fence keys new FILE); empty signs nothing";
     OnSplitBrain = "on_split_brain", ValueKind::Text,
+        Flag::new("Service", "COMMAND", "A command to run when somebody acts as leader who must not"),
         "a command that is run when somebody acts under a term that is not the one in office; empty runs none";
     ReplaceFailing = "replace_failing", ValueKind::OneOf(&ReplaceFailing::WORDS),
+        Flag::new("Service", "WHAT", "About leaders that will soon fail: report, hand-over or off"),
         "what is done about a leader whose renewals are about to come too late: report (told in log, metrics and history), hand-over (asked to hand over to a standby that does better) or off";
     LogLevel = "log_level", ValueKind::OneOf(LOG_LEVELS),
+        Flag::new("Log", "LEVEL", "How much to log on stderr"),
         "how much is logged on stderr: off, error, warn, info, debug or trace";
     LogFormat = "log_format", ValueKind::OneOf(LOG_FORMATS),
+        Flag::new("Log", "FORMAT", "How a line of the log looks"),
         "how a line of the log looks: text or json";
     ConnectionsMax = "connections_max", ValueKind::Count,
+        Flag::new("Limits", "N", "Most connections at once"),
         "most connections at once";
     ConnectionsPerAddressMax = "connections_per_address_max", ValueKind::Count,
+        Flag::new("Limits", "N", "Most connections from one address"),
         "most connections from one address; behind a proxy all clients share one";
     RequestsMax = "requests_max", ValueKind::Count,
+        Flag::new("Limits", "N", "Most requests that ask the store at once"),
         "most requests that ask the store at once; renewals are the last to be shed";
     WaitingMax = "waiting_max", ValueKind::Count,
+        Flag::new("Limits", "N", "Most requests that wait"),
         "most requests that wait: watches, and campaigns with a wait";
     HeadTimeout = "head_timeout", ValueKind::Duration,
+        Flag::new("Limits", "DURATION", "How long a peer may take to send the head of a request"),
         "how long a peer may take to send the head of a request";
     BodyTimeout = "body_timeout", ValueKind::Duration,
+        Flag::new("Limits", "DURATION", "How long a peer may take to send the body of a request"),
         "how long a peer may take to send the body of a request";
     IdleTimeout = "idle_timeout", ValueKind::Duration,
+        Flag::new("Limits", "DURATION", "How long a connection may lie idle"),
         "how long a connection may lie idle between two requests";
     WriteTimeout = "write_timeout", ValueKind::Duration,
+        Flag::new("Limits", "DURATION", "How long a peer may read nothing"),
         "how long a peer may read nothing while there is something for it to read";
     RequestTimeout = "request_timeout", ValueKind::Duration,
+        Flag::new("Limits", "DURATION", "How long the store may take for an answer"),
         "how long the store may take for an answer, beside the time a request asked to wait";
     WatchBookmarkEvery = "watch_bookmark_every", ValueKind::Duration,
+        Flag::new("Service", "DURATION", "How often a silent watch shows that it lives"),
         "how often a silent watch shows that it lives; clients give up after 45 s of silence";
     Http2StreamsMax = "http2_streams_max", ValueKind::Count,
+        Flag::new("Limits", "N", "Most requests at once on one HTTP/2 connection"),
         "most requests at once on one HTTP/2 connection";
     Http2PingEvery = "http2_ping_every", ValueKind::Duration,
+        Flag::new("Limits", "DURATION", "How often an HTTP/2 peer is asked whether it lives"),
         "how often an HTTP/2 peer is asked whether it lives";
     Http2PingTimeout = "http2_ping_timeout", ValueKind::Duration,
+        Flag::new("Limits", "DURATION", "How long an HTTP/2 peer may take to say so"),
         "how long an HTTP/2 peer may take to say so";
     ShutdownGrace = "shutdown_grace", ValueKind::Duration,
+        Flag::new("Service", "DURATION", "How long requests under way may take when the server shuts down"),
         "how long requests under way may take when the server shuts down";
     MetricsGroupsMax = "metrics_groups_max", ValueKind::Count,
+        Flag::new("Service", "N", "Most groups with a label of their own in metrics"),
         "most groups with a label of their own in metrics; the others share _other";
 }
 

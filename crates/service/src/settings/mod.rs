@@ -22,7 +22,7 @@ use regent_election::{Policy, Settings as StoreSettings};
 use regent_server::ServerConfig;
 
 pub use file::File;
-pub use key::{Key, LOG_FORMATS, LOG_LEVELS, STORE_DEFAULT};
+pub use key::{Flag, Key, LOG_FORMATS, LOG_LEVELS, STORE_DEFAULT};
 pub use place::Environment;
 pub use value::{Value, ValueKind};
 

@@ -26,10 +26,11 @@ use aws_sdk_dynamodb::operation::put_item::PutItemError;
 use aws_sdk_dynamodb::primitives::Blob;
 use aws_sdk_dynamodb::types::{AttributeValue, ReturnValuesOnConditionCheckFailure};
 use regent_election::Term;
+use regent_election::error_text::with_causes;
 use regent_election::store::{Description, Level};
 use tokio::sync::OnceCell;
 
-use crate::engine::{Effect, Sent, UrlError, fresh, in_time, whole_ms, with_causes};
+use crate::engine::{Effect, Sent, UrlError, fresh, in_time, whole_ms};
 use crate::register::{
     Found, Key, KeyKind, Record, Register, RegisterError, RegisterResult, Swapped, Version,
 };

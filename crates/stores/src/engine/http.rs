@@ -13,9 +13,10 @@ use hyper::{Method, Request, StatusCode};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
+use regent_election::error_text::with_causes;
 
+use super::Effect;
 use super::limits::{ANSWER_BYTES_MAX, IDLE_CONNECTIONS_MAX};
-use super::{Effect, with_causes};
 use crate::register::{RegisterError, RegisterResult};
 
 /// One server and the connections to it.

@@ -128,17 +128,6 @@ pub(crate) async fn in_time<T>(
     })
 }
 
-/// An error with all that caused it, which its own text leaves out.
-pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text = format!("{text}: {error}");
-        cause = error.source();
-    }
-    text
-}
-
 /// A number nobody else has drawn, for what must differ from everything before.
 pub(crate) fn fresh() -> u64 {
     // Without random numbers nothing here is safe: a stopped process is a takeover.

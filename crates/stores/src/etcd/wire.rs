@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use prost::Message;
+use regent_election::error_text::with_causes;
 use tonic::client::Grpc;
 use tonic::codegen::http::uri::PathAndQuery;
 use tonic::metadata::{Ascii, MetadataValue};
@@ -15,7 +16,7 @@ use tonic_prost::ProstCodec;
 use super::messages::{AuthenticateRequest, AuthenticateResponse, LeaseRequest, LeaseResponse};
 use crate::engine::address::StoreAddress;
 use crate::engine::held::Held;
-use crate::engine::{Effect, UrlError, with_causes};
+use crate::engine::{Effect, UrlError};
 use crate::register::{RegisterError, RegisterResult};
 
 /// Most bytes of an answer: a listing of many entries.

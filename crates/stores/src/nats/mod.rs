@@ -23,6 +23,7 @@ use async_nats::jetstream::stream::{Config, LastRawMessageErrorKind, StorageType
 use async_nats::jetstream::{self, ErrorCode};
 use async_nats::{Client, ConnectOptions, Event, ServerAddr};
 use async_trait::async_trait;
+use regent_election::error_text::with_causes;
 use regent_election::store::{Description, Level};
 use tokio::sync::{Mutex, watch};
 use tokio_stream::StreamExt as _;
@@ -30,7 +31,7 @@ use tokio_stream::StreamExt as _;
 use crate::engine::address::StoreAddress;
 use crate::engine::change_feed::{ChangeFeed, FeedTask};
 use crate::engine::limits::RECONNECT_AFTER;
-use crate::engine::{Effect, Sent, UrlError, in_time, with_causes};
+use crate::engine::{Effect, Sent, UrlError, in_time};
 use crate::register::{
     Found, Key, KeyKind, Record, Register, RegisterError, RegisterResult, Swapped, Version,
 };

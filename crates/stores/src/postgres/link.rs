@@ -7,13 +7,14 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use regent_election::error_text::with_causes;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Config, Error, NoTls, Row};
 
 use super::schema;
+use crate::engine::Effect;
 use crate::engine::held::Held;
-use crate::engine::{Effect, with_causes};
 use crate::register::{RegisterError, RegisterResult};
 
 /// A parameter and its type.

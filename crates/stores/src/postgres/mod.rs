@@ -17,6 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use regent_election::error_text::with_causes;
 use regent_election::store::{Description, Level};
 use tokio::sync::Semaphore;
 use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
@@ -26,7 +27,7 @@ use tokio_postgres::{AsyncMessage, Config, NoTls, Row};
 use crate::engine::change_feed::{ChangeFeed, FeedTask, Subscription};
 use crate::engine::limits::ENDED_REMEMBERED_FOR;
 use crate::engine::pages::Pages;
-use crate::engine::{Effect, UrlError, fresh, whole_ms, with_causes};
+use crate::engine::{Effect, UrlError, fresh, whole_ms};
 use crate::register::{
     Found, Key, KeyKind, Record, Register, RegisterError, RegisterResult, ServerSessions, Swapped,
     Version,

@@ -9,7 +9,7 @@
 //! majority: a leader that was deposed and does not know it would answer, and the read would be old.
 //!
 //! Sessions are timed by those who watch them, and the line of candidates is in the entry of their group, unless
-//! `?mode=session` asks for ZooKeeper's own (`sessions`, `line`). Those are not the base: a ttl lies within 2 to 20
+//! `?mode=session` asks for ZooKeeper's own (`sessions`, `wake_order`). Those are not the base: a ttl lies within 2 to 20
 //! ticks of the server, and every sign of life is a connection. The client is our own, of the few requests that
 //! are needed: the crates of the field keep what was asked without a connection and send it later, and whether a
 //! write may yet happen is what must be known here.

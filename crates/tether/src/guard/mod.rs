@@ -22,6 +22,7 @@ use std::time::Duration;
 
 use machine::{Action, Event, Machine};
 use regent_election::Moment;
+use regent_election::error_text::plain;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus};
 use rustix::time::{
@@ -312,9 +313,7 @@ fn pause(now: Moment, at: Moment) -> Duration {
 }
 
 fn failed(error: &io::Error) -> Event {
-    let text = error.to_string();
-    let text = text.find(" (os error").map_or(text.as_str(), |end| &text[..end]).to_lowercase();
-    Event::Failed(error.raw_os_error().unwrap_or(0), text)
+    Event::Failed(error.raw_os_error().unwrap_or(0), plain(error).to_lowercase())
 }
 
 /// Waits for children until there are none, which is when nobody of the tree is left: whoever loses

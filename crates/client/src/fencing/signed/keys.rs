@@ -18,6 +18,7 @@ use hyper_util::rt::TokioExecutor;
 use regent_api::Operation;
 use regent_clock::now;
 use regent_election::Moment;
+use regent_election::error_text::innermost;
 use regent_files::Trust;
 use regent_signing::{Jwks, PublicKeys};
 
@@ -258,15 +259,6 @@ impl KeyAddress {
             .map_err(|_| failed(format!("no answer within {} s", FETCH_FOR.as_secs())))??;
         parse(&body, || self.uri.to_string())
     }
-}
-
-/// The cause at the bottom: what is above it only says that something went wrong.
-fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut at = error;
-    while let Some(source) = at.source() {
-        at = source;
-    }
-    at.to_string()
 }
 
 #[cfg(test)]

@@ -1,13 +1,13 @@
 //! `regent peer`: storeless election between processes; [`regent_peer`] elects, this prints.
 
-mod hook;
-
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use regent::fresh;
 use regent_election::Node;
 use regent_peer::{Member, News, Patience, Peer, PeerError, Roster, Standing, Wishes, settle};
+use regent_tether::hook::ChangeHook;
+use regent_tether::shell::ShellEnvironment;
 use serde_json::{Value, json};
 
 use crate::duration::{parse, show};
@@ -15,7 +15,9 @@ use crate::exit::Exit;
 use crate::failure::{CommandResult, Failure};
 use crate::output::{Output, Screen, remark};
 use crate::signals::Signals;
-use hook::Hook;
+
+/// How long a command of `--on-change` may take.
+const HOOK_MAX: Duration = Duration::from_secs(30);
 
 const EXAMPLES: &str = "\
 Examples:
@@ -76,7 +78,7 @@ pub(crate) struct PeerArgs {
     /// How often a leader shows itself [default: 100ms]
     #[arg(long, value_name = "DURATION", value_parser = parse, help_heading = "Paces")]
     heartbeat: Option<Duration>,
-    /// How long a silent leader is borne with, by lot [default: what fits, like 400ms..800ms]
+    /// Election timeout, chosen at random from this range [default: what fits, like 400ms..800ms]
     #[arg(long, value_name = "MIN..MAX", value_parser = parse_patience, help_heading = "Paces")]
     patience: Option<Patience>,
     /// How long an answer is waited for: a whole round trip [default: 100ms]
@@ -113,15 +115,16 @@ pub(crate) async fn run(args: PeerArgs) -> CommandResult {
         show(pace.patience_min),
         show(pace.patience_max),
     );
-    let mut signals = Signals::listen()
-        .map_err(|error| Failure::new(Exit::Unavailable, format!("signals: {error}")))?;
+    let mut signals = Signals::listen()?;
     let mut member =
         Member::start(algorithm, roster, pace, fresh::number()?).await.map_err(unavailable)?;
     for line in algorithm.weaknesses() {
         remark(&line);
     }
     remark(&greeting);
-    let (screen, mut hook) = (Screen { output: args.output }, Hook::new(args.on_change));
+    let failed = |why: &str| remark(&format!("--on-change: {why}"));
+    let mut hook = ChangeHook::new(args.on_change, HOOK_MAX, failed);
+    let screen = Screen { output: args.output };
     loop {
         tokio::select! {
             biased;
@@ -134,7 +137,7 @@ pub(crate) async fn run(args: PeerArgs) -> CommandResult {
                 News::Remark(line) => remark(&line),
                 News::Changed(standing) => {
                     screen.answer(&object(&standing), || standing.to_string())?;
-                    hook.tell(standing);
+                    hook.run(environment(&standing));
                 }
             },
         }
@@ -144,7 +147,7 @@ pub(crate) async fn run(args: PeerArgs) -> CommandResult {
     }
     // Nothing is answered any more, as if it had died.
     drop(member);
-    hook.tell(Standing { node: args.node, leader: None });
+    hook.run(environment(&Standing { node: args.node, leader: None }));
     tokio::select! {
         () = hook.finish() => Ok(Exit::Done),
         name = signals.next() => {
@@ -156,6 +159,17 @@ pub(crate) async fn run(args: PeerArgs) -> CommandResult {
 
 fn unavailable(error: PeerError) -> Failure {
     Failure::new(Exit::Unavailable, error.to_string())
+}
+
+/// What a command of `--on-change` gets: what this process believes, which is all there is. There is no
+/// term, and no promise that no other process believes the same of itself.
+fn environment(standing: &Standing) -> ShellEnvironment {
+    let leader = standing.leader.as_ref().map_or("", |leader| leader.as_str());
+    vec![
+        ("REGENT_NODE", standing.node.as_str().into()),
+        ("REGENT_LEADER", leader.into()),
+        ("REGENT_IS_LEADER", standing.is_leader().to_string().into()),
+    ]
 }
 
 fn object(standing: &Standing) -> Value {
@@ -181,6 +195,24 @@ mod tests {
             r#"{"is_leader":false,"leader":"c","node":"a"}"#
         );
         assert_eq!(object(&told(None))["leader"], Value::Null);
+    }
+
+    #[test]
+    fn a_command_learns_who_leads_and_whether_it_is_this_process() {
+        let told = |leader: &str| {
+            let standing =
+                Standing { node: Node::new("a").unwrap(), leader: Node::new(leader).ok() };
+            environment(&standing)
+        };
+        let as_told = |leader: &str, is_leader: &str| -> ShellEnvironment {
+            vec![
+                ("REGENT_NODE", "a".into()),
+                ("REGENT_LEADER", leader.into()),
+                ("REGENT_IS_LEADER", is_leader.into()),
+            ]
+        };
+        assert_eq!(told(""), as_told("", "false"));
+        assert_eq!(told("a"), as_told("a", "true"));
     }
 
     #[test]
