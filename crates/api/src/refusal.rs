@@ -25,7 +25,7 @@ pub const fn code_of(refusal: &Refusal) -> Code {
         Refusal::Stopped { .. } => Code::GroupStopped,
         Refusal::StillLed { .. } => Code::StillLed,
         Refusal::NobodyLeads { .. } => Code::NobodyLeads,
-        Refusal::Full { .. } => Code::Full,
+        Refusal::Full { .. } | Refusal::StateFull { .. } => Code::Full,
         Refusal::SuccessorUnknown { .. } => Code::SuccessorUnknown,
         Refusal::SuccessorAmbiguous { .. } => Code::SuccessorAmbiguous,
         Refusal::SuccessorSilent { .. } => Code::SuccessorSilent,
@@ -130,6 +130,7 @@ impl From<Refusal> for Problem {
             | Refusal::TermsExhausted { group } => facts.group = Some(group),
             Refusal::SessionUnknown
             | Refusal::Full { .. }
+            | Refusal::StateFull { .. }
             | Refusal::RequestReused
             | Refusal::Policy(_) => {}
         }

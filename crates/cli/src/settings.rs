@@ -88,6 +88,9 @@ pub(crate) struct SettingsArgs {
     /// Most groups, whoever created them
     #[arg(long, value_name = "N", help_heading = "Store")]
     groups_max: Option<String>,
+    /// Most memory for the state in MiB; 0: 1024, or a quarter of memory
+    #[arg(long, value_name = "N", help_heading = "Store")]
+    state_mib_max: Option<String>,
     /// Shortest ttl in groups without a policy of their own [default: 500ms]
     #[arg(long, value_name = "DURATION", help_heading = "Store")]
     ttl_min: Option<String>,
@@ -188,6 +191,7 @@ impl SettingsArgs {
             Key::Witness => &self.witness,
             Key::AutoCreate => &self.auto_create,
             Key::GroupsMax => &self.groups_max,
+            Key::StateMibMax => &self.state_mib_max,
             Key::TtlMin => &self.ttl_min,
             Key::TtlMax => &self.ttl_max,
             Key::Cluster => &self.cluster,

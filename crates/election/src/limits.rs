@@ -63,6 +63,14 @@ pub const GROUPS_MAX_DEFAULT: u64 = 2_000_000;
 /// Most sessions at once.
 pub const SESSIONS_MAX: usize = 4_000_000;
 
+/// Default most bytes that the state of a store may weigh (`state/weight.rs`): more than a million groups that are led.
+pub const STATE_BYTES_MAX_DEFAULT: u64 = 1 << 30;
+/// Least that it may be set to: less than a policy with full lists takes would refuse everything.
+pub const STATE_BYTES_MAX_FLOOR: u64 = 1 << 20;
+/// One part in so many of the budget is kept above it for commands that add little: a store that is full must
+/// still be operated.
+pub const STATE_BYTES_RESERVE_PART: u64 = 16;
+
 /// Changes remembered per group in the state itself.
 pub const HISTORY_PER_GROUP: usize = 8;
 /// Of these, most that tell of somebody who acted and must not.

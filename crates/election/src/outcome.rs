@@ -149,6 +149,18 @@ pub enum Refusal {
         /// How many fit.
         max: u64,
     },
+    /// The state weighs as much as the store allows.
+    #[error(
+        "the store's state is full: {used} bytes are used and this adds {adds}, at most {max}; delete groups, close sessions, or raise state_mib_max"
+    )]
+    StateFull {
+        /// What the state weighs, with what is proposed and not applied.
+        used: u64,
+        /// What the command may add.
+        adds: u64,
+        /// The most that it may weigh.
+        max: u64,
+    },
     /// No standby of that name.
     #[error("{to} does not stand in {group}; it must campaign there first")]
     SuccessorUnknown { group: Group, to: Node },

@@ -106,6 +106,8 @@ keys! {
         "whether the first campaign in a group creates it";
     GroupsMax = "groups_max", ValueKind::Count,
         "most groups, whoever created them";
+    StateMibMax = "state_mib_max", ValueKind::Count,
+        "most memory for groups, sessions and policies, in MiB; beyond it whatever grows is refused with FULL; 0 means 1024, or a quarter of this machine's memory if that is less";
     TtlMin = "ttl_min", ValueKind::Duration,
         "shortest ttl in groups without a policy of their own";
     TtlMax = "ttl_max", ValueKind::Duration,
@@ -209,6 +211,7 @@ impl Key {
             Self::Witness => Value::Bool(false),
             Self::AutoCreate => Value::Bool(store.auto_create),
             Self::GroupsMax => count(usize::try_from(store.groups_max).unwrap_or(usize::MAX)),
+            Self::StateMibMax => Value::Count(0),
             Self::TtlMin => time(store.default_policy.ttl_ms_min),
             Self::TtlMax => time(store.ttl_ms_ceiling),
             Self::Cluster => Value::Text(server.cluster),
