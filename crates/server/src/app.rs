@@ -18,7 +18,7 @@ use crate::beliefs::ClaimMonitor;
 use crate::cluster::Cluster;
 use crate::config::ServerConfig;
 use crate::connection_limit::ConnectionLimit;
-use crate::count::Entered;
+use crate::count::{Count, Entered};
 use crate::forecast::FailureForecast;
 use crate::metrics::Metrics;
 use crate::signing::Signing;
@@ -43,6 +43,8 @@ pub(crate) struct App {
     pub(crate) config: ServerConfig,
     pub(crate) admission: Admission,
     pub(crate) connection_limit: ConnectionLimit,
+    /// Backups under way: one at most.
+    pub(crate) backups: Arc<Count>,
     pub(crate) metrics: Metrics,
     /// What heartbeats say of their nodes.
     pub(crate) claim_monitor: ClaimMonitor,
@@ -206,6 +208,7 @@ mod tests {
             cluster: None,
             admission: Admission::new(1, 1),
             connection_limit: ConnectionLimit::new(1, 1),
+            backups: Arc::default(),
             metrics: Metrics::new(&config),
             claim_monitor: ClaimMonitor::new().0,
             failure_forecast: FailureForecast::new().0,

@@ -5,16 +5,15 @@
 
 use std::fmt;
 use std::future::Future;
-use std::time::Duration;
 
 use async_trait::async_trait;
-use hyper::body::Bytes;
 use regent_api::{
     AddMemberRequest, ClusterResponse, Code, Done, Problem, PromoteMemberRequest,
     RemoveMemberRequest, TransferClusterRequest,
 };
 
 use crate::app::{Ask, Call};
+use crate::backup::BackupFile;
 use crate::reply::{self, Reply};
 
 /// The replicas behind a store, for operators.
@@ -41,7 +40,7 @@ pub trait Cluster: fmt::Debug + Send + Sync + 'static {
     async fn transfer(&self, to: Option<u64>) -> Result<(), Problem>;
 
     /// Everything that must outlive the machines, with a checksum. Holds no secret of any session.
-    async fn backup(&self) -> Result<Bytes, Problem>;
+    async fn backup(&self) -> Result<BackupFile, Problem>;
 }
 
 /// How long a replica's work takes, since it started.
@@ -64,9 +63,6 @@ pub struct Durations {
     /// All of them together, in seconds.
     pub sum_s: f64,
 }
-
-/// How long a backup may take: writing and reading a snapshot of a million groups takes seconds.
-const BACKUP_WITHIN: Duration = Duration::from_secs(300);
 
 pub(crate) async fn show(call: Call) -> Reply {
     reply::json(&act_show(&call).await?)
@@ -122,23 +118,7 @@ pub(crate) async fn act_transfer(
     changed(ask, cluster(ask)?.transfer(to)).await
 }
 
-pub(crate) async fn backup(call: Call) -> Reply {
-    Ok(reply::labelled("application/octet-stream", act_backup(&call).await?))
-}
-
-pub(crate) async fn act_backup(ask: &Ask) -> Result<Bytes, Problem> {
-    let bytes = match tokio::time::timeout(BACKUP_WITHIN, cluster(ask)?.backup()).await {
-        Ok(bytes) => bytes?,
-        Err(_) => {
-            let why = format!("no backup was made within {} s", BACKUP_WITHIN.as_secs());
-            return Err(Problem::new(Code::StoreUnavailable, why).retry_after(1000));
-        }
-    };
-    tracing::info!(bytes = bytes.len(), "a backup was taken");
-    Ok(bytes)
-}
-
-fn cluster(ask: &Ask) -> Result<&dyn Cluster, Problem> {
+pub(crate) fn cluster(ask: &Ask) -> Result<&dyn Cluster, Problem> {
     ask.app.cluster.as_deref().ok_or_else(|| {
         let name = ask.store().describe().name;
         Problem::new(

@@ -20,6 +20,7 @@
 mod address;
 mod admission;
 mod app;
+mod backup;
 mod beliefs;
 mod body;
 mod campaign;
@@ -54,6 +55,7 @@ mod tenure;
 mod token;
 mod watch;
 
+pub use backup::BackupFile;
 pub use beliefs::Alarm;
 pub use cluster::{Cluster, Durations, Measured};
 pub use config::{ConfigError, ServerConfig};

@@ -1,4 +1,4 @@
-//! Attacks on the memory of a server: more state than there is room for.
+//! Attacks on the memory of a server: more state than there is room for, and many backups at once.
 
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use regent::fresh;
+use regent::remote::Remote;
 use regent_replica::disk::DiskOptions;
 use regent_service::{ReplicaOptions, ReplicaSettings, Service};
 use serde_json::{Value, json};
@@ -171,5 +172,53 @@ async fn a_store_over_its_budget_refuses_growth_and_nothing_else() {
         server.yes(&format!("DELETE /v1/groups/p-{number}"), &json!({})).await;
     }
     server.yes("POST /v1/sessions/open", &json!({"node_id": "c"})).await;
+    server.end().await;
+}
+
+/// H2: many backups at once. One is served, the others are told to come back; nothing is left of it on the disk.
+#[tokio::test(flavor = "multi_thread")]
+async fn one_backup_is_taken_at_a_time() {
+    let place = tempfile::tempdir().unwrap();
+    let server = Running::start(place.path(), 64 << 20).await;
+    for number in 0..200 {
+        server.yes(&put("p", number), &large()).await;
+    }
+    // A reader that takes nothing beyond what the sockets' buffers hold.
+    let mut slow = server.begin("GET /v1/cluster/backup", "").await;
+    let mut first = [0; 15];
+    timeout(WITHIN, slow.read_exact(&mut first)).await.unwrap().unwrap();
+    assert_eq!(&first, b"HTTP/1.1 200 OK");
+    let mut asks = Vec::new();
+    for _ in 0..20 {
+        asks.push(server.speak("GET /v1/cluster/backup", ""));
+    }
+    for ask in asks {
+        let (head, body) = ask.await;
+        let problem: Value = serde_json::from_slice(&body).unwrap();
+        assert!(head.starts_with("HTTP/1.1 429"), "{head}");
+        assert!(head.contains("retry-after: "), "{head}");
+        assert!(problem["detail"].as_str().unwrap().contains("another backup"), "{problem}");
+    }
+    let names = || std::fs::read_dir(place.path()).unwrap().map(|it| it.unwrap().file_name());
+    assert!(
+        names().all(|name| !name.to_string_lossy().contains("tmp")),
+        "{:?}",
+        names().collect::<Vec<_>>()
+    );
+    let mut rest = Vec::new();
+    timeout(WITHIN, slow.read_to_end(&mut rest)).await.unwrap().unwrap();
+    drop(slow);
+    let remote = Remote::new(&format!("http://{}", server.address)).unwrap();
+    let taken = timeout(WITHIN, async {
+        loop {
+            match remote.backup().await {
+                Ok(bytes) => return bytes,
+                Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
+            }
+        }
+    });
+    let backup = regent_replica::Backup::decode(&taken.await.unwrap()).unwrap();
+    assert_eq!(backup.state.census().groups, 200);
+    assert!(rest.len() > 200 * 40_000, "the slow reader got all of it: {}", rest.len());
     server.end().await;
 }
