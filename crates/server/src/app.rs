@@ -142,9 +142,17 @@ impl Ask {
 
     /// Moves from those that ask to those that wait, so that waiting holds up nobody.
     pub(crate) fn step_aside(&mut self, class: Class) -> Result<(), Problem> {
+        if !self.app.connection_limit.may_wait(&self.activity) {
+            return Err(self.app.shed(class));
+        }
         let place = self.app.admission.wait().ok_or_else(|| self.app.shed(class))?;
         self.place = Some(place);
         Ok(())
+    }
+
+    /// This session lives by the connection that the request came by.
+    pub(crate) fn carries(&self, session: SessionId) {
+        self.app.connection_limit.carries(&self.activity, session);
     }
 
     /// Asks the store for something that changes nothing.

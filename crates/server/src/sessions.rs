@@ -22,6 +22,7 @@ pub(crate) async fn act_open(
     let open = request.into_open(fresh_session()?);
     let session_id = open.session;
     let view = ask.change(ask.store().open(open)).await?;
+    ask.carries(session_id);
     Ok(SessionResponse::new(session_id, view))
 }
 
@@ -44,6 +45,7 @@ pub(crate) async fn act_heartbeat(
         ask.app.heartbeat(session, heard.is_ok(), &beliefs);
     }
     let heard = heard?;
+    ask.carries(session);
     Ok(HeartbeatResponse::from(heard))
 }
 
