@@ -14,7 +14,10 @@ use regent_api::{
 
 use crate::app::{Ask, Call};
 use crate::backup::BackupFile;
+use crate::quiet::{self, Quiet};
 use crate::reply::{self, Reply};
+
+static ASKED: Quiet = quiet::lines();
 
 /// The replicas behind a store, for operators.
 ///
@@ -78,7 +81,9 @@ pub(crate) async fn add(call: Call) -> Reply {
 }
 
 pub(crate) async fn act_add(ask: &Ask, request: AddMemberRequest) -> Result<Done, Problem> {
-    tracing::info!(replica = request.id, "a member is to be added");
+    if let Some(untold) = ASKED.admit() {
+        tracing::info!(replica = request.id, untold, "a member is to be added");
+    }
     changed(ask, cluster(ask)?.add(request)).await
 }
 
@@ -89,7 +94,9 @@ pub(crate) async fn promote(call: Call) -> Reply {
 
 pub(crate) async fn act_promote(ask: &Ask, request: PromoteMemberRequest) -> Result<Done, Problem> {
     let PromoteMemberRequest { id } = request;
-    tracing::info!(replica = id, "a member is to be promoted");
+    if let Some(untold) = ASKED.admit() {
+        tracing::info!(replica = id, untold, "a member is to be promoted");
+    }
     changed(ask, cluster(ask)?.promote(id)).await
 }
 
@@ -100,7 +107,9 @@ pub(crate) async fn remove(call: Call) -> Reply {
 
 pub(crate) async fn act_remove(ask: &Ask, request: RemoveMemberRequest) -> Result<Done, Problem> {
     let RemoveMemberRequest { id } = request;
-    tracing::info!(replica = id, "a member is to be removed");
+    if let Some(untold) = ASKED.admit() {
+        tracing::info!(replica = id, untold, "a member is to be removed");
+    }
     changed(ask, cluster(ask)?.remove(id)).await
 }
 
@@ -114,7 +123,9 @@ pub(crate) async fn act_transfer(
     request: TransferClusterRequest,
 ) -> Result<Done, Problem> {
     let TransferClusterRequest { to } = request;
-    tracing::info!(to, "the lead of the log is to be handed over");
+    if let Some(untold) = ASKED.admit() {
+        tracing::info!(to, untold, "the lead of the log is to be handed over");
+    }
     changed(ask, cluster(ask)?.transfer(to)).await
 }
 

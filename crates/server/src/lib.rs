@@ -42,6 +42,7 @@ mod metrics;
 mod observer;
 mod origin;
 mod process;
+mod quiet;
 mod replica_metrics;
 mod reply;
 mod router;

@@ -16,7 +16,10 @@ use tokio::net::{TcpListener, TcpStream};
 use crate::app::{App, Phase};
 use crate::connection;
 use crate::faces::Faces;
+use crate::quiet::{self, Quiet};
 use crate::socket::ConnectionActivity;
+
+static UNACCEPTED: Quiet = quiet::lines();
 
 /// How long to wait when the system has no more file descriptors or memory to give.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -57,7 +60,9 @@ pub(crate) async fn listen(
             }
             Err(error) => {
                 app.metrics.accept_failed();
-                tracing::warn!(%error, "a connection could not be accepted");
+                if let Some(untold) = UNACCEPTED.admit() {
+                    tracing::warn!(%error, untold, "a connection could not be accepted");
+                }
                 if !is_peers_fault(error.kind()) {
                     tokio::time::sleep(PAUSE).await;
                 }

@@ -38,10 +38,12 @@ pub(crate) async fn act_heartbeat(
     let mut heartbeat = Heartbeat::from(request);
     let (session, beliefs) = (heartbeat.session, heartbeat.beliefs.take());
     let heard = ask.change(ask.store().heartbeat(heartbeat)).await;
-    // The renewal comes first; then what its node holds itself for, even if its session is not known: who acts without
+    // The renewal comes first; then what its node holds itself for, even if its session has expired: who acts without
     // one is whom this is about. Only what is older than the last heartbeat says nothing.
     let is_old = |problem: &Problem| problem.code == Code::HeartbeatNotNewer;
-    if let Some(beliefs) = beliefs.filter(|_| !heard.as_ref().is_err_and(is_old)) {
+    if let Some(beliefs) = beliefs.filter(|_| !heard.as_ref().is_err_and(is_old))
+        && ask.speaks_for(session, heard.is_ok(), &beliefs.node).await
+    {
         ask.app.heartbeat(session, heard.is_ok(), &beliefs);
     }
     let heard = heard?;
