@@ -18,7 +18,7 @@ impl State {
     ) -> VerbResult {
         let session = match self.known_session(id)? {
             Some((no, session)) if session.node == node && session.ttl_ms == ttl_ms => no,
-            Some((_, session)) => return Err(mismatch(session)),
+            Some(_) => return Err(Refusal::SessionMismatch),
             None => self.open_fresh(turn, id, node, ttl_ms, false)?,
         };
         Ok((Answer::Session { session, ttl_ms }, Rest::Nothing))
@@ -209,8 +209,4 @@ impl State {
         }
         (Answer::Done, Rest::Fill(groups))
     }
-}
-
-pub(super) fn mismatch(session: &Session) -> Refusal {
-    Refusal::SessionMismatch { node: session.node.clone(), ttl_ms: session.ttl_ms }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use regent_api::SessionResponse;
+use regent_api::{Code, SessionResponse};
 use regent_server::{Alarm, ServerConfig};
 use serde_json::{Value, json};
 
@@ -108,4 +108,47 @@ async fn alarms_do_not_come_without_end() {
     })
     .await;
     assert_eq!(called.lock().unwrap().len(), 10, "of the rest metrics and histories tell");
+}
+
+/// Ids that a client chooses and anybody can guess.
+#[tokio::test]
+async fn a_session_id_without_chance_is_refused() {
+    let server = Server::start().await;
+    for id in [
+        "00000000000000000000000000000001",
+        "ffffffffffffffffffffffffffffffff",
+        "abababababababababababababababab",
+        "00000000000000000000000065a1b2c3",
+        "0123456789abcdef0123456789abcdef",
+        "000102030405060708090a0b0c0d0e0f",
+        "00112233445566778899aabbccddeeff",
+        "deadbeefdeadbeefdeadbeefdeadbeef",
+    ] {
+        let open = json!({"node_id": "a", "session_id": id});
+        let refused = server.post("/v1/sessions/open", open.clone()).await;
+        refused.problem(Code::BadRequest);
+        server.post("/v1/groups/g/campaign", open).await.problem(Code::BadRequest);
+    }
+    for id in ["8c1f0a7e52b94d36a0e1f7c2d4b85996", "5ec4e7d1907b3a6f824c15e9b3f0c0de"] {
+        let open = json!({"node_id": "a", "session_id": id});
+        let _: SessionResponse = server.post("/v1/sessions/open", open).await.ok();
+    }
+}
+
+/// Whoever tries ids must not learn whose they are.
+#[tokio::test]
+async fn a_mismatch_does_not_name_the_owner() {
+    let server = Server::start().await;
+    open(&server, 6, "payments-primary", 7_777).await;
+    for body in [
+        json!({"node_id": "b", "ttl_ms": 7_777, "session_id": secret(6)}),
+        json!({"node_id": "payments-primary", "ttl_ms": 9_999, "session_id": secret(6)}),
+    ] {
+        for path in ["/v1/sessions/open", "/v1/groups/g/campaign"] {
+            let refused = server.post(path, body.clone()).await;
+            let text = refused.text();
+            assert!(!text.contains("payments-primary") && !text.contains("7777"), "{text}");
+            refused.problem(Code::SessionMismatch);
+        }
+    }
 }
