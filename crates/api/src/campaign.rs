@@ -32,8 +32,8 @@ pub struct CampaignRequest {
     #[serde(default, with = "wire::millis_option", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<schema::Millis>")]
     pub ttl_ms: Option<u64>,
-    /// The caller's own session, open or yet to be opened. Without one, a session is made for this
-    /// campaign alone.
+    /// The caller's own session, open or yet to be opened; as random as one that is opened. Without one, a session
+    /// is made for this campaign alone.
     #[serde(default, with = "wire::secret_option", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<schema::SessionSecret>")]
     pub session_id: Option<SessionId>,

@@ -25,7 +25,7 @@ pub const fn code_of(refusal: &Refusal) -> Code {
         Refusal::Stopped { .. } => Code::GroupStopped,
         Refusal::StillLed { .. } => Code::StillLed,
         Refusal::NobodyLeads { .. } => Code::NobodyLeads,
-        Refusal::Full { .. } => Code::Full,
+        Refusal::Full { .. } | Refusal::StateFull { .. } => Code::Full,
         Refusal::SuccessorUnknown { .. } => Code::SuccessorUnknown,
         Refusal::SuccessorAmbiguous { .. } => Code::SuccessorAmbiguous,
         Refusal::SuccessorSilent { .. } => Code::SuccessorSilent,
@@ -47,10 +47,6 @@ impl From<Refusal> for Problem {
         let mut problem = Self::new(code_of(&refusal), refusal.to_string());
         let facts = &mut *problem.facts;
         match refusal {
-            Refusal::SessionMismatch { node, ttl_ms } => {
-                facts.node = Some(node);
-                facts.ttl_ms = Some(ttl_ms);
-            }
             Refusal::HeartbeatNotNewer { given, last } => {
                 facts.given_sequence = Some(given);
                 facts.last_sequence = Some(last);
@@ -129,7 +125,9 @@ impl From<Refusal> for Problem {
             | Refusal::NoOffer { group }
             | Refusal::TermsExhausted { group } => facts.group = Some(group),
             Refusal::SessionUnknown
+            | Refusal::SessionMismatch
             | Refusal::Full { .. }
+            | Refusal::StateFull { .. }
             | Refusal::RequestReused
             | Refusal::Policy(_) => {}
         }
@@ -160,7 +158,7 @@ impl Problem {
         let ttl_ms = facts.ttl_ms.unwrap_or_default();
         Some(match self.code {
             Code::SessionExpired => Refusal::SessionUnknown,
-            Code::SessionMismatch => Refusal::SessionMismatch { node, ttl_ms },
+            Code::SessionMismatch => Refusal::SessionMismatch,
             Code::HeartbeatNotNewer => Refusal::HeartbeatNotNewer {
                 given: facts.given_sequence.unwrap_or_default(),
                 last: facts.last_sequence.unwrap_or_default(),
@@ -255,7 +253,7 @@ mod tests {
         let at = |resource| Refusal::StaleTerm { group: group(), resource, given, current };
         vec![
             Refusal::SessionUnknown,
-            Refusal::SessionMismatch { node: node.clone(), ttl_ms: 500 },
+            Refusal::SessionMismatch,
             Refusal::HeartbeatNotNewer { given: 5, last: 9 },
             Refusal::NotLeader { group: group(), given, term: current, leader },
             Refusal::NotLeader { group: group(), given, term: current, leader: None },

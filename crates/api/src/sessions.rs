@@ -23,7 +23,8 @@ pub struct OpenSessionRequest {
     #[schemars(with = "Option<schema::Millis>")]
     pub ttl_ms: Option<u64>,
     /// A secret of the caller's choice, so that repeating a lost request is safe; otherwise the
-    /// server makes one.
+    /// server makes one. It must be random: an id with fewer than 8 different bytes, with two equal halves, or
+    /// whose bytes rise by equal steps is refused.
     #[serde(default, with = "wire::secret_option", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<schema::SessionSecret>")]
     pub session_id: Option<SessionId>,

@@ -188,8 +188,26 @@ fn main() -> ExitCode {
     }
 }
 
+/// Whoever keeps secrets of others, or keeps a program in check, cannot be traced by it.
+#[cfg(target_os = "linux")]
+fn keep_private(verb: &Verb) -> Result<(), Failure> {
+    let is_private = matches!(verb, Verb::Serve(_) | Verb::Run(_))
+        || matches!(verb, Verb::Fence(verb) if verb.serves_many());
+    if is_private && let Err(error) = regent_tether::keep_private() {
+        let why = format!("this process cannot be kept from being traced: {error}");
+        return Err(Failure::new(Exit::Unavailable, why));
+    }
+    Ok(())
+}
+
+#[cfg(not(target_os = "linux"))]
+const fn keep_private(_: &Verb) -> Result<(), Failure> {
+    Ok(())
+}
+
 fn run(cli: Cli) -> CommandResult {
     let is_service = matches!(cli.verb, Verb::Serve(_));
+    keep_private(&cli.verb)?;
     if !is_service {
         cli.log.start()?;
     }

@@ -183,6 +183,7 @@ async fn open_other(settings: &Settings, url: &str) -> Result<Arc<dyn Store>, Fa
     }
     let options = MemoryOptions {
         settings: Some(settings.store_settings.clone()),
+        state_bytes_max: settings.replica.state_bytes_max,
         ..MemoryOptions::default()
     };
     let store = open_url_with(url, options).map_err(unopened)?;

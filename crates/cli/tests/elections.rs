@@ -124,7 +124,7 @@ fn a_session_file_is_for_its_owner_alone_and_is_renewed_when_its_session_has_end
 fn the_secret_of_a_session_is_shown_to_its_owner_only() {
     let room = Room::new();
     let server = room.serve("127.0.0.1:0", &["--store", "memory:", "--log-level", "trace"]);
-    let secret = "5ec4e70000000000000000000000c0de";
+    let secret = "5ec4e7d1907b3a6f824c15e9b3f0c0de";
     let watch = server.start(&room, &["watch", "--output", "json"]);
     watch.line_with("STATE");
     let arguments = ["campaign", "billing", "--node", "a", "--session", secret];

@@ -32,9 +32,18 @@ fn heartbeat(server: &Server, session: &str, node: &str, ttl_ms: u64, claims: &V
     json(&server.post("/v1/sessions/heartbeat", &body.to_string()))
 }
 
-/// A session that no store knows: who acts without one is heard all the same.
-const STRANGER: &str = "000000000000000000000000000000ff";
-const LEADER: &str = "000000000000000000000000000000fe";
+/// The session of a node that has campaigned by [`two_terms`].
+fn session_of(room: &Room, node: &str) -> String {
+    let file = fs::read_to_string(room.path(node)).unwrap();
+    let mut words = file.split(|letter: char| !letter.is_ascii_hexdigit());
+    words.find(|word| word.len() == 32).unwrap().to_owned()
+}
+
+/// A session of a node that leads nothing.
+fn opened(server: &Server, node: &str) -> String {
+    let body = object!({"node_id": node, "ttl_ms": 60_000}).to_string();
+    json(&server.post("/v1/sessions/open", &body))["session_id"].as_str().unwrap().to_owned()
+}
 
 fn claim(term: u64, left_ms: u64, digest: &str) -> Value {
     object!([{"group": "billing", "term": term, "left_ms": left_ms, "digest": digest}])
@@ -66,20 +75,21 @@ fn told(who: &str, term: u64, standing: &str) -> (String, u64, String) {
 
 fn two_claimants_are_found(room: &Room, server: &Server) {
     two_terms(room, server);
+    let (leader, stranger) = (session_of(room, "b"), session_of(room, "a"));
     // The leader is left alone, however often it says so.
     for _ in 0..3 {
-        heartbeat(server, LEADER, "b", 60_000, &claim(2, 50_000, "sha256:bb"));
+        heartbeat(server, &leader, "b", 60_000, &claim(2, 50_000, "sha256:bb"));
     }
     until("the leader agrees", || standings(server) == [told("b", 2, "agrees")]);
     assert_eq!(server.ask(room, &["doctor", "split-brain"]).code, 0);
 
     // One that believes to have time left is not accused before a ttl of its own has passed.
-    heartbeat(server, STRANGER, "a", 1000, &claim(1, 900, "sha256:aa"));
+    heartbeat(server, &stranger, "a", 1000, &claim(1, 900, "sha256:aa"));
     let before = [told("a", 1, "contradicted"), told("b", 2, "agrees")];
     assert_eq!(standings(server), before);
     assert_eq!(metric(server, "split_brain_detected_total"), None);
     until("it is accused", || {
-        heartbeat(server, STRANGER, "a", 1000, &claim(1, 900, "sha256:aa"));
+        heartbeat(server, &stranger, "a", 1000, &claim(1, 900, "sha256:aa"));
         standings(server) == [told("a", 1, "accused"), told("b", 2, "agrees")]
     });
     let counted = "split_brain_detected_total{group_id=\"billing\"}";
@@ -95,7 +105,7 @@ fn two_claimants_are_found(room: &Room, server: &Server) {
     assert!(ended.stdout.contains("their states differ"), "{ended:?}");
 
     // It stops, and says so.
-    heartbeat(server, STRANGER, "a", 1000, &object!([]));
+    heartbeat(server, &stranger, "a", 1000, &object!([]));
     assert_eq!(metric(server, "active_leaders_count{expected=\"1\"}"), Some(1.0));
     assert_eq!(metric(server, counted), Some(1.0), "once");
     assert_eq!(server.ask(room, &["doctor", "split-brain"]).code, 0);
@@ -137,7 +147,8 @@ fn a_term_from_elsewhere_is_found_at_once() {
     let room = Room::new();
     let server = room.server();
     two_terms(&room, &server);
-    heartbeat(&server, STRANGER, "z", 60_000, &claim(9, 50_000, "sha256:zz"));
+    let stranger = opened(&server, "z");
+    heartbeat(&server, &stranger, "z", 60_000, &claim(9, 50_000, "sha256:zz"));
     until("it is accused", || standings(&server) == [told("z", 9, "accused")]);
     let claims = json(&server.get("/v1/claims?disputed=true"));
     assert_eq!(claims["groups"][0]["believers"][0]["fault"], "never_granted", "{claims}");
@@ -152,7 +163,7 @@ fn near_misses_and_stale_attempts_are_remembered() {
         "node_id": "b", "ttl_ms": 10_000, "margin_ms": 70, "claims": claim(2, 9000, "x"),
         "refused": [{"group": "billing", "term": 1}],
     });
-    let body = object!({"session_id": LEADER, "beliefs": beliefs}).to_string();
+    let body = object!({"session_id": session_of(&room, "b"), "beliefs": beliefs}).to_string();
     for _ in 0..3 {
         server.post("/v1/sessions/heartbeat", &body);
     }
@@ -203,11 +214,11 @@ fn the_way_back_to_one_leader_is_walked() {
     let words = ["doctor", "split-brain", "--group", "billing", "--recover", "--save", &save];
     assert_eq!(server.ask(&room, &words).code, 64);
     assert_eq!(term(), first);
-    let acts = AtomicBool::new(true);
+    let (acts, stranger) = (AtomicBool::new(true), opened(&server, "a"));
     thread::scope(|scope| {
         scope.spawn(|| {
             while acts.load(Ordering::Relaxed) {
-                heartbeat(&server, STRANGER, "a", 1000, &claim(first + 7, 900, "x"));
+                heartbeat(&server, &stranger, "a", 1000, &claim(first + 7, 900, "x"));
                 thread::sleep(Duration::from_millis(100));
             }
         });

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use hyper::body::Bytes;
 use regent::Regent;
 use regent::backend::{Backend, HttpBackend, ObservedLeaders, StreamBackend};
 use regent::fresh;
@@ -17,7 +16,7 @@ use regent_api::{AddMemberRequest, ClusterResponse, Code, Problem, ReplicaRole};
 use regent_election::participant::{GroupRequest, Reply, Request, Verb};
 use regent_election::store::{Campaign, CampaignSession, Heartbeat, Open, Scope, Store};
 use regent_election::{Group, Metadata, Node, Revision, SessionId, Term};
-use regent_server::{Cluster, Measured, ServerConfig, serve_cluster};
+use regent_server::{BackupFile, Cluster, Measured, ServerConfig, serve_cluster};
 use regent_stores::MemoryStore;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{oneshot, watch};
@@ -336,7 +335,7 @@ impl Cluster for Follows {
         Err(not_here())
     }
 
-    async fn backup(&self) -> Result<Bytes, Problem> {
+    async fn backup(&self) -> Result<BackupFile, Problem> {
         Err(not_here())
     }
 }

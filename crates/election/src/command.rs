@@ -14,7 +14,7 @@ use crate::name::{Group, Metadata, Node, Reason, RequestId, Resource, SessionId,
 use crate::policy::{Policy, Priority, Settings};
 use crate::term::{Revision, Term};
 
-pub use table::{Adds, Frees, Promotes, Repeats};
+pub use table::{Adds, Frees, Grows, Promotes, Repeats};
 
 /// One command with what travels beside it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -34,13 +34,15 @@ use std::time::Duration;
 use crate::command::{Command, Entry};
 use crate::deadlines::Deadlines;
 use crate::limits::{
-    REFILL_EVERY_MS, SILENT_LOOKED_AT_MAX, SILENT_WHOLE_MAX, STRANDED_PER_LOOK_MAX,
+    REFILL_EVERY_MS, SILENT_LOOKED_AT_MAX, SILENT_WHOLE_MAX, STATE_BYTES_MAX_DEFAULT,
+    STATE_BYTES_MAX_FLOOR, STRANDED_PER_LOOK_MAX,
 };
 use crate::moment::Moment;
 use crate::mutant::{self, Mutant};
 use crate::name::{Group, RequestId, SessionId, SessionNo};
 use crate::outcome::{Applied, Effect, Refusal};
 use crate::state::{Lens, Query, State, View};
+use crate::store::Census;
 use crate::term::Incarnation;
 
 pub use crate::deadlines::{HeartbeatOutcome, Turn};
@@ -66,6 +68,8 @@ pub struct Ledger<S = State> {
     incarnation: Incarnation,
     deadlines: Deadlines,
     is_serving: bool,
+    /// The most that the state may weigh before growth is refused.
+    bytes_max: u64,
     /// Sessions whose expiry is proposed and not applied.
     expiring: BTreeSet<SessionNo>,
     /// A wait that was over could not be proposed: all of them start again.
@@ -101,12 +105,30 @@ impl<S: AsRef<State> + AsMut<State>> Ledger<S> {
             incarnation,
             deadlines,
             is_serving: false,
+            bytes_max: STATE_BYTES_MAX_DEFAULT,
             expiring: BTreeSet::new(),
             wants_waits: false,
             refilled_at: None,
             refilled_up_to: None,
             timing: None,
         }
+    }
+
+    /// The same with another budget for the state, in bytes.
+    #[must_use]
+    pub fn with_bytes_max(self, bytes_max: u64) -> Self {
+        Self { bytes_max: bytes_max.max(STATE_BYTES_MAX_FLOOR), ..self }
+    }
+
+    /// Whether a command may be proposed, `pending` bytes of growth being proposed and not applied. Says how many
+    /// it may add. Not to be asked while an entry is under way.
+    pub fn check_budget(
+        &self,
+        command: &Command,
+        request: Option<&RequestId>,
+        pending: u64,
+    ) -> Result<u64, Refusal> {
+        self.state().check_budget(command, request, pending, self.bytes_max)
     }
 
     /// The state. Not to be read while an entry is under way.
@@ -381,8 +403,13 @@ impl<S: AsRef<State> + AsMut<State>> Ledger<S> {
         let remaining = |session| self.remaining(now, session);
         let is_silent = |session| self.is_silent(session);
         let incarnation = self.incarnation;
-        self.state()
-            .query(query, Lens { incarnation, remaining: &remaining, is_silent: &is_silent })
+        let lens = Lens { incarnation, remaining: &remaining, is_silent: &is_silent };
+        Ok(match self.state().query(query, lens)? {
+            View::Census(census) => {
+                View::Census(Census { state_bytes_max: self.bytes_max, ..census })
+            }
+            view => view,
+        })
     }
 
     /// How long a session lives if it is not heard again; none if it is not judged here.

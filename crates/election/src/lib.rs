@@ -43,7 +43,9 @@ mod together;
 pub mod tuning;
 pub mod watch;
 
-pub use command::{Adds, Command, Entry, Finding, Frees, IfLost, Opening, Promotes, WaitKind};
+pub use command::{
+    Adds, Command, Entry, Finding, Frees, Grows, IfLost, Opening, Promotes, WaitKind,
+};
 pub use door::{Door, Step};
 pub use fence::{Fence, FenceError};
 pub use ledger::{HeartbeatOutcome, Ledger};

@@ -10,6 +10,7 @@ use sha2::{Digest as _, Sha256};
 use crate::limits::{
     DIGEST_BYTES_MAX, GROUP_BYTES_MAX, HOME_BYTES_MAX, METADATA_BYTES_MAX, METADATA_ENTRIES_MAX,
     NODE_BYTES_MAX, REASON_BYTES_MAX, REQUEST_NONCE_BYTES_MAX, RESOURCE_BYTES_MAX,
+    SESSION_DISTINCT_BYTES_MIN,
 };
 use crate::term::Revision;
 
@@ -192,6 +193,20 @@ impl SessionId {
         let number = bytes[..16].iter().fold(0, |number, byte| number << 8 | u128::from(*byte));
         // Zero names no session; it comes up once in 2^128.
         Self(number.max(1))
+    }
+
+    /// Whether this may have come out of a source of chance. It cannot be known; but a counter, a repeated pattern
+    /// and a rising row of bytes did not, and whoever guesses the id acts for the session. Of random ids less than
+    /// one in 10^11 is taken for one of these.
+    #[must_use]
+    pub fn looks_random(self) -> bool {
+        let bytes = self.0.to_be_bytes();
+        let mut seen = bytes;
+        seen.sort_unstable();
+        let distinct = 1 + seen.windows(2).filter(|pair| pair[0] != pair[1]).count();
+        let step = bytes[1].wrapping_sub(bytes[0]);
+        let is_row = bytes.windows(2).all(|pair| pair[1].wrapping_sub(pair[0]) == step);
+        distinct >= SESSION_DISTINCT_BYTES_MIN && !is_row && bytes[..8] != bytes[8..]
     }
 
     /// The secret's text, for its owner only.

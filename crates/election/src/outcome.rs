@@ -85,15 +85,11 @@ pub enum Refusal {
     /// No such session: it expired, was closed, or never was.
     #[error("this session is not open: it expired, was closed, or never was; open another one")]
     SessionUnknown,
-    /// The id of an ended session, or one in use with another node or ttl.
+    /// An id in use with another node or ttl. It does not say whose: the caller may not be its owner.
     #[error(
-        "this session id belongs to {node} with ttl {ttl_ms} ms; node and ttl must be the same, or choose another id"
+        "this session id is in use with another node or ttl; name both as when it was opened, or choose another id"
     )]
-    SessionMismatch {
-        /// The node it belongs to.
-        node: Node,
-        ttl_ms: u64,
-    },
+    SessionMismatch,
     /// A heartbeat that is not newer than the last: another process uses the same session.
     #[error(
         "heartbeat {given} is not above {last}, the last one seen of this session; if this was no late duplicate, another process is using the same session id"
@@ -147,6 +143,18 @@ pub enum Refusal {
         /// What is full.
         what: &'static str,
         /// How many fit.
+        max: u64,
+    },
+    /// The state weighs as much as the store allows.
+    #[error(
+        "the store's state is full: {used} bytes are used and this adds {adds}, at most {max}; delete groups, close sessions, or raise state_mib_max"
+    )]
+    StateFull {
+        /// What the state weighs, with what is proposed and not applied.
+        used: u64,
+        /// What the command may add.
+        adds: u64,
+        /// The most that it may weigh.
         max: u64,
     },
     /// No standby of that name.

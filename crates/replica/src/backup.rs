@@ -114,8 +114,14 @@ impl Backup {
     /// The backup as bytes.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
+        self.clone().into_bytes()
+    }
+
+    /// The same without a copy of the state, which may be large.
+    #[must_use]
+    pub fn into_bytes(self) -> Vec<u8> {
         let Self { cluster, index, stamp_s, state } = self;
-        let replicated = ReplicatedState::restored(state.clone(), Members::new()).encode();
+        let replicated = ReplicatedState::restored(state, Members::new()).encode();
         let mut out = Vec::with_capacity(HEAD_BYTES + replicated.len() + 4);
         out.extend(MAGIC);
         out.extend(VERSION.to_le_bytes());

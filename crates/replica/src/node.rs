@@ -20,6 +20,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use raft::eraftpb::MessageType;
+use regent_election::limits::STATE_BYTES_MAX_DEFAULT;
 use regent_election::watch::{Bounds, Hub};
 use regent_election::{Incarnation, Moment};
 use tokio::sync::oneshot;
@@ -72,6 +73,8 @@ pub struct NodeConfig {
     pub tune: Tune,
     /// What connections between replicas travel on.
     pub transport: Arc<dyn Transport>,
+    /// The most bytes that the state may weigh before growth is refused.
+    pub state_bytes_max: u64,
     /// Who is told what it applies, if anybody.
     pub tape: Option<Arc<dyn Tape>>,
 }
@@ -85,6 +88,7 @@ impl Default for NodeConfig {
             is_witness: false,
             tune: Tune::default(),
             transport: Arc::new(Plaintext::Loopback),
+            state_bytes_max: STATE_BYTES_MAX_DEFAULT,
             tape: None,
         }
     }
@@ -120,6 +124,7 @@ impl Node {
             snapshot_every: config.snapshot_every,
             is_witness: config.is_witness,
             is_taped: config.tape.is_some(),
+            state_bytes_max: config.state_bytes_max,
         };
         let entries = recovered.entries.clone();
         let revision = recovered.replicated.state.revision();

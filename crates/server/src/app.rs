@@ -18,7 +18,7 @@ use crate::beliefs::ClaimMonitor;
 use crate::cluster::Cluster;
 use crate::config::ServerConfig;
 use crate::connection_limit::ConnectionLimit;
-use crate::count::Entered;
+use crate::count::{Count, Entered};
 use crate::forecast::FailureForecast;
 use crate::metrics::Metrics;
 use crate::signing::Signing;
@@ -43,6 +43,8 @@ pub(crate) struct App {
     pub(crate) config: ServerConfig,
     pub(crate) admission: Admission,
     pub(crate) connection_limit: ConnectionLimit,
+    /// Backups under way: one at most.
+    pub(crate) backups: Arc<Count>,
     pub(crate) metrics: Metrics,
     /// What heartbeats say of their nodes.
     pub(crate) claim_monitor: ClaimMonitor,
@@ -140,9 +142,17 @@ impl Ask {
 
     /// Moves from those that ask to those that wait, so that waiting holds up nobody.
     pub(crate) fn step_aside(&mut self, class: Class) -> Result<(), Problem> {
+        if !self.app.connection_limit.may_wait(&self.activity) {
+            return Err(self.app.shed(class));
+        }
         let place = self.app.admission.wait().ok_or_else(|| self.app.shed(class))?;
         self.place = Some(place);
         Ok(())
+    }
+
+    /// This session lives by the connection that the request came by.
+    pub(crate) fn carries(&self, session: SessionId) {
+        self.app.connection_limit.carries(&self.activity, session);
     }
 
     /// Asks the store for something that changes nothing.
@@ -206,6 +216,7 @@ mod tests {
             cluster: None,
             admission: Admission::new(1, 1),
             connection_limit: ConnectionLimit::new(1, 1),
+            backups: Arc::default(),
             metrics: Metrics::new(&config),
             claim_monitor: ClaimMonitor::new().0,
             failure_forecast: FailureForecast::new().0,

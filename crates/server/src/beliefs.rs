@@ -5,8 +5,14 @@
 //!
 //! Heartbeats never wait for any of it: what is to be read or told goes into a queue, and if that is full, it is
 //! asked for again with the next heartbeat.
+//!
+//! **Nobody speaks for another.** What a heartbeat says counts only if its session is open and belongs to the node that
+//! it names. Who acts although its session has expired is whom all this is about; so a session stays believed, under
+//! the node that it had, once this server has known it to be open. A session that its owner closed does not.
+//! The road not taken: believing whoever names a session that is over. Its secret proves that there was a session,
+//! not whose it was, and whoever likes could frame any node and have the operator's command run.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -15,14 +21,15 @@ use regent_api::{ClaimedBody, ClaimsQuery, ClaimsResponse, Problem};
 use regent_election::belief::{
     Accusation, Answered, Asked, Beliefs, ClaimFault, ClaimedGroup, Detector,
 };
-use regent_election::limits::REFUSALS_PER_HEARTBEAT_MAX;
+use regent_election::limits::{BELIEVERS_MAX, REFUSALS_PER_HEARTBEAT_MAX};
 use regent_election::store::{Consistency, StoreError};
-use regent_election::{Event, Finding, Group, SessionId, Term};
+use regent_election::{Event, Finding, Group, Node, SessionId, Term};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use crate::app::{App, Ask, Call, Phase};
 use crate::forecast::short;
+use crate::quiet::{self, Quiet};
 use crate::reply::{self, Reply};
 
 /// Reads and reports that wait at most.
@@ -39,6 +46,17 @@ const PAGE: usize = 1000;
 /// Tries to write a finding into a history, and the pause between them.
 const TRIES: u32 = 5;
 const PAUSE: Duration = Duration::from_secs(1);
+
+/// Sessions whose owner is remembered; if there are more, the store is asked again.
+const OWNERS_MAX: usize = BELIEVERS_MAX;
+/// Alarms within a while: as many as people can look into.
+const ALARMS_MAX: u32 = 10;
+const ALARMS_PER: Duration = Duration::from_secs(60);
+
+static FRAMED: Quiet = quiet::lines();
+static NEAR_MISSES: Quiet = quiet::lines();
+static ACCUSED: Quiet = quiet::lines();
+static UNWRITTEN: Quiet = quiet::lines();
 
 /// Who is called when somebody acts who must not.
 #[derive(Clone)]
@@ -82,6 +100,9 @@ type Key = (Group, Finding, String);
 pub(crate) struct ClaimMonitor {
     detector: Mutex<Detector>,
     reported: Mutex<HashSet<Key>>,
+    /// Whose the sessions are that were open when they were heard.
+    owners: Mutex<HashMap<SessionId, Node>>,
+    alarms: Quiet,
     reads: mpsc::Sender<(Group, Asked)>,
     lines: mpsc::Sender<HistoryLine>,
 }
@@ -97,8 +118,15 @@ impl ClaimMonitor {
     pub(crate) fn new() -> (Self, Jobs) {
         let (reads, to_read) = mpsc::channel(QUEUE);
         let (lines, to_write) = mpsc::channel(QUEUE);
-        let (detector, reported) = (Mutex::default(), Mutex::default());
-        (Self { detector, reported, reads, lines }, Jobs { reads: to_read, lines: to_write })
+        let monitor = Self {
+            detector: Mutex::default(),
+            reported: Mutex::default(),
+            owners: Mutex::default(),
+            alarms: Quiet::new(ALARMS_MAX, ALARMS_PER),
+            reads,
+            lines,
+        };
+        (monitor, Jobs { reads: to_read, lines: to_write })
     }
 
     fn detector(&self) -> MutexGuard<'_, Detector> {
@@ -139,9 +167,40 @@ impl ClaimMonitor {
         self.reported.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
     }
 
+    fn owners(&self) -> MutexGuard<'_, HashMap<SessionId, Node>> {
+        self.owners.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// A session was closed by its owner.
     pub(crate) fn closed(&self, session: SessionId) {
+        self.owners().remove(&session);
         self.detector().closed(session);
+    }
+}
+
+impl Ask {
+    /// Whether a session speaks for this node. The store is asked once for every session.
+    pub(crate) async fn speaks_for(&self, session: SessionId, is_open: bool, node: &Node) -> bool {
+        let monitor = &self.app.claim_monitor;
+        let known = monitor.owners().get(&session).cloned();
+        let owner = match known {
+            Some(owner) => owner,
+            None if !is_open => return false,
+            None => {
+                let Ok(view) = self.read(self.store().session(session)).await else { return false };
+                let mut owners = monitor.owners();
+                if owners.len() >= OWNERS_MAX {
+                    owners.clear();
+                }
+                owners.insert(session, view.node.clone());
+                view.node
+            }
+        };
+        let is_own = owner == *node;
+        if !is_own && let Some(untold) = FRAMED.admit() {
+            tracing::warn!(%owner, %node, untold, "a session spoke for another node; it is not believed");
+        }
+        is_own
     }
 }
 
@@ -177,7 +236,10 @@ impl App {
 
     fn near_miss(&self, beliefs: &Beliefs, margin_ms: u64) {
         let (node, ttl_ms) = (&beliefs.node, beliefs.ttl_ms);
-        tracing::warn!(%node, margin_ms, ttl_ms, groups = beliefs.claims.len(), "a near miss");
+        if let Some(untold) = NEAR_MISSES.admit() {
+            let groups = beliefs.claims.len();
+            tracing::warn!(%node, margin_ms, ttl_ms, groups, untold, "a near miss");
+        }
         self.metrics.near_miss();
         for claim in beliefs.claims.iter().take(NEAR_MISSES_PER_HEARTBEAT) {
             let term = claim.term;
@@ -201,21 +263,26 @@ impl App {
     fn accuse(&self, accusation: &Accusation) {
         let Accusation { group, believer, term, leader, .. } = accusation;
         let leads = leader.as_ref().map_or("nobody", |leader| leader.as_str());
-        tracing::error!(
-            %group,
-            node = %believer.node,
-            acts_under = believer.term.get(),
-            left_ms = believer.left_ms,
-            fault = accusation.fault.word(),
-            term = term.get(),
-            leader = leads,
-            diverged = accusation.has_diverged(),
-            "SPLIT BRAIN: somebody acts who must not; `regent doctor split-brain` walks the way out"
-        );
+        if let Some(untold) = ACCUSED.admit() {
+            tracing::error!(
+                %group,
+                node = %believer.node,
+                acts_under = believer.term.get(),
+                left_ms = believer.left_ms,
+                fault = accusation.fault.word(),
+                term = term.get(),
+                leader = leads,
+                diverged = accusation.has_diverged(),
+                untold,
+                "SPLIT BRAIN: somebody acts who must not; `regent doctor split-brain` walks the way out"
+            );
+        }
         self.metrics.split_brain(group);
         let told = told(accusation);
         self.claim_monitor.report(group, Finding::SplitBrain, told.clone(), told);
+        // Of more than these, log, metrics and histories tell: a command that pages people must not be a flood.
         if let Some(Alarm(call)) = &self.config.on_split_brain
+            && self.claim_monitor.alarms.admit().is_some()
             && catch_unwind(AssertUnwindSafe(|| call(accusation))).is_err()
         {
             tracing::error!("the alarm panicked");
@@ -299,14 +366,18 @@ async fn write(app: &App, line: &HistoryLine) -> bool {
             Ok(Ok(())) => return true,
             // The group is gone or lives elsewhere: there is no history to write into.
             Ok(Err(StoreError::Refused(refusal))) => {
-                tracing::warn!(%group, reason, %refusal, "a finding was not written into the history");
+                if let Some(untold) = UNWRITTEN.admit() {
+                    tracing::warn!(%group, reason, %refusal, untold, "a finding was not written into the history");
+                }
                 return true;
             }
             Ok(Err(_)) | Err(_) if attempt < TRIES => tokio::time::sleep(PAUSE).await,
             Ok(Err(_)) | Err(_) => {}
         }
     }
-    tracing::warn!(%group, reason, "a finding could not be written into the history");
+    if let Some(untold) = UNWRITTEN.admit() {
+        tracing::warn!(%group, reason, untold, "a finding could not be written into the history");
+    }
     false
 }
 
@@ -332,7 +403,6 @@ pub(crate) fn act(ask: &Ask, query: &ClaimsQuery) -> Result<ClaimsResponse, Prob
 
 #[cfg(test)]
 mod tests {
-    use regent_election::Node;
     use regent_election::belief::{Believer, ClaimStanding};
 
     use super::*;

@@ -11,6 +11,7 @@ use regent_election::Group;
 use crate::admission::Class;
 use crate::app::{Ask, Call, fresh_session};
 use crate::reply::{self, Reply};
+use crate::sessions;
 
 pub(crate) async fn answer(mut call: Call) -> Reply {
     let (group, request) = (call.group()?, call.body()?);
@@ -22,6 +23,7 @@ pub(crate) async fn act(
     group: Group,
     request: CampaignRequest,
 ) -> Result<CampaignResponse, Problem> {
+    sessions::chosen(request.session_id)?;
     let campaign = request.into_campaign(group, fresh_session()?)?;
     if campaign.wait.is_some() {
         ask.step_aside(Class::Campaign)?;

@@ -5,17 +5,19 @@
 
 use std::fmt;
 use std::future::Future;
-use std::time::Duration;
 
 use async_trait::async_trait;
-use hyper::body::Bytes;
 use regent_api::{
     AddMemberRequest, ClusterResponse, Code, Done, Problem, PromoteMemberRequest,
     RemoveMemberRequest, TransferClusterRequest,
 };
 
 use crate::app::{Ask, Call};
+use crate::backup::BackupFile;
+use crate::quiet::{self, Quiet};
 use crate::reply::{self, Reply};
+
+static ASKED: Quiet = quiet::lines();
 
 /// The replicas behind a store, for operators.
 ///
@@ -41,7 +43,7 @@ pub trait Cluster: fmt::Debug + Send + Sync + 'static {
     async fn transfer(&self, to: Option<u64>) -> Result<(), Problem>;
 
     /// Everything that must outlive the machines, with a checksum. Holds no secret of any session.
-    async fn backup(&self) -> Result<Bytes, Problem>;
+    async fn backup(&self) -> Result<BackupFile, Problem>;
 }
 
 /// How long a replica's work takes, since it started.
@@ -65,9 +67,6 @@ pub struct Durations {
     pub sum_s: f64,
 }
 
-/// How long a backup may take: writing and reading a snapshot of a million groups takes seconds.
-const BACKUP_WITHIN: Duration = Duration::from_secs(300);
-
 pub(crate) async fn show(call: Call) -> Reply {
     reply::json(&act_show(&call).await?)
 }
@@ -82,7 +81,9 @@ pub(crate) async fn add(call: Call) -> Reply {
 }
 
 pub(crate) async fn act_add(ask: &Ask, request: AddMemberRequest) -> Result<Done, Problem> {
-    tracing::info!(replica = request.id, "a member is to be added");
+    if let Some(untold) = ASKED.admit() {
+        tracing::info!(replica = request.id, untold, "a member is to be added");
+    }
     changed(ask, cluster(ask)?.add(request)).await
 }
 
@@ -93,7 +94,9 @@ pub(crate) async fn promote(call: Call) -> Reply {
 
 pub(crate) async fn act_promote(ask: &Ask, request: PromoteMemberRequest) -> Result<Done, Problem> {
     let PromoteMemberRequest { id } = request;
-    tracing::info!(replica = id, "a member is to be promoted");
+    if let Some(untold) = ASKED.admit() {
+        tracing::info!(replica = id, untold, "a member is to be promoted");
+    }
     changed(ask, cluster(ask)?.promote(id)).await
 }
 
@@ -104,7 +107,9 @@ pub(crate) async fn remove(call: Call) -> Reply {
 
 pub(crate) async fn act_remove(ask: &Ask, request: RemoveMemberRequest) -> Result<Done, Problem> {
     let RemoveMemberRequest { id } = request;
-    tracing::info!(replica = id, "a member is to be removed");
+    if let Some(untold) = ASKED.admit() {
+        tracing::info!(replica = id, untold, "a member is to be removed");
+    }
     changed(ask, cluster(ask)?.remove(id)).await
 }
 
@@ -118,27 +123,13 @@ pub(crate) async fn act_transfer(
     request: TransferClusterRequest,
 ) -> Result<Done, Problem> {
     let TransferClusterRequest { to } = request;
-    tracing::info!(to, "the lead of the log is to be handed over");
+    if let Some(untold) = ASKED.admit() {
+        tracing::info!(to, untold, "the lead of the log is to be handed over");
+    }
     changed(ask, cluster(ask)?.transfer(to)).await
 }
 
-pub(crate) async fn backup(call: Call) -> Reply {
-    Ok(reply::labelled("application/octet-stream", act_backup(&call).await?))
-}
-
-pub(crate) async fn act_backup(ask: &Ask) -> Result<Bytes, Problem> {
-    let bytes = match tokio::time::timeout(BACKUP_WITHIN, cluster(ask)?.backup()).await {
-        Ok(bytes) => bytes?,
-        Err(_) => {
-            let why = format!("no backup was made within {} s", BACKUP_WITHIN.as_secs());
-            return Err(Problem::new(Code::StoreUnavailable, why).retry_after(1000));
-        }
-    };
-    tracing::info!(bytes = bytes.len(), "a backup was taken");
-    Ok(bytes)
-}
-
-fn cluster(ask: &Ask) -> Result<&dyn Cluster, Problem> {
+pub(crate) fn cluster(ask: &Ask) -> Result<&dyn Cluster, Problem> {
     ask.app.cluster.as_deref().ok_or_else(|| {
         let name = ask.store().describe().name;
         Problem::new(

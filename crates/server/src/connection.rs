@@ -52,6 +52,7 @@ pub(crate) fn protocol(config: &ServerConfig) -> auto::Builder<TokioExecutor> {
 /// Serves one connection until it ends.
 pub(crate) async fn serve(
     stream: TcpStream,
+    activity: Arc<ConnectionActivity>,
     app: Arc<App>,
     faces: Faces,
     protocol: Arc<auto::Builder<TokioExecutor>>,
@@ -59,7 +60,6 @@ pub(crate) async fn serve(
     let Ok(local) = stream.local_addr() else { return };
     // Answers are small and awaited: gathering them for a fuller packet only delays them.
     let _ = stream.set_nodelay(true);
-    let activity = Arc::new(ConnectionActivity::begin());
     let config = &app.config;
     let socket =
         Socket::new(stream, Arc::clone(&activity), config.head_timeout, config.write_timeout);

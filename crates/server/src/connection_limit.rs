@@ -1,30 +1,72 @@
-//! How many connections there may be, in all and from one address.
+//! How many connections there may be, in all and from one address, and who gives way when there are too many.
 //!
-//! One client that opens connections without end must not keep the others out, so addresses are
-//! counted one by one. IPv6 addresses are counted by their /64, since one host owns that many.
+//! One client that opens connections without end must not keep the others out, so addresses are counted one by one.
+//! IPv6 addresses are counted by their /64, since one host owns that many. But clients of one machine, or behind one
+//! proxy, share an address with whoever floods it. So a full limit refuses nobody while somebody can give way:
+//!
+//! - **Idle connections give way**, those that came first being asked first. The one that last carried a session's
+//!   opening or renewal never does: a flood of sockets must not cost a leader its office (L7). It is one for each
+//!   session, so that a single session cannot keep a flood alive.
+//! - **The last sixteenth is a reserve** for connections that do not wait: a watch, or a campaign that waits, is
+//!   refused there. So a flood of watches, which are not idle, leaves room for renewals.
+//!
+//! The road not taken: to look for the connection that has been idle longest. That takes a search, or a list that
+//! every request changes; going round in the order of arrival finds one that is idle as well.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::net::{IpAddr, Ipv6Addr};
+use std::ops::Bound;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use regent_election::SessionId;
 
 use crate::config::ServerConfig;
-use std::collections::HashMap;
-use std::net::{IpAddr, Ipv6Addr};
-use std::sync::{Arc, Mutex, PoisonError};
-
 use crate::count::{Count, Entered};
+use crate::socket::ConnectionActivity;
+
+/// One part in so many of a limit is the reserve.
+const RESERVE_PART: usize = 16;
+/// Connections that are looked at for one that gives way; the next newcomer goes on where this one ended.
+const LOOKED_AT_MAX: usize = 1024;
+/// Connections that have given way and are not closed yet, at most: they still hold their sockets.
+const LEAVING_MAX: usize = 32;
 
 /// The connections there are.
 #[derive(Debug)]
 pub(crate) struct ConnectionLimit {
+    /// Those that hold a socket, including those that are giving way.
     all: Arc<Count>,
-    by_address: Arc<Mutex<HashMap<IpAddr, usize>>>,
+    places: Arc<Mutex<Places>>,
     all_max: usize,
     address_max: usize,
+}
+
+/// Who has a place, by the number of their arrival.
+#[derive(Debug, Default)]
+struct Places {
+    last: u64,
+    taken: BTreeMap<u64, (IpAddr, Arc<ConnectionActivity>)>,
+    addresses: HashMap<IpAddr, Address>,
+    /// Which connection last carried a session.
+    carriers: HashMap<SessionId, u64>,
+    /// Who was looked at last, of all.
+    hand: u64,
+}
+
+/// The places of one address.
+#[derive(Debug, Default)]
+struct Address {
+    numbers: BTreeSet<u64>,
+    /// Who was looked at last, of these.
+    hand: u64,
 }
 
 /// The place of one connection, until dropped.
 #[derive(Debug)]
 pub(crate) struct ConnectionPermit {
     _one: Entered,
-    address: IpAddr,
-    by_address: Arc<Mutex<HashMap<IpAddr, usize>>>,
+    number: u64,
+    places: Arc<Mutex<Places>>,
 }
 
 /// Why there is no room.
@@ -36,9 +78,81 @@ pub(crate) enum NoRoom {
     Address,
 }
 
+impl Places {
+    fn remove(&mut self, number: u64) {
+        let Some((address, activity)) = self.taken.remove(&number) else { return };
+        if let Some(session) = activity.carried()
+            && self.carriers.get(&session) == Some(&number)
+        {
+            self.carriers.remove(&session);
+        }
+        if let Some(of) = self.addresses.get_mut(&address) {
+            of.numbers.remove(&number);
+            if of.numbers.is_empty() {
+                self.addresses.remove(&address);
+            }
+        }
+    }
+
+    fn count_of(&self, address: IpAddr) -> usize {
+        self.addresses.get(&address).map_or(0, |of| of.numbers.len())
+    }
+
+    /// Makes one connection give way, of this address or of all; false if none of those looked at can.
+    fn make_room(&mut self, of: Option<IpAddr>) -> bool {
+        let can = |number: &u64| self.taken.get(number).is_some_and(|(_, it)| it.can_give_way());
+        let hand = match of {
+            Some(address) => self.addresses.get(&address).map_or(0, |of| of.hand),
+            None => self.hand,
+        };
+        let (after, up_to) =
+            ((Bound::Excluded(hand), Bound::Unbounded), (Bound::Unbounded, Bound::Included(hand)));
+        let (found, last) = match of.map(|address| self.addresses.get(&address)) {
+            Some(None) => return false,
+            Some(Some(of)) => {
+                first(of.numbers.range(after).chain(of.numbers.range(up_to)).copied(), can)
+            }
+            None => {
+                let numbers = |range| self.taken.range::<u64, _>(range).map(|(number, _)| *number);
+                first(numbers(after).chain(numbers(up_to)), can)
+            }
+        };
+        match of.and_then(|address| self.addresses.get_mut(&address)) {
+            Some(of) => of.hand = last.unwrap_or(hand),
+            None => self.hand = last.unwrap_or(hand),
+        }
+        let Some(number) = found else { return false };
+        if let Some((_, activity)) = self.taken.get(&number) {
+            activity.give_up();
+        }
+        self.remove(number);
+        true
+    }
+}
+
+/// The first of these that can, and the last that was looked at.
+fn first(
+    numbers: impl Iterator<Item = u64>,
+    can: impl Fn(&u64) -> bool,
+) -> (Option<u64>, Option<u64>) {
+    let mut last = None;
+    for number in numbers.take(LOOKED_AT_MAX) {
+        last = Some(number);
+        if can(&number) {
+            return (Some(number), last);
+        }
+    }
+    (None, last)
+}
+
+/// What is left of a limit without its reserve.
+const fn open(max: usize) -> usize {
+    max - max / RESERVE_PART
+}
+
 impl ConnectionLimit {
     pub(crate) fn new(all_max: usize, address_max: usize) -> Self {
-        Self { all: Arc::default(), by_address: Arc::default(), all_max, address_max }
+        Self { all: Arc::default(), places: Arc::default(), all_max, address_max }
     }
 
     /// How many connections there are.
@@ -46,29 +160,90 @@ impl ConnectionLimit {
         &self.all
     }
 
-    /// A place for one more from `address`, if there is room.
-    pub(crate) fn enter(&self, address: IpAddr) -> Result<ConnectionPermit, NoRoom> {
+    fn places(&self) -> MutexGuard<'_, Places> {
+        self.places.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether so many are giving way that a newcomer should wait until some of them have gone.
+    pub(crate) fn is_clearing(&self) -> bool {
+        self.all.now().saturating_sub(self.places().taken.len()) >= LEAVING_MAX
+    }
+
+    /// A place for one more from `address`, if there is room or somebody gives way.
+    pub(crate) fn enter(
+        &self,
+        address: IpAddr,
+        activity: &Arc<ConnectionActivity>,
+    ) -> Result<ConnectionPermit, NoRoom> {
         let address = household(address);
-        let one = self.all.enter(self.all_max).ok_or(NoRoom::Full)?;
-        let mut by_address = self.by_address.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = by_address.entry(address).or_insert(0);
-        if *count >= self.address_max {
-            return Err(NoRoom::Address);
+        let mut places = self.places();
+        // Whoever gave way still has a socket until its task has ended.
+        let leaving = self.all.now().saturating_sub(places.taken.len());
+        let may_evict = leaving < LEAVING_MAX;
+        if places.count_of(address) >= open(self.address_max) {
+            let has_room = may_evict && places.make_room(Some(address));
+            if !has_room && places.count_of(address) >= self.address_max {
+                return Err(NoRoom::Address);
+            }
         }
-        *count += 1;
-        Ok(ConnectionPermit { _one: one, address, by_address: Arc::clone(&self.by_address) })
+        if places.taken.len() >= open(self.all_max) {
+            let has_room = may_evict && places.make_room(None);
+            if !has_room && places.taken.len() >= self.all_max {
+                return Err(NoRoom::Full);
+            }
+        }
+        let one = self.all.enter(self.all_max + LEAVING_MAX).ok_or(NoRoom::Full)?;
+        places.last += 1;
+        let number = places.last;
+        places.addresses.entry(address).or_default().numbers.insert(number);
+        places.taken.insert(number, (address, Arc::clone(activity)));
+        activity.place_taken(number, self.is_reserve(&places, address));
+        Ok(ConnectionPermit { _one: one, number, places: Arc::clone(&self.places) })
+    }
+
+    fn is_reserve(&self, places: &Places, address: IpAddr) -> bool {
+        places.taken.len() > open(self.all_max) || places.count_of(address) > open(self.address_max)
+    }
+
+    /// A connection carried an opening or a renewal that was acknowledged: it does not give way any more, and the
+    /// one that carried this session before does.
+    pub(crate) fn carries(&self, activity: &ConnectionActivity, session: SessionId) {
+        if activity.carried() == Some(session) {
+            return;
+        }
+        let mut places = self.places();
+        let number = activity.place();
+        if !places.taken.contains_key(&number) {
+            return;
+        }
+        if let Some(before) = activity.carry(Some(session)) {
+            places.carriers.remove(&before);
+        }
+        let other = places.carriers.insert(session, number).filter(|other| *other != number);
+        if let Some((_, other)) = other.and_then(|other| places.taken.get(&other)) {
+            other.carry(None);
+        }
+    }
+
+    /// Whether a connection may wait: it has a place outside the reserve, or there is one by now.
+    pub(crate) fn may_wait(&self, activity: &ConnectionActivity) -> bool {
+        if !activity.is_in_reserve() {
+            return true;
+        }
+        let places = self.places();
+        let number = activity.place();
+        let Some((address, _)) = places.taken.get(&number) else { return false };
+        let has_room = !self.is_reserve(&places, *address);
+        if has_room {
+            activity.place_taken(number, false);
+        }
+        has_room
     }
 }
 
 impl Drop for ConnectionPermit {
     fn drop(&mut self) {
-        let mut by_address = self.by_address.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = by_address.get_mut(&self.address) {
-            *count -= 1;
-            if *count == 0 {
-                by_address.remove(&self.address);
-            }
-        }
+        self.places.lock().unwrap_or_else(PoisonError::into_inner).remove(self.number);
     }
 }
 
@@ -115,25 +290,116 @@ pub(crate) fn within_open_files(connections_max: usize) -> usize {
 mod tests {
     use super::*;
 
+    const GREEDY: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 1));
+    const OTHER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 2));
+
+    /// A connection with a request under way for as long as the second part is kept.
+    fn busy() -> (Arc<ConnectionActivity>, crate::socket::Exchange) {
+        let activity = Arc::new(ConnectionActivity::begin());
+        let exchange = activity.head_arrived(false);
+        (activity, exchange)
+    }
+
+    fn session(number: u128) -> SessionId {
+        SessionId::new(number).unwrap()
+    }
+
+    #[test]
+    fn a_session_keeps_one_connection_from_giving_way() {
+        let connection_limit = ConnectionLimit::new(64, 32);
+        let connections: Vec<_> = (0..3).map(|_| Arc::new(ConnectionActivity::begin())).collect();
+        let mut places: Vec<_> =
+            connections.iter().map(|it| connection_limit.enter(GREEDY, it).unwrap()).collect();
+        let stays = || connections.iter().map(|it| !it.can_give_way()).collect::<Vec<_>>();
+        connection_limit.carries(&connections[0], session(1));
+        connection_limit.carries(&connections[1], session(2));
+        assert_eq!(stays(), [true, true, false]);
+        connection_limit.carries(&connections[2], session(1));
+        assert_eq!(stays(), [false, true, true], "the last one that carried it");
+        connection_limit.carries(&connections[2], session(3));
+        connection_limit.carries(&connections[0], session(1));
+        assert_eq!(stays(), [true, true, true]);
+        places.clear();
+        assert!(connection_limit.places().carriers.is_empty());
+    }
+
     #[test]
     fn one_address_cannot_take_every_place() {
         let connection_limit = ConnectionLimit::new(3, 2);
-        let (greedy, other) = (IpAddr::from([10, 0, 0, 1]), IpAddr::from([10, 0, 0, 2]));
-        let one = connection_limit.enter(greedy).unwrap();
-        let _two = connection_limit.enter(greedy).unwrap();
-        assert_eq!(connection_limit.enter(greedy).unwrap_err(), NoRoom::Address);
-        let _three = connection_limit.enter(other).unwrap();
-        assert_eq!(connection_limit.enter(other).unwrap_err(), NoRoom::Full);
+        let (activity, _exchange) = busy();
+        let one = connection_limit.enter(GREEDY, &activity).unwrap();
+        let _two = connection_limit.enter(GREEDY, &activity).unwrap();
+        assert_eq!(connection_limit.enter(GREEDY, &activity).unwrap_err(), NoRoom::Address);
+        let _three = connection_limit.enter(OTHER, &activity).unwrap();
+        assert_eq!(connection_limit.enter(OTHER, &activity).unwrap_err(), NoRoom::Full);
         drop(one);
-        assert!(connection_limit.enter(greedy).is_ok());
+        assert!(connection_limit.enter(GREEDY, &activity).is_ok());
     }
 
     #[test]
     fn a_place_given_back_leaves_nothing_behind() {
         let connection_limit = ConnectionLimit::new(3, 1);
-        drop(connection_limit.enter(IpAddr::from([10, 0, 0, 1])).unwrap());
+        drop(connection_limit.enter(GREEDY, &busy().0).unwrap());
         assert_eq!(connection_limit.count().now(), 0);
-        assert!(connection_limit.by_address.lock().unwrap().is_empty());
+        let places = connection_limit.places();
+        assert!(places.taken.is_empty() && places.addresses.is_empty());
+    }
+
+    /// L7: whoever only holds a socket gives way; whoever has carried a session, or is being served, does not.
+    #[test]
+    fn idle_connections_give_way_in_the_order_of_their_arrival() {
+        let connection_limit = ConnectionLimit::new(4, 4);
+        let idle = || Arc::new(ConnectionActivity::begin());
+        let (busy, _exchange) = busy();
+        let (leader, first, second) = (idle(), idle(), idle());
+        let _served = connection_limit.enter(GREEDY, &busy).unwrap();
+        let _led = connection_limit.enter(GREEDY, &leader).unwrap();
+        connection_limit.carries(&leader, session(1));
+        let _first = connection_limit.enter(GREEDY, &first).unwrap();
+        let _second = connection_limit.enter(GREEDY, &second).unwrap();
+        let newcomers: Vec<_> = (0..20).map(|_| idle()).collect();
+        let mut kept = Vec::new();
+        for (count, newcomer) in newcomers.iter().enumerate() {
+            kept.push(connection_limit.enter(GREEDY, newcomer).unwrap());
+            assert_eq!(connection_limit.places().taken.len(), 4);
+            assert_eq!((first.is_given_up(), second.is_given_up()), (true, count > 0));
+        }
+        assert!(!busy.is_given_up() && !leader.is_given_up());
+        let left: Vec<bool> = newcomers.iter().map(|it| !it.is_given_up()).collect();
+        assert_eq!(left.iter().filter(|is_left| **is_left).count(), 2);
+        assert!(left[18] && left[19], "the last ones stay: {left:?}");
+    }
+
+    #[test]
+    fn those_that_gave_way_and_hold_their_socket_are_bounded() {
+        let connection_limit = ConnectionLimit::new(4, 4);
+        let mut kept = Vec::new();
+        let mut refused = 0;
+        for _ in 0..100 {
+            match connection_limit.enter(GREEDY, &Arc::new(ConnectionActivity::begin())) {
+                Ok(place) => kept.push(place),
+                Err(_) => refused += 1,
+            }
+        }
+        assert_eq!((kept.len(), refused), (4 + LEAVING_MAX, 100 - 4 - LEAVING_MAX));
+        drop(kept);
+        assert_eq!(connection_limit.count().now(), 0);
+    }
+
+    #[test]
+    fn the_reserve_is_not_for_those_that_wait() {
+        let connection_limit = ConnectionLimit::new(64, 32);
+        let (activity, _exchange) = busy();
+        let mut places: Vec<_> =
+            (0..30).map(|_| connection_limit.enter(GREEDY, &activity).unwrap()).collect();
+        assert!(connection_limit.may_wait(&activity));
+        let (late, _exchange) = busy();
+        let _late = connection_limit.enter(GREEDY, &late).unwrap();
+        assert!(!connection_limit.may_wait(&late), "it has one of the last two places");
+        let _last = connection_limit.enter(GREEDY, &activity).unwrap();
+        assert_eq!(connection_limit.enter(GREEDY, &activity).unwrap_err(), NoRoom::Address);
+        places.truncate(10);
+        assert!(connection_limit.may_wait(&late), "there is room by now");
     }
 
     #[test]

@@ -9,7 +9,10 @@ use regent_election::limits::{GROUP_BYTES_MAX, GROUPS_PAGE_MAX};
 use regent_election::{Group, Policy, RequestId};
 
 use crate::app::{Ask, Call};
+use crate::quiet::{self, Quiet};
 use crate::reply::{self, Reply};
+
+static MOVES: Quiet = quiet::lines();
 
 pub(crate) async fn put(call: Call) -> Reply {
     let (group, request) = (call.group()?, call.body()?);
@@ -39,7 +42,9 @@ pub(crate) async fn act_step(
 ) -> Result<GroupResponse, Problem> {
     let request_id = request.request_id.clone();
     let step = request.into_step()?;
-    tracing::info!(%group, step = step.word(), "a group moves");
+    if let Some(untold) = MOVES.admit() {
+        tracing::info!(%group, step = step.word(), untold, "a group moves");
+    }
     let view = ask.change(ask.store().move_group(group, step, request_id)).await?;
     Ok(GroupResponse::from(view))
 }

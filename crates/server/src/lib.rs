@@ -20,6 +20,7 @@
 mod address;
 mod admission;
 mod app;
+mod backup;
 mod beliefs;
 mod body;
 mod campaign;
@@ -41,6 +42,7 @@ mod metrics;
 mod observer;
 mod origin;
 mod process;
+mod quiet;
 mod replica_metrics;
 mod reply;
 mod router;
@@ -54,6 +56,7 @@ mod tenure;
 mod token;
 mod watch;
 
+pub use backup::BackupFile;
 pub use beliefs::Alarm;
 pub use cluster::{Cluster, Durations, Measured};
 pub use config::{ConfigError, ServerConfig};

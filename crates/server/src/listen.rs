@@ -16,9 +16,15 @@ use tokio::net::{TcpListener, TcpStream};
 use crate::app::{App, Phase};
 use crate::connection;
 use crate::faces::Faces;
+use crate::quiet::{self, Quiet};
+use crate::socket::ConnectionActivity;
+
+static UNACCEPTED: Quiet = quiet::lines();
 
 /// How long to wait when the system has no more file descriptors or memory to give.
 const PAUSE: Duration = Duration::from_millis(100);
+/// Milliseconds to wait for connections that are being closed; beyond it a newcomer is refused.
+const CLEARING_TURNS_MAX: u32 = 1000;
 
 /// Accepts until the server closes. Connections go on after that.
 pub(crate) async fn listen(
@@ -34,28 +40,44 @@ pub(crate) async fn listen(
             accepted = listener.accept() => accepted,
         };
         match accepted {
-            Ok((stream, from)) => match app.connection_limit.enter(from.ip()) {
-                Ok(place) => {
-                    let (app, faces) = (Arc::clone(&app), faces.clone());
-                    let protocol = Arc::clone(&protocol);
-                    tokio::spawn(async move {
-                        connection::serve(stream, app, faces, protocol).await;
-                        drop(place);
-                    });
+            Ok((stream, from)) => {
+                cleared(&app).await;
+                let activity = Arc::new(ConnectionActivity::begin());
+                match app.connection_limit.enter(from.ip(), &activity) {
+                    Ok(place) => {
+                        let (app, faces) = (Arc::clone(&app), faces.clone());
+                        let protocol = Arc::clone(&protocol);
+                        tokio::spawn(async move {
+                            connection::serve(stream, activity, app, faces, protocol).await;
+                            drop(place);
+                        });
+                    }
+                    Err(no_room) => {
+                        app.metrics.turned_away(no_room);
+                        turn_away(&stream);
+                    }
                 }
-                Err(no_room) => {
-                    app.metrics.turned_away(no_room);
-                    turn_away(&stream);
-                }
-            },
+            }
             Err(error) => {
                 app.metrics.accept_failed();
-                tracing::warn!(%error, "a connection could not be accepted");
+                if let Some(untold) = UNACCEPTED.admit() {
+                    tracing::warn!(%error, untold, "a connection could not be accepted");
+                }
                 if !is_peers_fault(error.kind()) {
                     tokio::time::sleep(PAUSE).await;
                 }
             }
         }
+    }
+}
+
+/// Waits, not for long, until connections that gave way have closed: others wait in the system's queue meanwhile.
+async fn cleared(app: &App) {
+    for _ in 0..CLEARING_TURNS_MAX {
+        if !app.connection_limit.is_clearing() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
     }
 }
 

@@ -118,6 +118,8 @@ pub(crate) struct Metrics {
     groups_contended: Gauge,
     watchers: Gauge,
     revision: Gauge,
+    state_bytes: Gauge,
+    state_bytes_max: Gauge,
     quorum_health: Gauge,
     replicas: Replicas,
 }
@@ -159,6 +161,8 @@ impl Metrics {
             groups_contended: Gauge::default(),
             watchers: Gauge::default(),
             revision: Gauge::default(),
+            state_bytes: Gauge::default(),
+            state_bytes_max: Gauge::default(),
             quorum_health: Gauge::default(),
             replicas: Replicas::default(),
         };
@@ -307,6 +311,16 @@ impl Metrics {
             self.revision.clone(),
         );
         registry.register(
+            "regent_state_bytes",
+            "What groups, sessions and policies weigh in memory; 0 if the store does not count",
+            self.state_bytes.clone(),
+        );
+        registry.register(
+            "regent_state_bytes_max",
+            "The most that they may weigh: beyond it growth is refused with FULL",
+            self.state_bytes_max.clone(),
+        );
+        registry.register(
             "store_quorum_health",
             "Whether the store can decide: a quorum of replicas has a leader, or the one store answers",
             self.quorum_health.clone(),
@@ -342,6 +356,8 @@ impl Metrics {
             self.groups_contended.set(signed(census.contended));
             self.watchers.set(signed(census.watchers));
             self.revision.set(signed(census.revision.0));
+            self.state_bytes.set(signed(census.state_bytes));
+            self.state_bytes_max.set(signed(census.state_bytes_max));
             // One series at a time: the number expected is a label, as its readers want it.
             self.active_leaders.clear();
             let expected = ByExpected { expected: census.contended };

@@ -23,8 +23,8 @@ use crate::app::{App, Ask, Call};
 use crate::reply::{self, Reply, Response};
 use crate::socket::ConnectionActivity;
 use crate::{
-    beliefs, body, campaign, cluster, groups, history, leader, origin, process, sessions, signing,
-    step_down, tenure, token, watch,
+    backup, beliefs, body, campaign, cluster, groups, history, leader, origin, process, sessions,
+    signing, step_down, tenure, token, watch,
 };
 
 /// What a request knows of the connection it came by.
@@ -173,7 +173,7 @@ async fn verb(call: Call) -> Reply {
         Operation::PromoteMember => cluster::promote(call).await,
         Operation::RemoveMember => cluster::remove(call).await,
         Operation::TransferCluster => cluster::transfer(call).await,
-        Operation::Backup => cluster::backup(call).await,
+        Operation::Backup => backup::answer(call).await,
         Operation::Keys => signing::keys(&call),
         Operation::Healthz => process::healthz(),
         Operation::Readyz => process::readyz(call).await,

@@ -75,6 +75,7 @@ pub async fn serve_cluster(
             within_open_files(config.connections_max),
             config.connections_per_address_max,
         ),
+        backups: Arc::default(),
         metrics: Metrics::new(&config),
         claim_monitor,
         failure_forecast,

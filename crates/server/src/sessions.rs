@@ -5,6 +5,7 @@ use regent_api::{
     Problem, SessionResponse, ShowSessionRequest,
 };
 
+use regent_election::SessionId;
 use regent_election::store::Heartbeat;
 
 use crate::app::{Ask, Call, fresh_session};
@@ -19,10 +20,21 @@ pub(crate) async fn act_open(
     ask: &Ask,
     request: OpenSessionRequest,
 ) -> Result<SessionResponse, Problem> {
+    chosen(request.session_id)?;
     let open = request.into_open(fresh_session()?);
     let session_id = open.session;
     let view = ask.change(ask.store().open(open)).await?;
+    ask.carries(session_id);
     Ok(SessionResponse::new(session_id, view))
+}
+
+/// Refuses an id that its client cannot have drawn at random: whoever guesses it acts for the session.
+pub(crate) fn chosen(session: Option<SessionId>) -> Result<(), Problem> {
+    if session.is_none_or(SessionId::looks_random) {
+        return Ok(());
+    }
+    let why = "this session_id is not random, and whoever guesses it can act for the session: draw 128 random bits (openssl rand -hex 16), or leave it out and use the one that the answer names";
+    Err(Problem::new(Code::BadRequest, why).at("session_id"))
 }
 
 pub(crate) async fn heartbeat(call: Call) -> Reply {
@@ -37,13 +49,16 @@ pub(crate) async fn act_heartbeat(
     let mut heartbeat = Heartbeat::from(request);
     let (session, beliefs) = (heartbeat.session, heartbeat.beliefs.take());
     let heard = ask.change(ask.store().heartbeat(heartbeat)).await;
-    // The renewal comes first; then what its node holds itself for, even if its session is not known: who acts without
+    // The renewal comes first; then what its node holds itself for, even if its session has expired: who acts without
     // one is whom this is about. Only what is older than the last heartbeat says nothing.
     let is_old = |problem: &Problem| problem.code == Code::HeartbeatNotNewer;
-    if let Some(beliefs) = beliefs.filter(|_| !heard.as_ref().is_err_and(is_old)) {
+    if let Some(beliefs) = beliefs.filter(|_| !heard.as_ref().is_err_and(is_old))
+        && ask.speaks_for(session, heard.is_ok(), &beliefs.node).await
+    {
         ask.app.heartbeat(session, heard.is_ok(), &beliefs);
     }
     let heard = heard?;
+    ask.carries(session);
     Ok(HeartbeatResponse::from(heard))
 }
 

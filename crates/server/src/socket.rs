@@ -12,11 +12,12 @@
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use regent_election::SessionId;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
@@ -36,6 +37,12 @@ pub(crate) struct ConnectionActivity {
     is_http2: AtomicBool,
     idle_since: Mutex<Instant>,
     given_up: Notify,
+    is_given_up: AtomicBool,
+    /// The session whose opening or renewal it carried last, unless another connection did since.
+    carried: Mutex<Option<SessionId>>,
+    /// Its number among all connections, and whether its place is in the reserve.
+    place: AtomicU64,
+    is_in_reserve: AtomicBool,
 }
 
 /// One request of a connection, until its answer has been sent.
@@ -50,6 +57,10 @@ impl ConnectionActivity {
             is_http2: AtomicBool::new(false),
             idle_since: Mutex::new(Instant::now()),
             given_up: Notify::new(),
+            is_given_up: AtomicBool::new(false),
+            carried: Mutex::new(None),
+            place: AtomicU64::new(0),
+            is_in_reserve: AtomicBool::new(false),
         }
     }
 
@@ -70,7 +81,48 @@ impl ConnectionActivity {
     /// The peer takes nothing of what it asked for: its connection shall end. Over HTTP/2 a peer can
     /// stall one stream and keep the socket flowing, which this file cannot see.
     pub(crate) fn give_up(&self) {
+        self.is_given_up.store(true, Ordering::Release);
         self.given_up.notify_one();
+    }
+
+    /// Whether somebody gave up on the peer.
+    #[cfg(test)]
+    pub(crate) fn is_given_up(&self) -> bool {
+        self.is_given_up.load(Ordering::Acquire)
+    }
+
+    /// The session that lives by it.
+    pub(crate) fn carried(&self) -> Option<SessionId> {
+        *self.carried.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// This session lives by it from now on; says which one did before.
+    pub(crate) fn carry(&self, session: Option<SessionId>) -> Option<SessionId> {
+        std::mem::replace(
+            &mut *self.carried.lock().unwrap_or_else(PoisonError::into_inner),
+            session,
+        )
+    }
+
+    /// Whether it can be closed in favour of a newcomer: nothing of it is being served, and no session lives by it.
+    pub(crate) fn can_give_way(&self) -> bool {
+        self.under_way.load(Ordering::Acquire) == 0 && self.carried().is_none()
+    }
+
+    /// It has the place of this number.
+    pub(crate) fn place_taken(&self, number: u64, is_in_reserve: bool) {
+        self.place.store(number, Ordering::Release);
+        self.is_in_reserve.store(is_in_reserve, Ordering::Release);
+    }
+
+    /// The number of its place.
+    pub(crate) fn place(&self) -> u64 {
+        self.place.load(Ordering::Acquire)
+    }
+
+    /// Whether its place is in the reserve.
+    pub(crate) fn is_in_reserve(&self) -> bool {
+        self.is_in_reserve.load(Ordering::Acquire)
     }
 
     /// Returns once somebody gave up on the peer.

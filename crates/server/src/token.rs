@@ -15,8 +15,11 @@ use regent_election::store::{Consistency, FencesPage, OfficeState, TenureView};
 use regent_election::{FenceError, Group, Refusal, Resource, SessionId, Term};
 
 use crate::app::{Ask, Call};
+use crate::quiet::{self, Quiet};
 use crate::reply::{self, Reply};
 use crate::signing::TermStatement;
+
+static STALE: Quiet = quiet::lines();
 
 /// Fences of a page if it is not said how many.
 const FENCES_PAGE_DEFAULT: usize = 100;
@@ -101,7 +104,9 @@ pub(crate) async fn act_validate(
     if let Err(problem) = &judged
         && problem.code == Code::StaleTerm
     {
-        tracing::warn!(%group, %problem, "a stale term was refused");
+        if let Some(untold) = STALE.admit() {
+            tracing::warn!(%group, %problem, untold, "a stale term was refused");
+        }
         if resource.is_some() {
             ask.app.stale_attempt(&group, term, None);
         }

@@ -64,7 +64,7 @@ async fn the_log_tells_every_change_of_a_leader_once_and_no_secret_ever() {
     let shutdown = async move { stopped.await.unwrap() };
     let served = tokio::spawn(serve(vec![listener], store, ServerConfig::default(), shutdown));
 
-    let canary = "c0ffee00c0ffee00c0ffee00c0ffee00";
+    let canary = "c0ffee3a91d7e25b8f46107dc0ffee9b";
     let session = format!(r#"{{"node_id":"web-1","session_id":"{canary}"}}"#);
     let held = format!(r#"{{"session_id":"{canary}","term":1}}"#);
     for (path, body) in [

@@ -3,11 +3,11 @@
 //! The replica has the last word on every change; what can be told beforehand is told here, because
 //! here it can be told as what it is: a definite no, or "ask the one that leads".
 
-use std::path::PathBuf;
+use std::io::{self, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use hyper::body::Bytes;
 use regent_api::{
     AddMemberRequest, ClusterMember, ClusterResponse, ClusterTuning, Code, MemberKind, Problem,
     ReplicaRole, ReplicaTimers, TuneMode,
@@ -19,7 +19,7 @@ use regent_replica::limits::REPLICAS_MAX;
 use regent_replica::measure::Tally;
 use regent_replica::peers::is_loopback;
 use regent_replica::{Backup, Handle, Member, MemberChange, ReplicaId, Role, Status, Tune};
-use regent_server::{Cluster, Durations, Measured};
+use regent_server::{BackupFile, Cluster, Durations, Measured};
 use tokio::time::{sleep, timeout};
 
 use crate::address::host_and_port;
@@ -169,11 +169,24 @@ impl Cluster for ReplicaCluster {
         self.ask(Request::Transfer { to }).await
     }
 
-    async fn backup(&self) -> Result<Bytes, Problem> {
+    async fn backup(&self) -> Result<BackupFile, Problem> {
         let backup = Backup::take(&self.handle, wall_s()).await?;
-        let encoded = tokio::task::spawn_blocking(move || Bytes::from(backup.encode()));
-        encoded.await.map_err(|error| Problem::new(Code::Internal, error.to_string()))
+        let directory = self.directory.clone();
+        let written = tokio::task::spawn_blocking(move || write(&directory, &backup.into_bytes()));
+        let internal = |error: String| Problem::new(Code::Internal, error);
+        written.await.map_err(|error| internal(error.to_string()))?.map_err(|error| {
+            let why = format!("the backup cannot be written beside the data: {error}");
+            Problem::new(Code::StoreUnavailable, why).retry_after(RETRY_MS)
+        })
     }
+}
+
+/// Writes a backup into a file without a name in this directory, which goes with its last reader.
+fn write(directory: &Path, bytes: &[u8]) -> io::Result<BackupFile> {
+    let mut file = tempfile::tempfile_in(directory)?;
+    file.write_all(bytes)?;
+    file.seek(SeekFrom::Start(0))?;
+    Ok(BackupFile { file, bytes: bytes.len() as u64 })
 }
 
 impl ReplicaCluster {

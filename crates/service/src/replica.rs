@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use regent_election::limits::STATE_BYTES_MAX_DEFAULT;
 use regent_election::store::StoreError;
 use regent_election::{Command, Settings as StoreSettings};
 use regent_replica::core::Recovered;
@@ -59,6 +60,8 @@ pub struct ReplicaSettings {
     pub certificates: Option<PeerCertificates>,
     /// Whether plaintext links may leave this machine.
     pub is_insecure: bool,
+    /// The most bytes that the state may weigh before growth is refused.
+    pub state_bytes_max: u64,
 }
 
 impl Default for ReplicaSettings {
@@ -76,6 +79,7 @@ impl Default for ReplicaSettings {
             has_peers: None,
             certificates: None,
             is_insecure: false,
+            state_bytes_max: STATE_BYTES_MAX_DEFAULT,
         }
     }
 }
@@ -149,6 +153,7 @@ pub(crate) async fn run(options: ReplicaOptions) -> Result<Arc<ReplicaStore>, Re
         snapshot_every: replica.snapshot_every,
         is_witness: replica.is_witness,
         tune: replica.tune,
+        state_bytes_max: replica.state_bytes_max,
         transport,
         ..NodeConfig::default()
     };

@@ -41,6 +41,7 @@ mod cgroup;
 pub mod guard;
 pub mod hook;
 mod means;
+mod private;
 pub mod shell;
 mod spawn;
 mod tree;
@@ -49,6 +50,7 @@ mod words;
 mod wrapper;
 
 pub use means::{Contain, Means};
+pub use private::keep_private;
 pub use watchdog::Watchdog;
 pub use words::{GuardReport, Status};
 pub use wrapper::{Order, Tether, kill_group};

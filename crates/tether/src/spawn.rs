@@ -10,7 +10,7 @@
 #![allow(unsafe_code, reason = "clone3 and what its child does before exec have no safe form")]
 
 use std::ffi::{CString, OsStr, OsString};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::net::UnixStream;
@@ -105,7 +105,11 @@ pub(crate) fn try_out(namespace: Namespace) -> io::Result<()> {
 /// Maps the user into its namespace and lets the child go on. A child that cannot be let go is killed.
 fn open_gate(namespace: Option<Namespace>, pid: Pid, mut ours: &UnixStream) -> io::Result<Pid> {
     let mapped = match namespace {
-        Some(Namespace { users: true, .. }) => map_user(pid),
+        Some(Namespace { users: true, .. }) => {
+            // Its files in /proc are ours only once it has made itself dumpable.
+            let mut ready = [0];
+            ours.read_exact(&mut ready).and_then(|()| map_user(pid))
+        }
         Some(Namespace { users: false, .. }) | None => Ok(()),
     };
     match mapped.and_then(|()| ours.write_all(b"\n")) {
@@ -144,6 +148,7 @@ fn fork(namespace: Option<Namespace>, image: Option<&Image>, stream: RawFd) -> i
         environment: environment.as_ptr(),
         stream,
         mounts: namespace.is_some_and(|namespace| namespace.mounts),
+        users: namespace.is_some_and(|namespace| namespace.users),
     };
     // SAFETY: a zeroed `clone_args` is a valid one: every field is a number whose zero means "none".
     let mut wanted: libc::clone_args = unsafe { std::mem::zeroed() };
@@ -178,6 +183,7 @@ struct Life {
     environment: *const *const libc::c_char,
     stream: RawFd,
     mounts: bool,
+    users: bool,
 }
 
 impl Life {
@@ -190,6 +196,14 @@ impl Life {
         // SAFETY: plain system calls on memory of this process; the texts end with a zero byte.
         unsafe {
             let mut byte = 0_u8;
+            if self.users {
+                // A copy of a wrapper that keeps itself private is private, too, and nobody could map its users. It is
+                // dumpable until it becomes the guard, which is private again before it starts anything.
+                libc::prctl(libc::PR_SET_DUMPABLE, 1);
+                if libc::write(self.stream, (&raw const byte).cast(), 1) != 1 {
+                    libc::_exit(1);
+                }
+            }
             // The wrapper opens the gate when the user is mapped; if it is gone, so is the purpose.
             if libc::read(self.stream, (&raw mut byte).cast(), 1) != 1 {
                 libc::_exit(1);

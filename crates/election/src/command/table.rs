@@ -52,6 +52,17 @@ pub enum Adds {
     Fence,
 }
 
+/// How a command may make the state grow, which decides what a store over its budget still takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Grows {
+    /// It ends something, or confirms what is decided: always taken.
+    Nothing,
+    /// By a line of a history, a mark or a request id: it may use the reserve.
+    Little,
+    /// By whatever its caller sends.
+    Freely,
+}
+
 /// What a command answers if a request with the same id took effect before (semantics 19).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Repeats {
@@ -85,6 +96,7 @@ struct Row<'a> {
     frees: Frees,
     promotes: Promotes,
     adds: Adds,
+    grows: Grows,
     repeats: Repeats,
     ends_others: bool,
     recorded_if_changed: bool,
@@ -112,6 +124,7 @@ const fn row() -> Row<'static> {
         frees: Frees::Nothing,
         promotes: Promotes::Nobody,
         adds: Adds::Nothing,
+        grows: Grows::Little,
         repeats: Repeats::Done,
         ends_others: false,
         recorded_if_changed: false,
@@ -129,7 +142,13 @@ const fn by_session(session: SessionId) -> Row<'static> {
 
 /// The row of what time brings: it only frees or fills, so a full disk takes it.
 const fn by_driver() -> Row<'static> {
-    Row { is_for_drivers: true, passes_full_disk: true, repeats: Repeats::Overtaken, ..row() }
+    Row {
+        is_for_drivers: true,
+        passes_full_disk: true,
+        grows: Grows::Nothing,
+        repeats: Repeats::Overtaken,
+        ..row()
+    }
 }
 
 impl Command {
@@ -138,10 +157,11 @@ impl Command {
         use Promotes::{InItsGroup, WhereItsSessionsAre, WhereOfficesAreVacant};
         match self {
             Self::Open { session, .. } => {
-                Row { repeats: Repeats::RunAgain, ..by_session(*session) }
+                Row { grows: Grows::Freely, repeats: Repeats::RunAgain, ..by_session(*session) }
             }
             Self::ChangeTtl { session, .. } => by_session(*session),
             Self::Close { session } => Row {
+                grows: Grows::Nothing,
                 frees: Frees::Session,
                 promotes: WhereItsSessionsAre,
                 passes_full_disk: true,
@@ -152,6 +172,7 @@ impl Command {
                 priority: *priority,
                 promotes: InItsGroup,
                 adds: Adds::Candidate,
+                grows: Grows::Freely,
                 repeats: Repeats::Candidacy,
                 waits_after_restore: true,
                 ..by_session(*session)
@@ -167,6 +188,7 @@ impl Command {
             // the next for as long as the disk is full.
             Self::Accept { group, session, term } => Row {
                 group: Some(group),
+                grows: Grows::Nothing,
                 term: Some(*term),
                 repeats: Repeats::RunAgain,
                 passes_full_disk: true,
@@ -216,11 +238,13 @@ impl Command {
                     None => None,
                 },
                 promotes: InItsGroup,
+                grows: Grows::Freely,
                 ends_others: true,
                 ..row()
             },
             Self::Delete { group } => Row {
                 group: Some(group),
+                grows: Grows::Nothing,
                 promotes: InItsGroup,
                 repeats: Repeats::Ending,
                 ends_others: true,
@@ -245,11 +269,12 @@ impl Command {
                 group: Some(group),
                 resource: Some(resource),
                 adds: Adds::Fence,
+                grows: Grows::Freely,
                 repeats: Repeats::RunAgain,
                 ..row()
             },
             Self::ForgetFence { group, resource } => {
-                Row { group: Some(group), resource: Some(resource), ..row() }
+                Row { group: Some(group), resource: Some(resource), grows: Grows::Nothing, ..row() }
             }
             Self::Report { group, finding, reason } => Row {
                 group: Some(group),
@@ -407,6 +432,12 @@ impl Command {
     #[must_use]
     pub const fn adds(&self) -> Adds {
         self.row().adds
+    }
+
+    /// How it may make the state grow.
+    #[must_use]
+    pub const fn grows(&self) -> Grows {
+        self.row().grows
     }
 
     /// What it answers if a request with the same id took effect before.

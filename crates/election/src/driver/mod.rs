@@ -464,6 +464,7 @@ fn is_permanent(refusal: &Refusal) -> bool {
         | Refusal::StillLed { .. }
         | Refusal::NobodyLeads { .. }
         | Refusal::Full { .. }
+        | Refusal::StateFull { .. }
         | Refusal::SuccessorUnknown { .. }
         | Refusal::SuccessorAmbiguous { .. }
         | Refusal::SuccessorSilent { .. }

@@ -6,7 +6,6 @@
 use std::cmp::Reverse;
 
 use super::group::{GroupState, Office, Standby};
-use super::sessions::mismatch;
 use super::{Rest, State, Turn, VerbResult};
 use crate::command::{IfLost, Opening};
 use crate::limits::{GROUPS_PER_SESSION_MAX, TTL_MS_DEFAULT};
@@ -104,7 +103,7 @@ impl State {
                         && told.ttl_ms.is_none_or(|ttl_ms| ttl_ms == session.ttl_ms)
                 });
                 if !fits {
-                    return Err(mismatch(session));
+                    return Err(Refusal::SessionMismatch);
                 }
                 Ok(Candidate {
                     open: Some(no),

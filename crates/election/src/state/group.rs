@@ -1,6 +1,7 @@
 //! A group's record: its term, its office, its line, its last changes.
 
 use super::fences::Fences;
+use super::weight;
 use crate::codec::{wire_enum, wire_struct};
 use crate::door::Door;
 use crate::limits::HISTORY_PER_GROUP;
@@ -19,6 +20,8 @@ pub(super) struct GroupState {
     pub(super) office: Office,
     /// Who waits, the next one first: by priority, then by arrival.
     pub(super) line: Vec<Standby>,
+    /// What the line weighs. It may be long, so it is not added up again with every change.
+    pub(super) line_bytes: u64,
     /// Who comes before the whole line at the next vacancy, while it stands.
     pub(super) heir: Option<SessionNo>,
     /// The group goes when its last tenure has ended.
@@ -30,6 +33,8 @@ pub(super) struct GroupState {
     pub(super) history: Vec<Change>,
     /// What the index of the state says of this group; never written to bytes.
     pub(super) marks: Marks,
+    /// What the group weighed when its table last looked; never written to bytes.
+    pub(super) weight: u64,
 }
 
 /// What the index counts of one group.
@@ -135,12 +140,14 @@ impl GroupState {
             policy: None,
             office: Office::Vacant,
             line: Vec::new(),
+            line_bytes: 0,
             heir: None,
             doomed: false,
             door: None,
             fences: None,
             history: Vec::new(),
             marks: Marks::default(),
+            weight: 0,
         }
     }
 
@@ -151,13 +158,15 @@ impl GroupState {
                 > (standby.priority, std::cmp::Reverse(standby.arrived))
         };
         let place = self.line.partition_point(before);
+        self.line_bytes += weight::standby(&standby);
         self.line.insert(place, standby);
     }
 
     /// Puts a session that stands already into the place its claim deserves. It keeps whatever it
     /// was promised.
     pub(super) fn requeue(&mut self, place: usize, standby: Standby) {
-        self.line.remove(place);
+        let before = self.line.remove(place);
+        self.line_bytes -= weight::standby(&before);
         self.enqueue(standby);
     }
 
@@ -165,6 +174,7 @@ impl GroupState {
     pub(super) fn dequeue(&mut self, session: SessionNo) -> Option<Standby> {
         let place = self.place_of(session)?;
         let standby = self.line.remove(place);
+        self.line_bytes -= weight::standby(&standby);
         if self.line.is_empty() {
             self.line = Vec::new();
         }
@@ -185,6 +195,7 @@ impl GroupState {
         let line = std::mem::take(&mut self.line).into_iter();
         let (stay, leave): (Vec<_>, Vec<_>) = line.partition(|standby| stays(standby.session));
         self.line = stay;
+        self.line_bytes -= leave.iter().map(weight::standby).sum::<u64>();
         self.heir = self.heir.filter(|heir| stays(*heir));
         if let Some(tenure) = self.office.tenure_mut() {
             tenure.offer = tenure.offer.filter(|offer| stays(offer.to));

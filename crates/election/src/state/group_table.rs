@@ -13,6 +13,7 @@ use std::ops::{Bound, Index};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::group::GroupState;
+use super::weight;
 use crate::name::Group;
 
 /// Slots in a chunk.
@@ -24,6 +25,10 @@ pub(super) struct GroupTable {
     by_name: BTreeMap<Group, u32>,
     chunks: Vec<Vec<Slot>>,
     free: Vec<u32>,
+    /// What all groups weighed when they were last looked at.
+    bytes: u64,
+    /// Slots whose groups may have changed since.
+    touched: Vec<u32>,
     /// The slot found last: a guess, never trusted without its name. Relaxed, because any guess will
     /// do.
     last: AtomicU32,
@@ -38,6 +43,8 @@ impl Clone for GroupTable {
             by_name: self.by_name.clone(),
             chunks: self.chunks.clone(),
             free: self.free.clone(),
+            bytes: self.bytes,
+            touched: self.touched.clone(),
             last: AtomicU32::new(self.last.load(Ordering::Relaxed)),
         }
     }
@@ -71,6 +78,7 @@ impl GroupTable {
 
     pub(super) fn get_mut(&mut self, group: &Group) -> Option<&mut GroupState> {
         let slot = self.find(group)?;
+        self.touch(slot);
         self.at_mut(slot)?.as_mut().map(|(_, state)| state)
     }
 
@@ -93,15 +101,44 @@ impl GroupTable {
             None => self.place(&group),
         };
         self.last.store(slot, Ordering::Relaxed);
-        if let Some(place) = self.at_mut(slot) {
-            *place = Some((group, state));
-        }
+        self.touch(slot);
+        let state = GroupState { weight: 0, ..state };
+        let before = self.at_mut(slot).and_then(|place| place.replace((group, state)));
+        self.bytes -= before.map_or(0, |(_, before)| before.weight);
     }
 
     pub(super) fn remove(&mut self, group: &Group) -> Option<GroupState> {
         let slot = self.by_name.remove(group)?;
         self.free.push(slot);
-        self.at_mut(slot)?.take().map(|(_, state)| state)
+        let (_, state) = self.at_mut(slot)?.take()?;
+        self.bytes -= state.weight;
+        Some(state)
+    }
+
+    /// What all groups weigh, as of the last [`GroupTable::weigh`].
+    pub(super) const fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Weighs every group that may have changed. Whoever changes groups calls it before their weight is asked
+    /// for, and after a bounded number of changes.
+    pub(super) fn weigh(&mut self) {
+        for slot in std::mem::take(&mut self.touched) {
+            let chunk = self.chunks.get_mut(slot as usize / CHUNK);
+            let place = chunk.and_then(|chunk| chunk.get_mut(slot as usize % CHUNK));
+            if let Some(Some((name, state))) = place {
+                let weight = weight::group(name, state);
+                self.bytes = self.bytes + weight - state.weight;
+                state.weight = weight;
+            }
+        }
+    }
+
+    /// Notes that the group in a slot may change.
+    fn touch(&mut self, slot: u32) {
+        if self.touched.last() != Some(&slot) {
+            self.touched.push(slot);
+        }
     }
 
     /// In the order of names.
@@ -111,6 +148,7 @@ impl GroupTable {
 
     /// In no particular order.
     pub(super) fn values_mut(&mut self) -> impl Iterator<Item = &mut GroupState> {
+        self.touched = self.by_name.values().copied().collect();
         self.chunks.iter_mut().flatten().flatten().map(|(_, state)| state)
     }
 

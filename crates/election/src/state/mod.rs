@@ -8,7 +8,7 @@
 //! One verb, one file: `sessions` (open, close, expire), `campaign`, `resign` (and withdraw),
 //! `transfer` (offer, warm, transfer, accept), `step_down`, `groups` (policies and deletion), `door` (moves),
 //! `fences`, `elapsed`. They meet in `office`, the only place that ends and begins tenures. `repeat` makes a
-//! repeated request take effect once; `view` reads; `snapshot` writes and reads the whole state.
+//! repeated request take effect once; `view` reads; `snapshot` writes and reads the whole state; `weight` counts its bytes.
 //!
 //! The road not taken: deciding promotions outside, by a controller that watches vacancies. It would
 //! need a second round for every failover, and 100,000 of them for a crashed node.
@@ -43,6 +43,7 @@ mod snapshot;
 mod step_down;
 mod transfer;
 mod view;
+mod weight;
 
 use group::GroupState;
 use group_table::GroupTable;
@@ -63,6 +64,8 @@ pub struct State {
     /// No group starts below this term: the terms of every deleted group lie at or under it.
     term_floor: Term,
     sessions: BTreeMap<SessionNo, Session>,
+    /// What they weigh.
+    sessions_bytes: u64,
     by_secret: BTreeMap<SessionId, SessionNo>,
     groups: GroupTable,
     requests: Requests,
@@ -150,6 +153,7 @@ impl State {
             revision: Revision(0),
             term_floor: Term::NONE,
             sessions: BTreeMap::new(),
+            sessions_bytes: 0,
             by_secret: BTreeMap::new(),
             groups: GroupTable::default(),
             requests: Requests::without_session(),
@@ -201,6 +205,12 @@ impl State {
     /// Does at most `groups_max` groups' worth of the entry that was begun, and returns its result
     /// when it is finished.
     pub fn advance(&mut self, groups_max: usize) -> Option<Applied> {
+        let applied = self.advance_slice(groups_max);
+        self.groups.weigh();
+        applied
+    }
+
+    fn advance_slice(&mut self, groups_max: usize) -> Option<Applied> {
         let mut work = self.work.take()?;
         let mut budget = groups_max.max(1);
         while budget > 0 {

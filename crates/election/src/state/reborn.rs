@@ -106,6 +106,7 @@ impl State {
         for group in self.groups.values_mut() {
             group.office = Office::Vacant;
             group.line = Vec::new();
+            group.line_bytes = 0;
             group.heir = None;
             group.marks = Marks::default();
             // The last line of a history says who leads; nobody does any more.
@@ -118,7 +119,9 @@ impl State {
             *ceiling = session.ttl_ms_longest.max(*ceiling);
             self.ended.remember(session.id);
         }
+        self.sessions_bytes = 0;
         self.by_secret.clear();
+        self.groups.weigh();
     }
 }
 

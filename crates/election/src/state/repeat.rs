@@ -72,14 +72,32 @@ impl Requests {
         }
     }
 
-    fn remember(&mut self, request: Remembered) {
+    /// Remembers a request; true if one more is remembered than before.
+    fn remember(&mut self, request: Remembered) -> bool {
         self.order.push_back(request.id);
         self.known.insert(request.id, request);
         if self.order.len() > self.capacity
             && let Some(oldest) = self.order.pop_front().and_then(|id| self.known.remove(&id))
         {
             self.forgotten = Some(oldest.applied);
+            return false;
         }
+        true
+    }
+
+    /// How many are remembered.
+    pub(super) fn len(&self) -> usize {
+        self.order.len()
+    }
+
+    /// Whether another one takes the place of the oldest.
+    pub(super) fn is_full(&self) -> bool {
+        self.order.len() >= self.capacity
+    }
+
+    /// Whether this one is remembered, whatever it asked for.
+    pub(super) fn knows(&self, id: &RequestId) -> bool {
+        self.known.contains_key(&print_of_id(id))
     }
 
     /// Forgets all but the last `max`.
@@ -179,11 +197,14 @@ impl State {
                 granted,
             };
             match secret {
-                None => self.requests.remember(request),
+                None => {
+                    self.requests.remember(request);
+                }
                 Some(secret) => {
                     let session = self.by_secret.get(&secret).copied();
                     if let Some(session) = session.and_then(|no| self.sessions.get_mut(&no)) {
-                        session.requests.remember(request);
+                        let has_grown = session.requests.remember(request);
+                        self.note_request(has_grown);
                     }
                 }
             }

@@ -3,7 +3,7 @@
 use super::office::End;
 use super::repeat::Requests;
 use super::session::Session;
-use super::{Rest, State, Turn, VerbResult, done};
+use super::{Rest, State, Turn, VerbResult, done, weight};
 use crate::limits::{SESSIONS_MAX, TTL_MS_FLOOR};
 use crate::name::{Group, Node, SessionId, SessionNo};
 use crate::outcome::{Answer, Cause, Effect, Refusal};
@@ -18,7 +18,7 @@ impl State {
     ) -> VerbResult {
         let session = match self.known_session(id)? {
             Some((no, session)) if session.node == node && session.ttl_ms == ttl_ms => no,
-            Some((_, session)) => return Err(mismatch(session)),
+            Some(_) => return Err(Refusal::SessionMismatch),
             None => self.open_fresh(turn, id, node, ttl_ms, false)?,
         };
         Ok((Answer::Session { session, ttl_ms }, Rest::Nothing))
@@ -64,22 +64,21 @@ impl State {
     ) -> Result<SessionNo, Refusal> {
         self.check_opening(ttl_ms)?;
         let no = SessionNo(turn.revision.0);
+        let session = Session {
+            id,
+            node,
+            ttl_ms,
+            ttl_ms_longest: ttl_ms,
+            passing,
+            gone: false,
+            epoch: 0,
+            leads: Default::default(),
+            stands: Default::default(),
+            requests: Requests::of_session(),
+        };
         self.by_secret.insert(id, no);
-        self.sessions.insert(
-            no,
-            Session {
-                id,
-                node,
-                ttl_ms,
-                ttl_ms_longest: ttl_ms,
-                passing,
-                gone: false,
-                epoch: 0,
-                leads: Default::default(),
-                stands: Default::default(),
-                requests: Requests::of_session(),
-            },
-        );
+        self.sessions_bytes += weight::session(&session);
+        self.sessions.insert(no, session);
         turn.effects.push(Effect::SessionOpened { session: no, ttl_ms });
         Ok(no)
     }
@@ -186,6 +185,7 @@ impl State {
     /// Removes the record of a session that neither leads nor stands.
     pub(super) fn forget_session(&mut self, turn: &mut Turn, session: SessionNo) {
         if let Some(record) = self.sessions.remove(&session) {
+            self.sessions_bytes -= weight::session(&record);
             self.by_secret.remove(&record.id);
             self.ended.remember(record.id);
             turn.effects.push(Effect::SessionEnded { session });
@@ -209,8 +209,4 @@ impl State {
         }
         (Answer::Done, Rest::Fill(groups))
     }
-}
-
-pub(super) fn mismatch(session: &Session) -> Refusal {
-    Refusal::SessionMismatch { node: session.node.clone(), ttl_ms: session.ttl_ms }
 }

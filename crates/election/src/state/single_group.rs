@@ -7,7 +7,7 @@
 //! if the engine was restored or emptied: then its terms are raised before anything is granted.
 
 use super::group::Office;
-use super::{State, Turn};
+use super::{State, Turn, weight};
 use crate::name::{Group, SessionId, SessionNo};
 use crate::outcome::{Answer, Applied, Cause};
 use crate::term::{Revision, Term};
@@ -90,6 +90,7 @@ impl State {
             .collect();
         for no in idle.iter().take(idle.len().saturating_sub(idle_max)) {
             if let Some(session) = self.sessions.remove(no) {
+                self.sessions_bytes -= weight::session(&session);
                 self.by_secret.remove(&session.id);
             }
         }
@@ -133,6 +134,7 @@ impl State {
                 self.settle(&mut turn, holder);
             }
         }
+        self.groups.weigh();
         Some(Applied {
             revision: turn.revision,
             answer: Ok(Answer::Done),

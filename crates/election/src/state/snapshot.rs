@@ -23,7 +23,7 @@ use super::fences::Fences;
 use super::group::{GroupState, Marks, Office, Standby};
 use super::repeat::Requests;
 use super::session::Session;
-use super::{Index, State};
+use super::{Index, State, weight};
 use crate::codec::{CodecError, Input, Wire, malformed};
 use crate::door::Door;
 use crate::limits::TTL_MS_CEILING;
@@ -92,6 +92,7 @@ impl State {
             let session = take_session(&mut input)?;
             state.by_secret.insert(session.id, no);
             in_order("sessions", state.sessions.keys().next_back(), &no)?;
+            state.sessions_bytes += weight::session(&session);
             state.sessions.insert(no, session);
         }
         for _ in 0..u64::take(&mut input)? {
@@ -109,6 +110,7 @@ impl State {
             return Err(malformed("ended sessions")("too many of them, or one is named twice"));
         }
         input.end()?;
+        state.groups.weigh();
         if state.version() != version {
             return Err(malformed("a state")("an earlier version would have told all of it"));
         }
@@ -196,17 +198,22 @@ fn put_group(group: &GroupState, version: u8, out: &mut Vec<u8>) {
 }
 
 fn take_group(input: &mut Input<'_>, version: u8) -> Result<GroupState, CodecError> {
+    let (term, policy) = (Wire::take(input)?, take_policy(input)?);
+    let office = Office::take(input)?;
+    let line = Vec::<Standby>::take(input)?;
     Ok(GroupState {
-        term: Wire::take(input)?,
-        policy: take_policy(input)?,
-        office: Office::take(input)?,
-        line: Vec::<Standby>::take(input)?,
+        term,
+        policy,
+        office,
+        line_bytes: line.iter().map(weight::standby).sum(),
+        line,
         heir: Wire::take(input)?,
         doomed: Wire::take(input)?,
         door: if version == STATE_VERSION_DOORLESS { None } else { Wire::take(input)? },
         fences: if version >= STATE_VERSION_STOPLESS { Wire::take(input)? } else { None },
         history: Wire::take(input)?,
         marks: Marks::default(),
+        weight: 0,
     })
 }
 

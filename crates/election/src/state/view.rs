@@ -301,7 +301,7 @@ impl State {
         self.groups.get(group).map(|state| state.history.as_slice()).unwrap_or_default()
     }
 
-    /// Counts for metrics; watchers are the driver's to add.
+    /// Counts for metrics; watchers and the budget are the driver's to add.
     #[must_use]
     pub fn census(&self) -> Census {
         Census {
@@ -310,6 +310,8 @@ impl State {
             led: self.index.led,
             contended: self.index.contended,
             watchers: 0,
+            state_bytes: self.bytes(),
+            state_bytes_max: 0,
             revision: self.revision,
         }
     }

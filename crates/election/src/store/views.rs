@@ -168,5 +168,9 @@ pub struct Census {
     pub contended: u64,
     /// Watches under way.
     pub watchers: u64,
+    /// What the state weighs in bytes, and the most that it may; zero if the store does not count.
+    pub state_bytes: u64,
+    /// See [`Census::state_bytes`].
+    pub state_bytes_max: u64,
     pub revision: Revision,
 }

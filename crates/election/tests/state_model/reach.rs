@@ -115,6 +115,7 @@ fn refused(refusal: &Refusal) -> &'static str {
         Refusal::FenceUnknown { .. } => "FenceUnknown",
         Refusal::NobodyLeads { .. } => "NobodyLeads",
         Refusal::Full { .. } => "Full",
+        Refusal::StateFull { .. } => "StateFull",
         Refusal::SuccessorUnknown { .. } => "SuccessorUnknown",
         Refusal::SuccessorAmbiguous { .. } => "SuccessorAmbiguous",
         Refusal::SuccessorSilent { .. } => "SuccessorSilent",

@@ -89,7 +89,7 @@ impl Model {
         }
         if let Some(session) = self.open_session(id) {
             if session.node != *node || session.ttl_ms != ttl_ms {
-                return Err(mismatch(session));
+                return Err(Refusal::SessionMismatch);
             }
             return Ok(Answer::Session { session: session.no, ttl_ms });
         }
@@ -232,7 +232,7 @@ impl Model {
                 told.node != session.node || told.ttl_ms.is_some_and(|ttl| ttl != session.ttl_ms)
             });
             if contradicts {
-                return Err(mismatch(session));
+                return Err(Refusal::SessionMismatch);
             }
             return Ok((Some(session.no), session.node.clone(), session.ttl_ms, session.passing));
         }
@@ -348,8 +348,4 @@ impl Model {
         holding.warm = true;
         Ok(Answer::Done)
     }
-}
-
-fn mismatch(session: &Participant) -> Refusal {
-    Refusal::SessionMismatch { node: session.node.clone(), ttl_ms: session.ttl_ms }
 }

@@ -19,6 +19,7 @@
 //! only "no" and "confirmed at this index".
 
 mod apply;
+mod growth;
 mod heartbeats;
 mod leases;
 mod patience;
@@ -36,6 +37,7 @@ use std::time::Duration;
 use raft::eraftpb::{Entry as LogEntry, HardState, SnapshotMetadata};
 use raft::{RawNode, ReadOnlyOption, StateRole};
 use regent_election::ledger::Ledger;
+use regent_election::limits::STATE_BYTES_MAX_DEFAULT;
 use regent_election::mutant::{self, Mutant};
 use regent_election::store::StoreError;
 use regent_election::{Incarnation, Moment, SessionNo};
@@ -51,6 +53,7 @@ use crate::replicated::ReplicatedState;
 use crate::timing::Timing;
 
 use apply::Applying;
+use growth::Growth;
 use proposals::{Pending, Submission};
 use requests::Waiter;
 use rounds::Rounds;
@@ -76,6 +79,8 @@ pub struct CoreConfig {
     pub is_witness: bool,
     /// Whether it tells a recorder what every entry did.
     pub is_taped: bool,
+    /// The most bytes that the state may weigh before this replica, leading, proposes no more growth.
+    pub state_bytes_max: u64,
 }
 
 impl CoreConfig {
@@ -91,6 +96,7 @@ impl CoreConfig {
             snapshot_every: LOG_ENTRIES_BETWEEN_SNAPSHOTS,
             is_witness: false,
             is_taped: false,
+            state_bytes_max: STATE_BYTES_MAX_DEFAULT,
         }
     }
 }
@@ -147,6 +153,7 @@ pub struct Core {
     numbers: u64,
     submissions: VecDeque<Submission>,
     pending: BTreeMap<u64, Pending>,
+    growth: Growth,
     /// The last proposal of each other replica that was appended or declined here: its boot and number.
     taken: BTreeMap<ReplicaId, (u64, u64)>,
     rounds: Rounds<Waiter>,
@@ -249,7 +256,8 @@ impl Core {
             timer: ElectionTimer::new(config.timing, config.seed),
             rounds: Rounds::new(config.id.get(), config.boot, patience),
             node,
-            ledger: Ledger::new(replicated, config.incarnation, now),
+            ledger: Ledger::new(replicated, config.incarnation, now)
+                .with_bytes_max(config.state_bytes_max),
             now,
             timing: config.timing,
             patience_percent: 100,
@@ -268,6 +276,7 @@ impl Core {
             numbers: 0,
             submissions: VecDeque::new(),
             pending: BTreeMap::new(),
+            growth: Growth::default(),
             taken: BTreeMap::new(),
             away: BTreeMap::new(),
             member_change: None,
@@ -379,6 +388,7 @@ impl Core {
         }
         if self.role == Role::Leader && role != Role::Leader {
             self.stop_serving();
+            self.growth.forget();
         }
         if self.role != role {
             (self.burdened_since, self.led_since) = (None, self.now);

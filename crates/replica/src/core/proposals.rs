@@ -68,6 +68,7 @@ impl Core {
         let mut locals = Vec::new();
         let mut remotes = Vec::new();
         let mut declined = Vec::new();
+        let mut grows = 0;
         // It must not be passed over as silent by its own campaign.
         let mut heard = BTreeSet::new();
         for submission in std::mem::take(&mut self.submissions) {
@@ -76,6 +77,13 @@ impl Core {
                     if self.pending.len() >= PROPOSALS_MAX || !self.may_write(&command) {
                         self.refuse(token, self.why_not(&command));
                         continue;
+                    }
+                    match self.check_budget(&command, request.as_ref(), grows) {
+                        Ok(bytes) => grows += bytes,
+                        Err(refusal) => {
+                            self.refuse(token, refusal.into());
+                            continue;
+                        }
                     }
                     heard.extend(self.ledger.asker(&command));
                     self.numbers += 1;
@@ -94,6 +102,11 @@ impl Core {
                         declined.push((replica, boot, number));
                         continue;
                     }
+                    let Ok(bytes) = self.check_budget(&command, request.as_ref(), grows) else {
+                        declined.push((replica, boot, number));
+                        continue;
+                    };
+                    grows += bytes;
                     heard.extend(self.ledger.asker(&command));
                     remotes.push((replica, boot, number));
                     let origin = Origin { replica, boot, number };
@@ -103,6 +116,7 @@ impl Core {
             }
         }
         if entries.is_empty() || self.step_proposal(entries) {
+            self.growth.appended(self.node.raft.raft_log.last_index(), grows);
             for (replica, boot, number) in remotes {
                 self.note_taken(replica, boot, number);
             }
@@ -161,6 +175,10 @@ impl Core {
             if self.is_held_back(&command) {
                 // The leader would decline it without a word; here it is known why.
                 self.refuse(token, self.why_not(&command));
+                continue;
+            }
+            if let Err(refusal) = self.check_budget(&command, request.as_ref(), 0) {
+                self.refuse(token, refusal.into());
                 continue;
             }
             self.numbers += 1;

@@ -169,7 +169,8 @@ impl Core {
             (*replicated, bytes)
         };
         self.out.installed = Some(replicated.state.revision());
-        self.ledger = Ledger::new(replicated, self.config.incarnation, self.now);
+        self.ledger = Ledger::new(replicated, self.config.incarnation, self.now)
+            .with_bytes_max(self.config.state_bytes_max);
         self.committed.clear();
         self.applying = None;
         self.applied = index;

@@ -40,6 +40,8 @@ pub(crate) struct Cluster {
     pub(crate) snapshot_every: u64,
     /// Who is told to be a witness, until the members say what it is.
     pub(crate) joins_as_witness: BTreeSet<ReplicaId>,
+    /// Who has another budget for the state than the default, in bytes.
+    pub(crate) budgets: BTreeMap<ReplicaId, u64>,
     /// Disks that confirm nothing: what waits for each.
     pub(crate) stalled: BTreeMap<ReplicaId, Vec<Batch>>,
     /// Everything that was published to watchers of a replica since its start.
@@ -79,6 +81,7 @@ impl Cluster {
             tokens: 0,
             snapshot_every: 100_000,
             joins_as_witness: BTreeSet::new(),
+            budgets: BTreeMap::new(),
             stalled: BTreeMap::new(),
             events: BTreeMap::new(),
         };
@@ -101,6 +104,9 @@ impl Cluster {
         let mut config = CoreConfig::new(replica, disk.boot, replica.get() * 7919 + disk.boot);
         config.snapshot_every = self.snapshot_every;
         config.is_witness = self.joins_as_witness.contains(&replica);
+        if let Some(bytes_max) = self.budgets.get(&replica) {
+            config.state_bytes_max = *bytes_max;
+        }
         self.cores.insert(replica, Core::new(config, recovered, self.now).unwrap());
     }
 

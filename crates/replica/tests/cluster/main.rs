@@ -7,6 +7,7 @@
 
 mod attacks;
 mod bench;
+mod budget;
 mod patience;
 mod renewals;
 

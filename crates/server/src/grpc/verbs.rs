@@ -18,11 +18,9 @@ use crate::app::{App, Ask};
 use crate::grpc::session::{self, Lookout, Outgoing};
 use crate::router::{self, Peer};
 use crate::{
-    beliefs, campaign, cluster, groups, history, leader, sessions, step_down, tenure, token, watch,
+    backup, beliefs, campaign, cluster, groups, history, leader, sessions, step_down, tenure,
+    token, watch,
 };
-
-/// Bytes of a backup in one message.
-const PIECE_BYTES: usize = 32 << 10;
 
 /// What every method returns.
 type GrpcResult<T> = Result<Response<T>, Status>;
@@ -326,12 +324,11 @@ impl Regent for Verbs {
 
     async fn backup(&self, request: Request<pb::BackupRequest>) -> GrpcResult<Self::BackupStream> {
         let (ask, pb::BackupRequest {}) = self.enter(Operation::Backup, request)?;
-        let mut rest = cluster::act_backup(&ask).await?;
-        let pieces = std::iter::from_fn(move || {
-            let next = rest.len().min(PIECE_BYTES);
-            (next > 0).then(|| Ok(pb::BackupPiece { bytes: rest.split_to(next) }))
+        let pieces = ReceiverStream::new(backup::act(&ask).await?.queue).map(|piece| match piece {
+            Ok(bytes) => Ok(pb::BackupPiece { bytes }),
+            Err(error) => Err(Status::data_loss(error.to_string())),
         });
-        let pieces: Many<pb::BackupPiece> = Box::pin(tokio_stream::iter(pieces));
+        let pieces: Many<pb::BackupPiece> = Box::pin(pieces);
         yes(pieces)
     }
 }

@@ -7,6 +7,7 @@ mod cluster;
 mod document;
 mod failing;
 mod flood;
+mod framing;
 mod groups;
 #[path = "../harness/mod.rs"]
 mod harness;

@@ -103,10 +103,10 @@ async fn ttls_outside_the_bounds_are_refused_with_the_bounds() {
 #[tokio::test]
 async fn no_read_shows_a_session_id() {
     let server = Server::start().await;
-    let canary = "c0ffee00c0ffee00c0ffee00c0ffee00";
+    let canary = "c0ffee3a91d7e25b8f46107dc0ffee9b";
     let campaign = json!({"node_id": "a", "session_id": canary});
     let won: CampaignResponse = server.post("/v1/groups/billing/campaign", campaign).await.ok();
-    server.stand("billing", "b", &secret(0x00c0_ffee)).await;
+    server.stand("billing", "b", "c0ffee5b02d9714e8a36f1c7c0ffee61").await;
     let cursor = "0-0";
     for path in [
         "/v1/groups/billing/leader",

@@ -156,6 +156,9 @@ keys! {
     GroupsMax = "groups_max", ValueKind::Count,
         Flag::new("Store", "N", "Most groups, whoever created them"),
         "most groups, whoever created them";
+    StateMibMax = "state_mib_max", ValueKind::Count,
+        Flag::new("Store", "N", "Most memory for the state in MiB; 0: 1024, or a quarter of memory"),
+        "most memory for groups, sessions and policies, in MiB; beyond it whatever grows is refused with FULL; 0 means 1024, or a quarter of this machine's memory if that is less";
     TtlMin = "ttl_min", ValueKind::Duration,
         Flag::new("Store", "DURATION", "Shortest ttl in groups without a policy of their own [default: 500ms]"),
         "shortest ttl in groups without a policy of their own";
@@ -283,6 +286,7 @@ impl Key {
             Self::Witness => Value::Bool(false),
             Self::AutoCreate => Value::Bool(store.auto_create),
             Self::GroupsMax => count(usize::try_from(store.groups_max).unwrap_or(usize::MAX)),
+            Self::StateMibMax => Value::Count(0),
             Self::TtlMin => time(store.default_policy.ttl_ms_min),
             Self::TtlMax => time(store.ttl_ms_ceiling),
             Self::Cluster => Value::Text(server.cluster),

@@ -5,6 +5,7 @@
 //!
 //! One file is read, not a merge of several: what holds should be readable in one place.
 
+mod budget;
 mod file;
 mod key;
 mod place;

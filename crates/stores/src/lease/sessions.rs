@@ -486,7 +486,7 @@ pub(super) fn check_same(open: &Open, told: Option<&Opening>) -> Result<(), Refu
     if is_same {
         return Ok(());
     }
-    Err(Refusal::SessionMismatch { node: open.node.clone(), ttl_ms: open.ttl_ms })
+    Err(Refusal::SessionMismatch)
 }
 
 fn check_size(record: &SessionRecord) -> Result<(), Refusal> {

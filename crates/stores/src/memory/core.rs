@@ -35,8 +35,13 @@ pub(super) struct Core {
 
 impl Core {
     /// A state that is served from `now` on.
-    pub(super) fn new(state: State, incarnation: Incarnation, now: Moment) -> Self {
-        let mut ledger = Ledger::new(state, incarnation, now);
+    pub(super) fn new(
+        state: State,
+        incarnation: Incarnation,
+        now: Moment,
+        state_bytes_max: u64,
+    ) -> Self {
+        let mut ledger = Ledger::new(state, incarnation, now).with_bytes_max(state_bytes_max);
         ledger.serve(now);
         Self { ledger, caused: Vec::new(), phase: Phase::Open, driver_wakes_at: now }
     }
@@ -67,6 +72,7 @@ impl Core {
             // Whoever asks is alive, and must not be passed over as silent by its own campaign.
             self.ledger.shows_life(regent_clock::now(), session);
         }
+        self.ledger.check_budget(&command, request.as_ref(), 0)?;
         Ok(self.run(command, request))
     }
 

@@ -22,6 +22,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
+use regent_election::limits::STATE_BYTES_MAX_DEFAULT;
 use regent_election::state::State;
 use regent_election::watch::{Bounds, Hub};
 use regent_election::{Command, Incarnation, Settings};
@@ -30,12 +31,21 @@ use self::core::Core;
 use shared::Shared;
 
 /// How a memory store is to be.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct MemoryOptions {
     /// What shall hold for the whole store; none for the default.
     pub settings: Option<Settings>,
     /// How much is remembered for watchers.
     pub watch: Bounds,
+    /// The most bytes that the state may weigh before growth is refused.
+    pub state_bytes_max: u64,
+}
+
+impl Default for MemoryOptions {
+    fn default() -> Self {
+        let state_bytes_max = STATE_BYTES_MAX_DEFAULT;
+        Self { settings: None, watch: Bounds::default(), state_bytes_max }
+    }
 }
 
 /// Why there is no memory store.
@@ -75,7 +85,8 @@ impl MemoryStore {
         let incarnation = Incarnation(number);
         let state = State::new(Settings::default());
         let hub = Hub::new(incarnation, state.revision(), options.watch);
-        let core = Core::new(state, incarnation, regent_clock::now());
+        let now = regent_clock::now();
+        let core = Core::new(state, incarnation, now, options.state_bytes_max);
         let shared = Arc::new(Shared::new(core, hub));
         // From here on, dropping the store ends its thread, if there is one.
         let store = Self { shared: Arc::clone(&shared), incarnation, driver: Mutex::default() };

@@ -98,6 +98,10 @@ pub fn entry() -> Option<ExitCode> {
     if arguments.next()? != VERB {
         return None;
     }
+    // Before the program exists: it must never meet a guard that it can trace.
+    if crate::keep_private().is_err() {
+        return Some(ExitCode::from(BROKEN));
+    }
     let Some(duty) = Duty::parse(arguments) else {
         eprintln!("regent: {VERB} is for `regent run` alone");
         return Some(ExitCode::from(64));

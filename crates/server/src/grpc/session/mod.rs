@@ -26,7 +26,7 @@ use std::time::Duration;
 use regent_api::grpc as pb;
 use regent_api::grpc::session_up::Message;
 use regent_api::{Code, Operation, Problem, SessionResponse, ShowSessionRequest};
-use regent_election::{Node, Revision, SessionId};
+use regent_election::{Node, Refusal, Revision, SessionId};
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tonic::Streaming;
@@ -148,11 +148,8 @@ async fn begin(
     let is_same = shown.node_id == request.node_id
         && request.ttl_ms.is_none_or(|ttl_ms| ttl_ms == shown.ttl_ms);
     if !is_same {
-        let why = format!(
-            "this session is {}'s with a ttl of {} ms; resume it as such",
-            shown.node_id, shown.ttl_ms
-        );
-        return Err(Problem::new(Code::SessionMismatch, why));
+        // It does not say whose it is: the caller may not be its owner.
+        return Err(Refusal::SessionMismatch.into());
     }
     Ok(shown)
 }

@@ -1,0 +1,97 @@
+//! The budget of the state: who refuses growth, and that replicas with different budgets stay the same.
+
+use regent_election::policy::NodePattern;
+use regent_election::store::StoreError;
+use regent_election::{Command, Group, Policy, Refusal};
+use regent_replica::ReplicaId;
+use regent_replica::io::{Request, Response};
+
+use crate::bench::{Cluster, campaign, heartbeat, id, open};
+
+const BUDGET: u64 = 1 << 20;
+
+/// A policy that weighs about 37 KB.
+fn large(number: u32) -> Command {
+    let allow = (0..256).map(|at| NodePattern::new(&format!("{at:0>96}")).unwrap()).collect();
+    let group = Group::new(&format!("g{number}")).unwrap();
+    Command::PutPolicy { group, policy: Some(Box::new(Policy { allow, ..Policy::default() })) }
+}
+
+fn put(number: u32) -> Request {
+    Request::Submit { command: large(number), request: None, query: None }
+}
+
+/// A cluster whose replicas have these budgets.
+fn with_budgets(budgets: &[(u64, u64)]) -> Cluster {
+    let mut cluster = Cluster::new(budgets.len() as u64);
+    for (number, bytes_max) in budgets {
+        cluster.stop(id(*number));
+        cluster.budgets.insert(id(*number), *bytes_max);
+        cluster.start(id(*number));
+    }
+    cluster
+}
+
+fn bytes(cluster: &Cluster, replica: ReplicaId) -> u64 {
+    cluster.cores[&replica].replicated().state.bytes()
+}
+
+/// What is proposed and not applied counts: otherwise everything that fits into the log at once would pass.
+#[test]
+fn proposals_that_come_together_do_not_pass_the_budget_together() {
+    let mut cluster = with_budgets(&[(1, BUDGET)]);
+    let leader = cluster.await_leader();
+    cluster.submit(leader, open(1, 60_000)).unwrap();
+    cluster.submit(leader, campaign(1, "billing")).unwrap();
+    let tokens: Vec<_> = (0..200).map(|number| cluster.ask(leader, put(number))).collect();
+    cluster.run(50);
+    let mut refused = 0;
+    for token in tokens {
+        match cluster.answers.remove(&token).unwrap() {
+            Response::Applied { answer, .. } => drop(answer.unwrap()),
+            Response::Error(StoreError::Refused(Refusal::StateFull { used, adds, max })) => {
+                assert_eq!(max, BUDGET);
+                assert!(used + adds > max && used <= max, "{used} + {adds} of {max}");
+                refused += 1;
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!((150..200).contains(&refused), "{refused} of 200");
+    assert!(bytes(&cluster, leader) <= BUDGET, "{}", bytes(&cluster, leader));
+    assert!(matches!(cluster.answer(leader, heartbeat(1)), Response::Heartbeat { .. }));
+    let delete =
+        |number: u32| Command::Delete { group: Group::new(&format!("g{number}")).unwrap() };
+    cluster.submit(leader, delete(0)).unwrap();
+    cluster.submit(leader, large(0)).unwrap();
+}
+
+/// The one that leads decides. A follower that knows the answer says so; one with a larger budget is declined, and
+/// all of them keep the same state.
+#[test]
+fn replicas_with_different_budgets_keep_the_same_state() {
+    let mut cluster = with_budgets(&[(1, BUDGET), (2, BUDGET), (3, 4 * BUDGET)]);
+    let mut taken = 0;
+    for number in 0..400 {
+        let asked = id(u64::from(number % 3) + 1);
+        match cluster.answer(asked, put(number)) {
+            Response::Applied { answer, .. } => {
+                answer.unwrap();
+                taken += 1;
+            }
+            Response::Error(StoreError::Refused(Refusal::StateFull { max, .. })) => {
+                assert!(max == BUDGET || max == 4 * BUDGET, "{max}");
+            }
+            // The Raft leader declines without a reason, or nobody leads yet.
+            Response::Error(StoreError::Unavailable { .. }) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+    cluster.run(500);
+    let leader = cluster.await_leader();
+    let bytes_max = cluster.budgets[&leader];
+    assert!(taken > 10 && bytes(&cluster, leader) <= bytes_max, "{taken}");
+    let state = |number| &cluster.cores[&id(number)].replicated().state;
+    assert!(state(1) == state(2) && state(2) == state(3));
+    assert_eq!(state(1).bytes(), state(3).bytes());
+}

@@ -1,0 +1,82 @@
+//! How much memory the state of a store may take, if nobody says.
+
+use std::fs;
+use std::path::Path;
+
+use regent_election::limits::STATE_BYTES_MAX_DEFAULT;
+
+use super::{Effective, Key};
+
+/// The part of the memory that the state may take: beside it there are the snapshot that is being written, the log,
+/// events for watchers and connections.
+const PART: u64 = 4;
+
+impl Effective {
+    /// What `state_mib_max` says, or what suits this machine.
+    pub(super) fn state_bytes_max(&self) -> u64 {
+        match self.count(Key::StateMibMax) {
+            0 => fitting(memory()),
+            mib => u64::from(mib) << 20,
+        }
+    }
+}
+
+fn fitting(memory: Option<u64>) -> u64 {
+    memory.map_or(STATE_BYTES_MAX_DEFAULT, |bytes| (bytes / PART).min(STATE_BYTES_MAX_DEFAULT))
+}
+
+/// The memory that this process may use: that of the machine, or less if its control group has less.
+fn memory() -> Option<u64> {
+    let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let limits = [
+        of_machine(&fs::read_to_string("/proc/meminfo").unwrap_or_default()),
+        of_group(&groups, "0::", Path::new("/sys/fs/cgroup"), "memory.max"),
+        // Within a container the group's own files lie at the root.
+        number(Path::new("/sys/fs/cgroup/memory.max")),
+        number(Path::new("/sys/fs/cgroup/memory/memory.limit_in_bytes")),
+    ];
+    limits.into_iter().flatten().min()
+}
+
+/// `MemTotal` in bytes.
+fn of_machine(meminfo: &str) -> Option<u64> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    line.split_whitespace().next()?.parse::<u64>().ok().map(|kib| kib << 10)
+}
+
+fn of_group(groups: &str, prefix: &str, root: &Path, file: &str) -> Option<u64> {
+    let path = groups.lines().find_map(|line| line.strip_prefix(prefix))?;
+    number(&root.join(path.trim_start_matches('/')).join(file))
+}
+
+/// The number in a file; none if there is none in it, as in the `max` of a group without a limit.
+fn number(path: &Path) -> Option<u64> {
+    fs::read_to_string(path).ok()?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_small_machine_gets_a_smaller_budget() {
+        assert_eq!(fitting(None), STATE_BYTES_MAX_DEFAULT);
+        assert_eq!(fitting(Some(1 << 40)), STATE_BYTES_MAX_DEFAULT);
+        assert_eq!(fitting(Some(1 << 30)), 256 << 20);
+        assert_eq!(of_machine("MemTotal:        2048 kB\nMemFree: 1 kB\n"), Some(2 << 20));
+        assert_eq!(of_machine("nothing"), None);
+    }
+
+    #[test]
+    fn the_limit_of_a_control_group_counts() {
+        let place = tempfile::tempdir().unwrap();
+        let group = place.path().join("a/b");
+        fs::create_dir_all(&group).unwrap();
+        fs::write(group.join("memory.max"), "4096\n").unwrap();
+        let find = |groups: &str| of_group(groups, "0::", place.path(), "memory.max");
+        assert_eq!(find("1:name=x:/z\n0::/a/b\n"), Some(4096));
+        fs::write(group.join("memory.max"), "max\n").unwrap();
+        assert_eq!(find("0::/a/b\n"), None);
+        assert_eq!(find("0::/missing\n"), None);
+    }
+}
