@@ -4,8 +4,8 @@
 //! goes to that place with its credentials and acts on the terms that it grants. So it follows only to where
 //! its own operator allows: by default to the hosts that it began at, and beyond that to what is listed.
 //!
-//! A host is allowed for plain addresses only. What stands behind `?` may name another endpoint or a local
-//! file, so an address with such parameters must be listed as a whole.
+//! A host is allowed for plain addresses only, of engines that are reached by hosts. What stands behind `?` may
+//! name another endpoint or a local file, and a bucket is not a host: such an address must be listed as a whole.
 
 use std::net::IpAddr;
 
@@ -13,6 +13,23 @@ use std::net::IpAddr;
 const ANY: &str = "*";
 /// What every address of this machine's loopback is called here.
 const LOOPBACK: &str = "localhost";
+
+/// Schemes whose address names the hosts that are connected to. In every other one it names something else
+/// (a bucket, a table, a file), which anybody may have registered or made under any name.
+const OF_HOSTS: &[&str] = &[
+    "http",
+    "https",
+    "etcd",
+    "zk",
+    "zookeeper",
+    "consul",
+    "nats",
+    "redis",
+    "redlock",
+    "postgres",
+    "postgresql",
+    "mysql",
+];
 
 /// The places that a process may follow to.
 #[derive(Clone, Debug, Default)]
@@ -22,7 +39,7 @@ pub(crate) struct Places {
 }
 
 impl Places {
-    /// Allows one more: a host, a whole address, or `*` for all.
+    /// Allows one more: a host, a host and its port, a whole address, or `*` for all.
     pub(crate) fn allow(&mut self, place: String) {
         self.listed.push(place);
     }
@@ -32,50 +49,101 @@ impl Places {
         if self.listed.iter().any(|place| place == ANY || place == to) {
             return true;
         }
+        let Some(there) = Address::parse(to) else { return false };
+        let local = || Address { scheme: "", hosts: vec![(LOOPBACK.to_owned(), None)] };
         let own = match began {
-            None => vec![LOOPBACK.to_owned()],
-            Some(url) => hosts(url),
+            None => Some(local()),
+            // What the operator wrote may have parameters.
+            Some(url) => Address::parse(url.split(['?', '#']).next().unwrap_or_default()),
         };
-        let is_allowed = |host: &String| {
-            own.contains(host) || self.listed.iter().any(|place| named(place) == *host)
-        };
-        let there = hosts(to);
-        !to.contains(['?', '#']) && !there.is_empty() && there.iter().all(is_allowed)
+        // Who began with TLS is not led away from it.
+        let own = own.filter(|own| !(own.scheme == "https" && there.scheme == "http"));
+        let listed: Vec<Host> = self.listed.iter().filter_map(|place| host(place)).collect();
+        there.hosts.iter().all(|(name, port)| {
+            let is_own = own.iter().flat_map(|own| &own.hosts).any(|(known, _)| known == name);
+            let matches = |(known, only): &Host| known == name && (only.is_none() || only == port);
+            is_own || listed.iter().any(matches)
+        })
     }
 }
 
-/// The hosts of an address, which may be a list, as in `etcd://a:2379,b:2379` and `http://a:7400,http://b:7400`. None
-/// if it has no host, as a file.
-fn hosts(url: &str) -> Vec<String> {
-    let Some((_, rest)) = url.split_once("://") else { return Vec::new() };
-    let mut hosts = Vec::new();
-    for part in rest.split(',') {
-        let part = part.split_once("://").map_or(part, |(_, rest)| rest);
-        let authority = part.split(['/', '?', '#']).next().unwrap_or_default();
-        let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
-        if host.is_empty() {
-            return Vec::new();
+/// The name of a host in one spelling, and its port if there is one.
+type Host = (String, Option<u16>);
+
+/// An address in the one plain form that all openers read alike: `scheme://[user@]host[:port],…[/path]`, where an HTTP
+/// list may repeat its scheme, as in `http://a:7400,http://b:7400`. Whatever else could be read in two ways is no
+/// address here: this one decides, and another parser connects.
+struct Address<'a> {
+    scheme: &'a str,
+    hosts: Vec<Host>,
+}
+
+impl<'a> Address<'a> {
+    fn parse(url: &'a str) -> Option<Self> {
+        let (scheme, rest) = url.split_once("://")?;
+        if !OF_HOSTS.contains(&scheme) {
+            return None;
         }
-        hosts.push(named(host));
+        let (authority, path) = match rest.char_indices().find(|(at, char)| {
+            // The slashes of a scheme that is repeated begin no path.
+            *char == '/' && !rest[..*at].ends_with([':', '/']) && !rest[*at..].starts_with("//")
+        }) {
+            Some((at, _)) => rest.split_at(at),
+            None => (rest, ""),
+        };
+        let is_plain = |char: char| char.is_ascii_alphanumeric() || "/._-".contains(char);
+        if !path.chars().all(is_plain) || path.contains("//") {
+            return None;
+        }
+        let mut hosts = Vec::new();
+        for (number, part) in authority.split(',').enumerate() {
+            let part = match part.split_once("://") {
+                Some((again, part)) if number > 0 && scheme.starts_with("http") => {
+                    (again == scheme).then_some(part)?
+                }
+                Some(_) => return None,
+                None => part,
+            };
+            let part = match part.split_once('@') {
+                Some((user, part)) if number == 0 => user.chars().all(is_name).then_some(part)?,
+                Some(_) => return None,
+                None => part,
+            };
+            hosts.push(host(part)?);
+        }
+        Some(Self { scheme, hosts })
     }
-    hosts
 }
 
-/// The name of a host without its port, in one spelling.
-fn named(host: &str) -> String {
-    let bare = match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
-        Some((address, _)) => address,
-        None => match host.rsplit_once(':') {
-            Some((name, port)) if !name.contains(':') && port.parse::<u16>().is_ok() => name,
-            Some(_) | None => host,
-        },
+fn is_name(char: char) -> bool {
+    char.is_ascii_alphanumeric() || "._-".contains(char)
+}
+
+/// A host with or without a port; none if it is anything else.
+fn host(text: &str) -> Option<Host> {
+    let (name, port) = match text.strip_prefix('[') {
+        Some(rest) => {
+            let (address, port) = rest.split_once(']')?;
+            address.parse::<std::net::Ipv6Addr>().ok()?;
+            (address, port.strip_prefix(':').or(port.is_empty().then_some(""))?)
+        }
+        None => {
+            let (name, port) = text.split_once(':').unwrap_or((text, ""));
+            (!name.is_empty() && name.chars().all(is_name)).then_some(())?;
+            if text.ends_with(':') {
+                return None;
+            }
+            (name, port)
+        }
     };
-    let name = bare.to_ascii_lowercase();
-    match name.parse::<IpAddr>() {
+    let port = if port.is_empty() { None } else { Some(port.parse().ok()?) };
+    let name = name.to_ascii_lowercase();
+    let name = match name.parse::<IpAddr>() {
         Ok(address) if address.is_loopback() => LOOPBACK.to_owned(),
         Ok(address) => address.to_string(),
         Err(_) => name,
-    }
+    };
+    Some((name, port))
 }
 
 #[cfg(test)]
@@ -108,10 +176,43 @@ mod tests {
             "kubernetes://a.example?kubeconfig=/tmp/evil",
             "http://evil.example#@a.example",
             "http:///",
+            "http://evil.example/://a.example",
+            "etcd://evil.example/://a.example",
+            "postgres://a.example/@evil.example/db",
+            "postgres://u@a.example@evil.example/db",
+            "http://a.example:7400,etcd://b.example:7400",
+            "etcd://a.example:2379,http://b.example:2379",
+            "s3://KEY:SECRET@a.example",
+            "gs://a.example",
+            "dynamodb://a.example",
+            "file://a.example/tmp/x",
+            "unix://a.example",
+            "http://a.example\\@evil.example",
+            "http://a.example%2eevil.example",
+            "http://a.example:",
+            "http://a.example:x",
+            "http://a.example /",
             "",
         ] {
             assert!(!allowed(&[], began, to), "{to}");
         }
+    }
+
+    #[test]
+    fn a_user_and_a_path_are_plain() {
+        let began = Some("postgres://a.example/elections?sslmode=require");
+        assert!(allowed(&[], began, "postgres://regent@a.example:5432/elections"));
+        assert!(!allowed(&[], began, "postgres://regent:secret@a.example/elections"));
+        assert!(!allowed(&[], began, "postgres://a.example/elections%2f"));
+    }
+
+    #[test]
+    fn a_process_that_began_with_tls_keeps_it_and_a_listed_port_is_that_port() {
+        assert!(!allowed(&[], Some("https://a.example"), "http://a.example"));
+        assert!(allowed(&[], Some("http://a.example"), "https://a.example"));
+        let began = Some("http://a.example:7400");
+        assert!(allowed(&["b.example:7400"], began, "http://b.example:7400"));
+        assert!(!allowed(&["b.example:7400"], began, "http://b.example:7401"));
     }
 
     #[test]
@@ -126,7 +227,7 @@ mod tests {
     #[test]
     fn a_listed_host_a_listed_address_and_a_star_allow_more() {
         let began = Some("http://a.example:7400");
-        assert!(allowed(&["b.example"], began, "postgres://u:p@b.example:5432/elections"));
+        assert!(allowed(&["b.example"], began, "postgres://u@b.example:5432/elections"));
         assert!(!allowed(&["b.example"], began, "s3://b.example?endpoint=http://evil.example"));
         let bucket = "s3://bucket?region=eu-1";
         assert!(allowed(&[bucket], began, bucket));
