@@ -92,7 +92,8 @@ mod tests {
     #[test]
     fn what_is_applied_is_known_before_it_is_answered() {
         let life = Incarnation(1);
-        let core = Core::new(State::new(Settings::default()), life, regent_clock::now());
+        let (state, now) = (State::new(Settings::default()), regent_clock::now());
+        let core = Core::new(state, life, now, u64::MAX);
         let shared = Shared::new(core, Hub::new(life, Revision(0), Bounds::default()));
         let mut watch = shared.hub.subscribe(Scope::Prefix(String::new()), None, None);
         let group = Group::new("billing").unwrap();
