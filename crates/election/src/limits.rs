@@ -20,6 +20,15 @@ pub const FENCES_PER_GROUP_MAX: usize = 256;
 /// Longest own part of a request id.
 pub const REQUEST_NONCE_BYTES_MAX: usize = 40;
 
+/// Most bindings of principals to roles: every request of a client may look at all of them.
+pub const BINDINGS_MAX: usize = 256;
+/// Most patterns for groups, and most for nodes, of one binding.
+pub const PATTERNS_PER_BINDING_MAX: usize = 64;
+/// Longest pattern of a binding in bytes: as long as the longest group name.
+pub const PATTERN_BYTES_MAX: usize = GROUP_BYTES_MAX;
+/// Most bytes of all bindings, as they are encoded: they travel in one entry and in every snapshot.
+pub const BINDINGS_BYTES_MAX: usize = 64 << 10;
+
 /// Terms stay exact in JSON numbers, that is below 2^53.
 pub const TERM_MAX: u64 = (1 << 53) - 1;
 
