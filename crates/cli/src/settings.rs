@@ -23,6 +23,12 @@ pub(crate) struct SettingsArgs {
     /// Where to listen [default: 127.0.0.1:7400]
     #[arg(long, value_name = "ADDR:PORT")]
     listen: Option<String>,
+    /// Whether callers need a credential: off or required [default: off]
+    #[arg(long, value_name = "WORD")]
+    auth: Option<String>,
+    /// The Unix socket for this machine's administrators
+    #[arg(long, value_name = "PATH")]
+    socket: Option<String>,
     /// Where the embedded store keeps its data [default: $XDG_DATA_HOME/regent]
     #[arg(long, value_name = "DIR")]
     data_dir: Option<String>,
@@ -47,7 +53,7 @@ pub(crate) struct SettingsArgs {
     /// The certificates of the CAs that peers are believed by
     #[arg(long, value_name = "FILE", help_heading = "Cluster")]
     peer_ca: Option<String>,
-    /// Whether peer links without TLS may leave this machine [default: false]
+    /// Whether peers without TLS and clients without auth may be elsewhere
     #[arg(long, value_name = "BOOL", help_heading = "Cluster", num_args = 0..=1,
         default_missing_value = "true")]
     insecure: Option<String>,
@@ -167,6 +173,8 @@ impl SettingsArgs {
     fn given(&self, log: &LogArgs) -> Vec<(Key, String)> {
         let of = |key: Key| match key {
             Key::Listen => &self.listen,
+            Key::Auth => &self.auth,
+            Key::Socket => &self.socket,
             Key::DataDir => &self.data_dir,
             Key::Store => &self.store,
             Key::PeerListen => &self.peer_listen,

@@ -4,6 +4,7 @@
 //! descriptors, must not make a server deaf.
 
 use std::io::ErrorKind;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,18 +12,55 @@ use hyper_util::rt::TokioExecutor;
 use hyper_util::server::conn::auto;
 use regent_api::problem::PROBLEM_JSON;
 use regent_api::{Code, Problem};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, UnixListener};
 
 use crate::app::{App, Phase};
 use crate::connection;
 use crate::faces::Faces;
+use crate::socket::{LOCAL, Stream};
 
 /// How long to wait when the system has no more file descriptors or memory to give.
 const PAUSE: Duration = Duration::from_millis(100);
 
+/// Where connections come from.
+#[derive(Debug)]
+pub enum Listener {
+    Tcp(TcpListener),
+    /// A socket of this machine, at whose other end the kernel knows the user.
+    Unix(UnixListener),
+}
+
+impl From<TcpListener> for Listener {
+    fn from(listener: TcpListener) -> Self {
+        Self::Tcp(listener)
+    }
+}
+
+impl From<UnixListener> for Listener {
+    fn from(listener: UnixListener) -> Self {
+        Self::Unix(listener)
+    }
+}
+
+impl Listener {
+    /// The next connection, and the address that it is counted under.
+    async fn accept(&self) -> std::io::Result<(Stream, IpAddr)> {
+        match self {
+            Self::Tcp(listener) => {
+                let (stream, from) = listener.accept().await?;
+                Ok((Stream::Tcp(stream), from.ip()))
+            }
+            Self::Unix(listener) => {
+                let (stream, _) = listener.accept().await?;
+                Ok((Stream::Unix(stream), LOCAL.ip()))
+            }
+        }
+    }
+}
+
 /// Accepts until the server closes. Connections go on after that.
 pub(crate) async fn listen(
-    listener: TcpListener,
+    listener: Listener,
     app: Arc<App>,
     faces: Faces,
     protocol: Arc<auto::Builder<TokioExecutor>>,
@@ -34,7 +72,7 @@ pub(crate) async fn listen(
             accepted = listener.accept() => accepted,
         };
         match accepted {
-            Ok((stream, from)) => match app.connection_limit.enter(from.ip()) {
+            Ok((stream, from)) => match app.connection_limit.enter(from) {
                 Ok(place) => {
                     let (app, faces) = (Arc::clone(&app), faces.clone());
                     let protocol = Arc::clone(&protocol);
@@ -68,7 +106,7 @@ fn is_peers_fault(kind: ErrorKind) -> bool {
 }
 
 /// Says why, if the peer's buffer takes it; nobody waits for those that have no place.
-fn turn_away(stream: &TcpStream) {
+fn turn_away(stream: &Stream) {
     let problem = Problem::new(
         Code::RateLimited,
         "there are too many connections; close some, or try again in 1000 ms",

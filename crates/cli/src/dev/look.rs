@@ -148,6 +148,7 @@ pub(super) mod tests {
             members: Vec::new(),
             warnings: Vec::new(),
             tuning: None,
+            auth: None,
         }
     }
 

@@ -131,6 +131,11 @@ pub enum AccessError {
     /// More bytes than the bound.
     #[error("the bindings take {bytes} bytes; at most {BINDINGS_BYTES_MAX}: use wider patterns")]
     TooLarge { bytes: usize },
+    /// A token for a principal that is known in another way.
+    #[error(
+        "{0} gets no token: the kernel vouches for local principals, and certificates for replicas; use node:NAME or user:NAME"
+    )]
+    NoTokenFor(Principal),
     /// A binding that could allow nothing.
     #[error("binding {number} names no groups; write groups = [\"*\"] for all")]
     NoGroups {

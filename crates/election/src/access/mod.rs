@@ -11,13 +11,21 @@
 //! (`state`).
 
 mod binding;
+mod guard;
 mod judge;
 mod pattern;
 mod principal;
 mod right;
+mod table;
+mod token;
 
 pub use binding::{AccessError, Binding, Bindings, NodeRule};
+pub use guard::{Caller, GuardedStore, Permitted};
 pub use judge::{Denial, Extent, Grant, Nearest, Request, judge};
 pub use pattern::Pattern;
 pub use principal::{Principal, PrincipalError};
 pub use right::{Right, Role};
+pub use table::{AccessTable, AccessView, SessionOwner};
+pub use token::{
+    BearerToken, CredentialFlaw, SecretDigest, TokenError, TokenId, TokenLabel, TokenRecord,
+};

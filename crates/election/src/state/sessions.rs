@@ -70,6 +70,7 @@ impl State {
             Session {
                 id,
                 node,
+                owner: turn.who.clone().map(Box::new),
                 ttl_ms,
                 ttl_ms_longest: ttl_ms,
                 passing,

@@ -10,7 +10,7 @@ use std::time::Duration;
 use regent_election::Settings as StoreSettings;
 use regent_replica::disk::limits::SEGMENT_BYTES_DEFAULT;
 use regent_replica::limits::LOG_ENTRIES_BETWEEN_SNAPSHOTS;
-use regent_server::{ReplaceFailing, ServerConfig};
+use regent_server::{Auth, ReplaceFailing, ServerConfig};
 
 use super::value::{Value, ValueKind};
 
@@ -63,7 +63,11 @@ macro_rules! keys {
 
 keys! {
     Listen = "listen", ValueKind::Address,
-        "where the service listens; there is no authentication yet, so keep it on loopback or on a network you trust";
+        "where the service listens; beyond loopback it needs auth = required, or insecure";
+    Auth = "auth", ValueKind::OneOf(&Auth::WORDS),
+        "whether callers need a credential and a right: off (whoever reaches the service may do everything) or required";
+    Socket = "socket", ValueKind::Text,
+        "the Unix socket on which root and the server's own user are administrators; empty means run/regent.sock in data_dir if auth is required, and none otherwise";
     DataDir = "data_dir", ValueKind::Directory,
         "where the embedded store keeps its data; empty means $XDG_DATA_HOME/regent, ~/.local/share/regent or ./regent-data";
     Store = "store", ValueKind::Text,
@@ -81,7 +85,7 @@ keys! {
     PeerCa = "peer_ca", ValueKind::Text,
         "the file of the certificates of the CAs that peers are believed by (regent tls init)";
     Insecure = "insecure", ValueKind::Bool,
-        "whether peer links without TLS may leave this machine; whoever reaches the peer port can then depose leaders and read secrets";
+        "whether peer links without TLS, and clients without authentication, may leave this machine; whoever reaches the ports can then depose leaders and read secrets";
     Timing = "timing", ValueKind::OneOf(TIMINGS),
         "timers of the cluster: lan (replicas in one data centre) or wan (in several); the same on every replica";
     ElectionMin = "election_min", ValueKind::Duration,
@@ -190,7 +194,8 @@ impl Key {
         let time = |ms| Value::Duration(Duration::from_millis(ms));
         match self {
             Self::Listen => text(LISTEN_DEFAULT),
-            Self::DataDir => text(""),
+            Self::Auth => text(server.auth.word()),
+            Self::DataDir | Self::Socket => text(""),
             Self::Store => text(STORE_DEFAULT),
             Self::PeerListen => text(PEER_LISTEN_DEFAULT),
             Self::PeerAdvertise | Self::ClientAdvertise => text(""),
