@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 use regent::remote::{Remote, RemoteError, RemoteResult};
-use regent_api::Consistency;
+use regent_api::{Code, Consistency};
 use regent_election::{Group, RequestId};
 
 use crate::duration;
@@ -86,6 +86,12 @@ impl ClientArgs {
     pub(crate) fn screen(&self) -> Screen {
         Screen { output: self.output }
     }
+}
+
+/// Whether a caller may read nothing, but may still give up what it holds.
+pub(crate) fn is_shut_out(error: &RemoteError) -> bool {
+    let code = error.problem().map(|problem| problem.code);
+    matches!(code, Some(Code::CredentialOver | Code::Forbidden))
 }
 
 /// Does something exactly once: it is named, and repeated under the same name while its outcome is

@@ -1,6 +1,7 @@
 //! The command `regent`: a table of contents. Every verb is a file of the same name.
 
 mod alarm;
+mod auth;
 mod bench;
 mod campaign;
 mod client;
@@ -47,6 +48,7 @@ mod transfer;
 mod watch;
 mod withdraw;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
@@ -55,6 +57,7 @@ use exit::Exit;
 use failure::{CommandResult, Failure};
 use logs::LogArgs;
 use output::{Output, Screen, json, remark};
+use regent::remote::Credential;
 use regent_tether::shell;
 
 /// A request is a dozen small allocations, made by one thread and freed by another: the system's
@@ -82,6 +85,9 @@ Examples:
 struct Cli {
     #[command(flatten)]
     log: LogArgs,
+    /// The file of the bearer token shown to servers [env: REGENT_TOKEN_FILE]
+    #[arg(long, global = true, value_name = "FILE", help_heading = "Server and output")]
+    token_file: Option<PathBuf>,
     #[command(subcommand)]
     verb: Verb,
 }
@@ -139,6 +145,9 @@ enum Verb {
     Fence(fence::FenceVerb),
     /// Move a group to another store, with its leader and above its terms
     Migrate(Box<migrate::MigrateArgs>),
+    /// Who may do what, and the tokens by which callers are known
+    #[command(subcommand)]
+    Auth(auth::AuthVerb),
     /// Certificates for mutual TLS between replicas
     #[command(subcommand)]
     Tls(tls::TlsVerb),
@@ -188,6 +197,11 @@ fn main() -> ExitCode {
 }
 
 fn run(cli: Cli) -> CommandResult {
+    if let Some(path) = &cli.token_file {
+        let credential = Credential::file(path)
+            .map_err(|error| Failure::usage(format!("--token-file: {error}")))?;
+        credential.set_default();
+    }
     let is_service = matches!(cli.verb, Verb::Serve(_));
     if !is_service {
         cli.log.start()?;
@@ -233,6 +247,7 @@ impl Verb {
             Self::Doctor(args) => doctor::run(args).await,
             Self::Fence(verb) => fence::run(verb).await,
             Self::Migrate(args) => migrate::run(*args).await,
+            Self::Auth(verb) => auth::run(verb).await,
             Self::Tls(verb) => tls::run(&verb),
             Self::Config(verb) => settings::run(&verb, log),
             Self::Lab(verb) => lab::run(verb).await,
@@ -270,6 +285,7 @@ impl Verb {
             Self::Doctor(args) => args.output(),
             Self::Fence(verb) => verb.output(),
             Self::Migrate(args) => args.output,
+            Self::Auth(verb) => verb.client().output,
             Self::Tls(verb) => verb.output(),
             Self::Config(settings::ConfigVerb::Show(args)) => args.output,
             Self::Serve(_)
