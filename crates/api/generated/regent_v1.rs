@@ -79,6 +79,9 @@ pub struct Problem {
     /// What that revision was compared with: the store's own, or the last one whose request ids are forgotten.
     #[prost(uint64, optional, tag = "25")]
     pub known_revision: ::core::option::Option<u64>,
+    /// The right that the caller lacks: `observe`, `stand`, `operate`, `administer` or `replicate`.
+    #[prost(string, optional, tag = "26")]
+    pub right: ::core::option::Option<::prost::alloc::string::String>,
 }
 /// It is done, or had been done already.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -1149,6 +1152,9 @@ pub struct ClusterResponse {
     /// where it has no peers, and where that is turned off.
     #[prost(message, optional, tag = "20")]
     pub tuning: ::core::option::Option<ClusterTuning>,
+    /// Whether callers of the answering server are authenticated: `off` or `required`.
+    #[prost(string, optional, tag = "21")]
+    pub auth: ::core::option::Option<::prost::alloc::string::String>,
 }
 /// How a replica's time-outs suit the network, by the arithmetic of `regent lab tune`.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -1280,6 +1286,107 @@ pub struct BackupPiece {
     /// The bytes of this piece.
     #[prost(bytes = "bytes", tag = "1")]
     pub bytes: ::prost::bytes::Bytes,
+}
+/// Gives the principals of a pattern one role in some groups.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Binding {
+    /// A pattern for principals, like `node:web-*`.
+    #[prost(string, tag = "1")]
+    pub who: ::prost::alloc::string::String,
+    /// `observer`, `participant`, `operator` or `administrator`.
+    #[prost(string, tag = "2")]
+    pub role: ::prost::alloc::string::String,
+    /// Patterns for groups; `*` reaches the whole cluster.
+    #[prost(string, repeated, tag = "3")]
+    pub groups: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// `self`, or patterns for the names of nodes under which they may stand.
+    #[prost(string, repeated, tag = "4")]
+    pub nodes: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+}
+/// A wish to see the bindings.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ShowBindingsRequest {}
+/// All bindings.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct BindingsResponse {
+    /// Rises by one with every change.
+    #[prost(uint64, tag = "1")]
+    pub version: u64,
+    /// In the order in which they were put.
+    #[prost(message, repeated, tag = "2")]
+    pub bindings: ::prost::alloc::vec::Vec<Binding>,
+}
+/// Replaces all bindings.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct PutBindingsRequest {
+    /// The version that the change was made from.
+    #[prost(uint64, tag = "1")]
+    pub expected_version: u64,
+    /// All of them.
+    #[prost(message, repeated, tag = "2")]
+    pub bindings: ::prost::alloc::vec::Vec<Binding>,
+}
+/// A wish to see the tokens.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ListAuthTokensRequest {}
+/// A bearer token, without its secret.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct AuthToken {
+    /// Its public name, 16 hexadecimal digits.
+    #[prost(string, tag = "1")]
+    pub id: ::prost::alloc::string::String,
+    /// Whom its bearer is.
+    #[prost(string, tag = "2")]
+    pub principal: ::prost::alloc::string::String,
+    /// What people note about it.
+    #[prost(string, tag = "3")]
+    pub label: ::prost::alloc::string::String,
+    /// When it was made, by a wall clock (RFC 3339).
+    #[prost(string, optional, tag = "4")]
+    pub created_at: ::core::option::Option<::prost::alloc::string::String>,
+    /// When servers begin to refuse it, by their wall clocks (RFC 3339).
+    #[prost(string, optional, tag = "5")]
+    pub expires_at: ::core::option::Option<::prost::alloc::string::String>,
+    /// Whether it was revoked.
+    #[prost(bool, tag = "6")]
+    pub revoked: bool,
+}
+/// All bearer tokens.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct AuthTokensResponse {
+    #[prost(message, repeated, tag = "1")]
+    pub tokens: ::prost::alloc::vec::Vec<AuthToken>,
+}
+/// Makes a bearer token.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CreateAuthTokenRequest {
+    /// Whom its bearer shall be: `node:NAME` or `user:NAME`.
+    #[prost(string, tag = "1")]
+    pub principal: ::prost::alloc::string::String,
+    /// What people note about it.
+    #[prost(string, tag = "2")]
+    pub label: ::prost::alloc::string::String,
+    /// For how long servers take it; left out, until it is revoked.
+    #[prost(uint64, optional, tag = "3")]
+    pub expires_in_ms: ::core::option::Option<u64>,
+}
+/// A bearer token with its secret.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[prost(skip_debug)]
+pub struct CreateAuthTokenResponse {
+    /// The whole text, to be kept secret.
+    #[prost(string, tag = "1")]
+    pub bearer_token: ::prost::alloc::string::String,
+    /// What everybody with the right may see of it.
+    #[prost(message, optional, tag = "2")]
+    pub token: ::core::option::Option<AuthToken>,
+}
+/// Makes a bearer token useless.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RevokeAuthTokenRequest {
+    /// Its public name.
+    #[prost(string, tag = "1")]
+    pub id: ::prost::alloc::string::String,
 }
 /// Why a leader changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
@@ -2709,6 +2816,128 @@ pub mod regent_client {
             req.extensions_mut().insert(GrpcMethod::new("regent.v1.Regent", "Backup"));
             self.inner.server_streaming(req, path, codec).await
         }
+        /// Which principals have which role in which groups.
+        pub async fn show_bindings(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ShowBindingsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::BindingsResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::grpc::PlainCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/regent.v1.Regent/ShowBindings",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("regent.v1.Regent", "ShowBindings"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Replaces all bindings, if they are still at the version that was read.
+        pub async fn put_bindings(
+            &mut self,
+            request: impl tonic::IntoRequest<super::PutBindingsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::BindingsResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::grpc::PlainCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/regent.v1.Regent/PutBindings",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("regent.v1.Regent", "PutBindings"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// All bearer tokens, without their secrets.
+        pub async fn list_auth_tokens(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ListAuthTokensRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::AuthTokensResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::grpc::PlainCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/regent.v1.Regent/ListAuthTokens",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("regent.v1.Regent", "ListAuthTokens"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Makes a bearer token; its secret is in this answer and nowhere else.
+        pub async fn create_auth_token(
+            &mut self,
+            request: impl tonic::IntoRequest<super::CreateAuthTokenRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::CreateAuthTokenResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::grpc::PlainCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/regent.v1.Regent/CreateAuthToken",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("regent.v1.Regent", "CreateAuthToken"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Makes a bearer token useless, but for giving up what its bearer holds.
+        pub async fn revoke_auth_token(
+            &mut self,
+            request: impl tonic::IntoRequest<super::RevokeAuthTokenRequest>,
+        ) -> std::result::Result<tonic::Response<super::Done>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::grpc::PlainCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/regent.v1.Regent/RevokeAuthToken",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("regent.v1.Regent", "RevokeAuthToken"));
+            self.inner.unary(req, path, codec).await
+        }
     }
 }
 /// Generated server implementations.
@@ -2933,6 +3162,43 @@ pub mod regent_server {
             &self,
             request: tonic::Request<super::BackupRequest>,
         ) -> std::result::Result<tonic::Response<Self::BackupStream>, tonic::Status>;
+        /// Which principals have which role in which groups.
+        async fn show_bindings(
+            &self,
+            request: tonic::Request<super::ShowBindingsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::BindingsResponse>,
+            tonic::Status,
+        >;
+        /// Replaces all bindings, if they are still at the version that was read.
+        async fn put_bindings(
+            &self,
+            request: tonic::Request<super::PutBindingsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::BindingsResponse>,
+            tonic::Status,
+        >;
+        /// All bearer tokens, without their secrets.
+        async fn list_auth_tokens(
+            &self,
+            request: tonic::Request<super::ListAuthTokensRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::AuthTokensResponse>,
+            tonic::Status,
+        >;
+        /// Makes a bearer token; its secret is in this answer and nowhere else.
+        async fn create_auth_token(
+            &self,
+            request: tonic::Request<super::CreateAuthTokenRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::CreateAuthTokenResponse>,
+            tonic::Status,
+        >;
+        /// Makes a bearer token useless, but for giving up what its bearer holds.
+        async fn revoke_auth_token(
+            &self,
+            request: tonic::Request<super::RevokeAuthTokenRequest>,
+        ) -> std::result::Result<tonic::Response<super::Done>, tonic::Status>;
     }
     /// Leader election. Losing a campaign is an answer, not an error.
     #[derive(Debug)]
@@ -4499,6 +4765,231 @@ pub mod regent_server {
                                 max_encoding_message_size,
                             );
                         let res = grpc.server_streaming(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/regent.v1.Regent/ShowBindings" => {
+                    #[allow(non_camel_case_types)]
+                    struct ShowBindingsSvc<T: Regent>(pub Arc<T>);
+                    impl<
+                        T: Regent,
+                    > tonic::server::UnaryService<super::ShowBindingsRequest>
+                    for ShowBindingsSvc<T> {
+                        type Response = super::BindingsResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ShowBindingsRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Regent>::show_bindings(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ShowBindingsSvc(inner);
+                        let codec = crate::grpc::PlainCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/regent.v1.Regent/PutBindings" => {
+                    #[allow(non_camel_case_types)]
+                    struct PutBindingsSvc<T: Regent>(pub Arc<T>);
+                    impl<
+                        T: Regent,
+                    > tonic::server::UnaryService<super::PutBindingsRequest>
+                    for PutBindingsSvc<T> {
+                        type Response = super::BindingsResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::PutBindingsRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Regent>::put_bindings(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = PutBindingsSvc(inner);
+                        let codec = crate::grpc::PlainCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/regent.v1.Regent/ListAuthTokens" => {
+                    #[allow(non_camel_case_types)]
+                    struct ListAuthTokensSvc<T: Regent>(pub Arc<T>);
+                    impl<
+                        T: Regent,
+                    > tonic::server::UnaryService<super::ListAuthTokensRequest>
+                    for ListAuthTokensSvc<T> {
+                        type Response = super::AuthTokensResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ListAuthTokensRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Regent>::list_auth_tokens(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ListAuthTokensSvc(inner);
+                        let codec = crate::grpc::PlainCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/regent.v1.Regent/CreateAuthToken" => {
+                    #[allow(non_camel_case_types)]
+                    struct CreateAuthTokenSvc<T: Regent>(pub Arc<T>);
+                    impl<
+                        T: Regent,
+                    > tonic::server::UnaryService<super::CreateAuthTokenRequest>
+                    for CreateAuthTokenSvc<T> {
+                        type Response = super::CreateAuthTokenResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::CreateAuthTokenRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Regent>::create_auth_token(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = CreateAuthTokenSvc(inner);
+                        let codec = crate::grpc::PlainCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/regent.v1.Regent/RevokeAuthToken" => {
+                    #[allow(non_camel_case_types)]
+                    struct RevokeAuthTokenSvc<T: Regent>(pub Arc<T>);
+                    impl<
+                        T: Regent,
+                    > tonic::server::UnaryService<super::RevokeAuthTokenRequest>
+                    for RevokeAuthTokenSvc<T> {
+                        type Response = super::Done;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::RevokeAuthTokenRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Regent>::revoke_auth_token(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = RevokeAuthTokenSvc(inner);
+                        let codec = crate::grpc::PlainCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
                         Ok(res)
                     };
                     Box::pin(fut)

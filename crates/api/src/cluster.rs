@@ -99,6 +99,10 @@ pub struct ClusterResponse {
     /// measured, where it has no peers, and where that is turned off.
     #[serde(default)]
     pub tuning: Option<ClusterTuning>,
+    /// Whether callers of the answering server are authenticated: `off` or `required`; null from servers that do not
+    /// say.
+    #[serde(default)]
+    pub auth: Option<String>,
 }
 
 /// How a replica's time-outs suit the network, by the arithmetic of `regent lab tune`.

@@ -53,6 +53,14 @@ macro_rules! codes {
 codes! {
     /// The request cannot be understood; `detail` says where. Repeating it is pointless.
     BadRequest = "BAD_REQUEST", 400, "the request cannot be understood";
+    /// No credential was shown, or one that is none of this cluster's; `detail` says which.
+    Unauthenticated = "UNAUTHENTICATED", 401, "a good credential is required";
+    /// The credential has expired or was revoked: with it you can give up what you hold, nothing else.
+    CredentialOver = "CREDENTIAL_OVER", 401, "the credential is over";
+    /// The caller lacks a right; `right` names it, and `detail` the nearest binding.
+    Forbidden = "FORBIDDEN", 403, "the caller lacks a right";
+    /// The session was opened by another principal.
+    SessionOfAnother = "SESSION_OF_ANOTHER", 403, "this session belongs to another principal";
     /// A browser sent this on behalf of another site, or under a host name this server does not know.
     CrossOrigin = "CROSS_ORIGIN", 403, "a request of another site";
     /// The group's policy allows other nodes.
@@ -65,6 +73,8 @@ codes! {
     GroupUnknown = "GROUP_UNKNOWN", 404, "there is no such group";
     /// The group has no fence for this resource.
     FenceUnknown = "FENCE_UNKNOWN", 404, "there is no such fence";
+    /// There is no such token.
+    AuthTokenUnknown = "AUTH_TOKEN_UNKNOWN", 404, "there is no such token";
     /// The address exists for other methods; `Allow` lists them.
     MethodNotAllowed = "METHOD_NOT_ALLOWED", 405, "this address does not know this method";
     /// The request came too slowly. Nothing happened.
@@ -117,6 +127,10 @@ codes! {
     TermsExhausted = "TERMS_EXHAUSTED", 409, "no terms are left";
     /// Another replica leads the log and must be asked; `leader_address` says where.
     OtherReplicaLeads = "OTHER_REPLICA_LEADS", 409, "another replica leads the log";
+    /// The bindings have changed since they were read: read them again, then repeat.
+    BindingsChanged = "BINDINGS_CHANGED", 409, "the bindings have changed";
+    /// There is a token of this id already.
+    AuthTokenExists = "AUTH_TOKEN_EXISTS", 409, "there is such a token already";
     /// The members cannot be changed like this; `detail` says why.
     MemberRefused = "MEMBER_REFUSED", 409, "this change of members is refused";
     /// The session expired, was closed, or never was: whatever it held is lost.
@@ -129,6 +143,8 @@ codes! {
     TtlOutOfBounds = "TTL_OUT_OF_BOUNDS", 422, "the ttl is out of bounds";
     /// The policy contradicts itself or the store.
     PolicyRefused = "POLICY_REFUSED", 422, "the policy is refused";
+    /// The bindings or the token break a bound; `detail` says which.
+    AccessRefused = "ACCESS_REFUSED", 422, "the bindings or the token are refused";
     /// A write came without a term; send the one you were elected with as `Regent-Term`.
     TermMissing = "TERM_MISSING", 428, "a term is required here";
     /// The server has more to do than it can: nothing happened, try again after `retry_after_ms`.

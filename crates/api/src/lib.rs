@@ -15,6 +15,7 @@
 //! Only durations travel, as `*_ms` integers: clocks of two machines are never compared. The one
 //! absolute time is `at` in a history, a note for people that no program should act on.
 
+pub mod auth;
 pub mod campaign;
 pub mod claims;
 pub mod cluster;
@@ -28,6 +29,7 @@ pub mod leader;
 pub mod limits;
 pub mod move_group;
 pub mod openapi;
+mod operation;
 pub mod problem;
 pub mod process;
 mod refusal;
@@ -43,6 +45,10 @@ pub mod watch;
 mod wire;
 pub mod withdraw;
 
+pub use auth::{
+    AuthTokenBody, AuthTokensResponse, BindingBody, BindingsResponse, CreateAuthTokenRequest,
+    CreateAuthTokenResponse, PutBindingsRequest, RevokeAuthTokenRequest,
+};
 pub use campaign::{CampaignRequest, CampaignResponse};
 pub use claims::{BeliefsBody, BelieverBody, ClaimBody, ClaimedBody, ClaimsQuery, ClaimsResponse};
 pub use cluster::{
@@ -60,7 +66,7 @@ pub use move_group::{DoorBody, MoveGroupRequest, StepWord};
 pub use problem::{Code, Facts, Problem};
 pub use process::{HealthResponse, ReadyResponse};
 pub use renew::{HeartbeatResponse, RenewRequest};
-pub use route::{Face, Method, Reply, Route, SchemaOf};
+pub use route::{Face, Gate, Method, Reply, Route, SchemaOf};
 pub use routes::{Operation, ROUTES};
 pub use sessions::{
     CloseSessionRequest, Disowned, HeartbeatRequest, Offer, OpenSessionRequest, SessionResponse,

@@ -121,6 +121,9 @@ pub struct Facts {
     #[serde(default, with = "wire::revision_option", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<u64>")]
     pub known_revision: Option<Revision>,
+    /// The right that the caller lacks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub right: Option<String>,
 }
 
 impl Problem {

@@ -2,6 +2,7 @@
 
 use std::str::FromStr;
 
+use regent_election::access::Right;
 use regent_election::{Cause, Refusal};
 
 use crate::problem::{Code, Problem};
@@ -39,6 +40,13 @@ pub const fn code_of(refusal: &Refusal) -> Code {
         Refusal::NeverGranted { .. } => Code::NeverGranted,
         Refusal::FenceUnknown { .. } => Code::FenceUnknown,
         Refusal::TermsExhausted { .. } => Code::TermsExhausted,
+        Refusal::Denied { .. } => Code::Forbidden,
+        Refusal::SessionOfAnother => Code::SessionOfAnother,
+        Refusal::CredentialOver { .. } => Code::CredentialOver,
+        Refusal::BindingsChanged { .. } => Code::BindingsChanged,
+        Refusal::Access(_) => Code::AccessRefused,
+        Refusal::TokenUnknown { .. } => Code::AuthTokenUnknown,
+        Refusal::TokenExists { .. } => Code::AuthTokenExists,
     }
 }
 
@@ -124,7 +132,17 @@ impl From<Refusal> for Problem {
             | Refusal::NobodyLeads { group }
             | Refusal::NoOffer { group }
             | Refusal::TermsExhausted { group } => facts.group = Some(group),
-            Refusal::SessionUnknown
+            Refusal::Denied { right, group, why: _ } => {
+                facts.group = group;
+                facts.right = Some(right.word().to_owned());
+            }
+            Refusal::SessionOfAnother
+            | Refusal::CredentialOver { .. }
+            | Refusal::BindingsChanged { .. }
+            | Refusal::Access(_)
+            | Refusal::TokenUnknown { .. }
+            | Refusal::TokenExists { .. }
+            | Refusal::SessionUnknown
             | Refusal::SessionMismatch
             | Refusal::Full { .. }
             | Refusal::StateFull { .. }
@@ -140,7 +158,7 @@ const UNTOLD: &str = "untold";
 
 impl Problem {
     /// The refusal that this problem was made of. None for every other problem, and for a bound or a policy
-    /// (`FULL`, `POLICY_REFUSED`), which only people read.
+    /// (`FULL`, `POLICY_REFUSED`) or about credentials, which only people read.
     ///
     /// A definite no stays one whatever its sender left out: an older server knows fewer facts, and a
     /// participant that took its no for "not now" would ask for ever. What is missing is a zero, or a name
@@ -203,7 +221,23 @@ impl Problem {
             Code::NeverGranted => Refusal::NeverGranted { group, given, current: term },
             Code::FenceUnknown => Refusal::FenceUnknown { group, resource: at },
             Code::TermsExhausted => Refusal::TermsExhausted { group },
+            Code::Forbidden => Refusal::Denied {
+                right: facts
+                    .right
+                    .as_deref()
+                    .and_then(|it| it.parse().ok())
+                    .unwrap_or(Right::Observe),
+                group: facts.group.clone(),
+                why: self.detail.clone().into_boxed_str(),
+            },
+            Code::SessionOfAnother => Refusal::SessionOfAnother,
             Code::BadRequest
+            | Code::Unauthenticated
+            | Code::CredentialOver
+            | Code::AuthTokenUnknown
+            | Code::AuthTokenExists
+            | Code::BindingsChanged
+            | Code::AccessRefused
             | Code::CrossOrigin
             | Code::NotFound
             | Code::MethodNotAllowed
@@ -254,6 +288,8 @@ mod tests {
         vec![
             Refusal::SessionUnknown,
             Refusal::SessionMismatch,
+            Refusal::SessionOfAnother,
+            Refusal::Denied { right: Right::Stand, group: Some(group()), why: "no binding".into() },
             Refusal::HeartbeatNotNewer { given: 5, last: 9 },
             Refusal::NotLeader { group: group(), given, term: current, leader },
             Refusal::NotLeader { group: group(), given, term: current, leader: None },

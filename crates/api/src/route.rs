@@ -3,10 +3,11 @@
 use std::fmt;
 
 use regent_election::Group;
+use regent_election::access::{Extent, Right};
 use schemars::{Schema, SchemaGenerator};
 
+use crate::operation::Operation;
 use crate::problem::Code;
-use crate::routes::Operation;
 
 /// How a route is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -66,11 +67,26 @@ pub enum Face {
     HttpOnly(&'static str),
 }
 
+/// Who may ask, where callers are authenticated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gate {
+    /// Everybody, without any credential: it tells nothing about elections.
+    Open,
+    /// Whoever has this right.
+    Needs(Right),
+}
+
 /// One row: a method on an address.
 #[derive(Clone, Copy, Debug)]
 pub struct Route {
     /// What it does.
     pub operation: Operation,
+    /// Who may ask. There is no default: a row that does not say so does not compile.
+    pub gate: Gate,
+    /// Whether it only gives up what the caller's own session holds, which is always allowed.
+    pub gives_up: bool,
+    /// Whether it tells about all groups at once, so that its right is needed in all of them.
+    pub tells_all: bool,
     /// How it is asked.
     pub method: Method,
     /// Where; `{group}` stands for a group name with `/` written as `%2F`.
@@ -116,11 +132,33 @@ impl Route {
         }
     }
 
+    /// Where the right is needed: in the group that the request names, or else in some group for what shows or touches
+    /// only what is the caller's own, and in all of the cluster for the rest.
+    #[must_use]
+    pub fn extent<'a>(&self, group: Option<&'a Group>) -> Extent<'a> {
+        match (group, self.gate) {
+            (Some(group), _) => Extent::Group(group),
+            // Over gRPC the group stands in the message, which is judged when it is read.
+            (None, _) if self.path.contains("{group}") => Extent::SomeGroup,
+            (None, _) if self.tells_all => Extent::Cluster,
+            (None, Gate::Open | Gate::Needs(Right::Observe | Right::Stand)) => Extent::SomeGroup,
+            (None, Gate::Needs(Right::Operate | Right::Administer | Right::Replicate)) => {
+                Extent::Cluster
+            }
+        }
+    }
+
     /// Every problem it may give.
     #[must_use]
     pub fn codes_all(&self) -> Vec<Code> {
         let mut codes = vec![Code::CrossOrigin];
         codes.extend(self.codes);
+        if let Gate::Needs(right) = self.gate {
+            codes.extend([Code::Unauthenticated, Code::CredentialOver, Code::Forbidden]);
+            if right == Right::Stand {
+                codes.push(Code::SessionOfAnother);
+            }
+        }
         if self.request.is_some() {
             codes.extend([
                 Code::BadRequest,
@@ -155,12 +193,16 @@ impl Route {
     pub(crate) const fn new(
         method: Method,
         operation: Operation,
+        gate: Gate,
         path: &'static str,
         id: &'static str,
         summary: &'static str,
     ) -> Self {
         Self {
             operation,
+            gate,
+            gives_up: false,
+            tells_all: false,
             method,
             path,
             id,
@@ -176,20 +218,32 @@ impl Route {
 
     pub(crate) const fn get(
         operation: Operation,
+        gate: Gate,
         path: &'static str,
         id: &'static str,
         summary: &'static str,
     ) -> Self {
-        Self::new(Method::Get, operation, path, id, summary)
+        Self::new(Method::Get, operation, gate, path, id, summary)
     }
 
     pub(crate) const fn post(
         operation: Operation,
+        gate: Gate,
         path: &'static str,
         id: &'static str,
         summary: &'static str,
     ) -> Self {
-        Self::new(Method::Post, operation, path, id, summary)
+        Self::new(Method::Post, operation, gate, path, id, summary)
+    }
+
+    /// The same, which only gives up what the caller's own session holds.
+    pub(crate) const fn gives_up(self) -> Self {
+        Self { gives_up: true, ..self }
+    }
+
+    /// The same, which tells about all groups at once.
+    pub(crate) const fn tells_all(self) -> Self {
+        Self { tells_all: true, ..self }
     }
 
     /// The same, which changes nothing though its method does not say so.

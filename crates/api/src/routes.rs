@@ -3,110 +3,25 @@
 //! The server builds its router from it, so that what is documented is served and what is served is
 //! documented; a client takes its addresses from it.
 
+use regent_election::access::Right::{Administer, Observe, Operate, Stand};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
+pub use crate::operation::Operation;
 use crate::problem::Code;
+use crate::route::Gate::{Needs, Open};
 use crate::route::{Face, Method, Route};
 use crate::{
-    AddMemberRequest, CampaignRequest, CampaignResponse, ClaimsQuery, ClaimsResponse,
-    CloseSessionRequest, ClusterResponse, DeleteFenceQuery, DeleteGroupQuery, Done, FencesQuery,
-    FencesResponse, GroupResponse, GroupsQuery, GroupsResponse, HandOverRequest, HealthResponse,
-    HeartbeatRequest, HeartbeatResponse, HistoryResponse, LeaderQuery, LeaderResponse,
-    MoveGroupRequest, OpenSessionRequest, PromoteMemberRequest, PutGroupRequest, ReadyResponse,
-    RemoveMemberRequest, RenewRequest, SessionResponse, ShowSessionRequest, StepDownRequest,
-    SteppedDown, TenureRequest, TokenResponse, TransferClusterRequest, ValidateTokenRequest,
-    ValidateTokenResponse, WatchManyQuery, WatchQuery, WatchResponse, WithdrawRequest,
+    AddMemberRequest, AuthTokensResponse, BindingsResponse, CampaignRequest, CampaignResponse,
+    ClaimsQuery, ClaimsResponse, CloseSessionRequest, ClusterResponse, CreateAuthTokenRequest,
+    CreateAuthTokenResponse, DeleteFenceQuery, DeleteGroupQuery, Done, FencesQuery, FencesResponse,
+    GroupResponse, GroupsQuery, GroupsResponse, HandOverRequest, HealthResponse, HeartbeatRequest,
+    HeartbeatResponse, HistoryResponse, LeaderQuery, LeaderResponse, MoveGroupRequest,
+    OpenSessionRequest, PromoteMemberRequest, PutBindingsRequest, PutGroupRequest, ReadyResponse,
+    RemoveMemberRequest, RenewRequest, RevokeAuthTokenRequest, SessionResponse, ShowSessionRequest,
+    StepDownRequest, SteppedDown, TenureRequest, TokenResponse, TransferClusterRequest,
+    ValidateTokenRequest, ValidateTokenResponse, WatchManyQuery, WatchQuery, WatchResponse,
+    WithdrawRequest,
 };
-
-/// What a route does. Matching on it in full is how the server knows that it forgot none.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Operation {
-    /// Wins a vacant office or says who holds it.
-    Campaign,
-    /// Keeps a session alive and proves a tenure.
-    Renew,
-    /// Gives an office up.
-    Resign,
-    /// Leaves the line or the office.
-    Withdraw,
-    /// A promoted standby accepts.
-    Accept,
-    /// A leader asks a standby to get warm.
-    Offer,
-    /// A standby says that it is warm.
-    Warm,
-    /// Hands an office over.
-    Transfer,
-    /// Says who leads.
-    Leader,
-    /// Watches one group.
-    Watch,
-    /// Watches many groups.
-    WatchMany,
-    /// An administrator ends a tenure.
-    StepDown,
-    /// One step of a group's move between two stores.
-    MoveGroup,
-    /// The last changes of a group.
-    History,
-    /// The current fencing token.
-    Token,
-    /// Judges a token, and raises a fence.
-    ValidateToken,
-    ListFences,
-    /// Forgets a fence.
-    DeleteFence,
-    /// Who acts, as far as this server has heard.
-    Claims,
-    /// Creates a group or replaces its policy.
-    PutGroup,
-    /// Shows a group.
-    ShowGroup,
-    /// Deletes a group.
-    DeleteGroup,
-    ListGroups,
-    /// Opens a session.
-    OpenSession,
-    /// Keeps a session alive.
-    Heartbeat,
-    /// Shows a session to its owner.
-    ShowSession,
-    /// Ends a session.
-    CloseSession,
-    /// Shows the replicas of our own store.
-    ShowCluster,
-    /// Takes a replica in as a learner.
-    AddMember,
-    /// Makes a learner a voter.
-    PromoteMember,
-    /// Removes a replica.
-    RemoveMember,
-    /// Hands the lead of the log over.
-    TransferCluster,
-    /// Everything that must outlive the machines, in one file.
-    Backup,
-    /// The public keys that sign terms.
-    Keys,
-    /// Whether the process turns.
-    Healthz,
-    /// Whether the store serves.
-    Readyz,
-    /// Numbers for Prometheus.
-    Metrics,
-    /// This table as an OpenAPI document.
-    OpenApi,
-    /// A page for people.
-    Dashboard,
-}
-
-impl Operation {
-    /// Its row of the table.
-    #[must_use]
-    pub fn route(self) -> &'static Route {
-        // The table has one row per operation in the same order; the compiler checked it.
-        &ROUTES[self as usize]
-    }
-}
 
 fn of<T: JsonSchema>(to: &mut SchemaGenerator) -> Schema {
     to.subschema_for::<T>()
@@ -142,7 +57,7 @@ const CHANGING_MEMBERS: &[Code] = &[Code::OtherReplicaLeads, Code::MemberRefused
 /// All routes.
 pub const ROUTES: &[Route] = &[
     Route::post(
-        Operation::Campaign,
+        Operation::Campaign, Needs(Stand),
         "/v1/groups/{group}/campaign",
         "campaign",
         "Wins a vacant office, or says who holds it",
@@ -163,7 +78,7 @@ pub const ROUTES: &[Route] = &[
         Code::RequestReused,
     ]),
     Route::post(
-        Operation::Renew,
+        Operation::Renew, Needs(Stand),
         "/v1/groups/{group}/renew",
         "renew",
         "Keeps a session alive and proves the tenure of one group",
@@ -179,25 +94,27 @@ pub const ROUTES: &[Route] = &[
         Code::TtlOutOfBounds,
     ]),
     Route::post(
-        Operation::Resign,
+        Operation::Resign, Needs(Stand),
         "/v1/groups/{group}/resign",
         "resign",
         "Gives the office up; the caller has stopped before it asks",
     )
+    .gives_up()
     .takes(of::<TenureRequest>)
     .answers(of::<Done>)
     .may(HOLDING),
     Route::post(
-        Operation::Withdraw,
+        Operation::Withdraw, Needs(Stand),
         "/v1/groups/{group}/withdraw",
         "withdraw",
         "Leaves the line, or the office",
     )
+    .gives_up()
     .takes(of::<WithdrawRequest>)
     .answers(of::<Done>)
     .may(HOLDING),
     Route::post(
-        Operation::Accept,
+        Operation::Accept, Needs(Stand),
         "/v1/groups/{group}/accept",
         "accept",
         "A promoted standby accepts its office, and may act once answered",
@@ -206,7 +123,7 @@ pub const ROUTES: &[Route] = &[
     .answers(of::<HeartbeatResponse>)
     .may(HOLDING),
     Route::post(
-        Operation::Offer,
+        Operation::Offer, Needs(Stand),
         "/v1/groups/{group}/offer",
         "offer",
         "First step of a hand-over: asks a standby to get warm",
@@ -215,7 +132,7 @@ pub const ROUTES: &[Route] = &[
     .answers(of::<Done>)
     .may(HANDING_OVER),
     Route::post(
-        Operation::Warm,
+        Operation::Warm, Needs(Stand),
         "/v1/groups/{group}/warm",
         "warm",
         "The standby of an offer says that it is warm",
@@ -234,7 +151,7 @@ pub const ROUTES: &[Route] = &[
         Code::RequestReused,
     ]),
     Route::post(
-        Operation::Transfer,
+        Operation::Transfer, Needs(Stand),
         "/v1/groups/{group}/transfer",
         "transfer",
         "Hands the office to a named standby; the caller has stopped before it asks",
@@ -243,7 +160,7 @@ pub const ROUTES: &[Route] = &[
     .answers(of::<Done>)
     .may(HANDING_OVER),
     Route::get(
-        Operation::Leader,
+        Operation::Leader, Needs(Observe),
         "/v1/groups/{group}/leader",
         "leader",
         "Says who leads; nobody is an answer too",
@@ -252,7 +169,7 @@ pub const ROUTES: &[Route] = &[
     .answers(of::<LeaderResponse>)
     .may(&[Code::GroupUnknown]),
     Route::get(
-        Operation::Watch,
+        Operation::Watch, Needs(Observe),
         "/v1/groups/{group}/watch",
         "watch",
         "Tells every change of one group after a cursor",
@@ -261,7 +178,7 @@ pub const ROUTES: &[Route] = &[
     .streams(of::<WatchResponse>)
     .may(&[Code::GroupUnknown]),
     Route::get(
-        Operation::WatchMany,
+        Operation::WatchMany, Needs(Observe),
         "/v1/watch",
         "watchMany",
         "Tells every change of many groups after a cursor",
@@ -270,7 +187,7 @@ pub const ROUTES: &[Route] = &[
     .streams(of::<WatchResponse>)
     .may(&[Code::GroupUnknown]),
     Route::post(
-        Operation::StepDown,
+        Operation::StepDown, Needs(Operate),
         "/v1/groups/{group}/step-down",
         "stepDown",
         "An administrator ends a tenure, with a reason",
@@ -291,7 +208,7 @@ pub const ROUTES: &[Route] = &[
         Code::RequestReused,
     ]),
     Route::post(
-        Operation::MoveGroup,
+        Operation::MoveGroup, Needs(Administer),
         "/v1/groups/{group}/move",
         "moveGroup",
         "One step of a group's move between two stores (expect, depart, arrive) or of its recovery (stop, resume)",
@@ -310,7 +227,7 @@ pub const ROUTES: &[Route] = &[
         Code::RequestReused,
     ]),
     Route::get(
-        Operation::History,
+        Operation::History, Needs(Observe),
         "/v1/groups/{group}/history",
         "history",
         "The last changes of a group and their causes, oldest first",
@@ -318,7 +235,7 @@ pub const ROUTES: &[Route] = &[
     .answers(of::<HistoryResponse>)
     .may(&[Code::GroupUnknown]),
     Route::get(
-        Operation::Token,
+        Operation::Token, Needs(Observe),
         "/v1/groups/{group}/token",
         "token",
         "The current fencing token; signed for its holder, who proves its session by a header",
@@ -326,7 +243,7 @@ pub const ROUTES: &[Route] = &[
     .answers(of::<TokenResponse>)
     .may(&[Code::Moved, Code::SessionExpired]),
     Route::post(
-        Operation::ValidateToken,
+        Operation::ValidateToken, Needs(Stand),
         "/v1/groups/{group}/token/validate",
         "validateToken",
         "Whether a term may still write: the current one, or one that a resource's fence admits",
@@ -342,7 +259,7 @@ pub const ROUTES: &[Route] = &[
         Code::Full,
     ]),
     Route::get(
-        Operation::ListFences,
+        Operation::ListFences, Needs(Observe),
         "/v1/groups/{group}/fences",
         "listFences",
         "The resources of a group and the highest term that each has admitted",
@@ -351,7 +268,7 @@ pub const ROUTES: &[Route] = &[
     .answers(of::<FencesResponse>),
     Route::new(
         Method::Delete,
-        Operation::DeleteFence,
+        Operation::DeleteFence, Needs(Operate),
         "/v1/groups/{group}/fences",
         "deleteFence",
         "Forgets a fence; what it refused stays refused at every resource of the group",
@@ -360,7 +277,7 @@ pub const ROUTES: &[Route] = &[
     .answers(of::<Done>)
     .may(&[Code::FenceUnknown, Code::Moved, Code::OnItsWay]),
     Route::get(
-        Operation::Claims,
+        Operation::Claims, Needs(Observe),
         "/v1/claims",
         "claims",
         "Who acts under which term, as this server has heard from their heartbeats",
@@ -369,7 +286,7 @@ pub const ROUTES: &[Route] = &[
     .answers(of::<ClaimsResponse>),
     Route::new(
         Method::Put,
-        Operation::PutGroup,
+        Operation::PutGroup, Needs(Operate),
         "/v1/groups/{group}",
         "putGroup",
         "Creates a group or replaces its policy",
@@ -385,7 +302,7 @@ pub const ROUTES: &[Route] = &[
         Code::RequestReused,
     ]),
     Route::get(
-        Operation::ShowGroup,
+        Operation::ShowGroup, Needs(Observe),
         "/v1/groups/{group}",
         "showGroup",
         "A group as an operator sees it: leader, policy, line",
@@ -394,7 +311,7 @@ pub const ROUTES: &[Route] = &[
     .may(&[Code::GroupUnknown]),
     Route::new(
         Method::Delete,
-        Operation::DeleteGroup,
+        Operation::DeleteGroup, Needs(Operate),
         "/v1/groups/{group}",
         "deleteGroup",
         "Deletes a group; its terms never come back",
@@ -410,7 +327,7 @@ pub const ROUTES: &[Route] = &[
         Code::RequestReused,
     ]),
     Route::get(
-        Operation::ListGroups,
+        Operation::ListGroups, Needs(Observe),
         "/v1/groups",
         "listGroups",
         "Groups in the order of their names, page by page",
@@ -418,7 +335,7 @@ pub const ROUTES: &[Route] = &[
     .query(of::<GroupsQuery>)
     .answers(of::<GroupsResponse>),
     Route::post(
-        Operation::OpenSession,
+        Operation::OpenSession, Needs(Stand),
         "/v1/sessions/open",
         "openSession",
         "Opens a session",
@@ -427,7 +344,7 @@ pub const ROUTES: &[Route] = &[
     .answers(of::<SessionResponse>)
     .may(&[Code::SessionExpired, Code::SessionMismatch, Code::TtlOutOfBounds, Code::Full]),
     Route::post(
-        Operation::Heartbeat,
+        Operation::Heartbeat, Needs(Stand),
         "/v1/sessions/heartbeat",
         "heartbeat",
         "Keeps a session and all its tenures alive",
@@ -436,7 +353,7 @@ pub const ROUTES: &[Route] = &[
     .answers(of::<HeartbeatResponse>)
     .may(&[Code::SessionExpired, Code::HeartbeatNotNewer]),
     Route::post(
-        Operation::ShowSession,
+        Operation::ShowSession, Needs(Stand),
         "/v1/sessions/show",
         "showSession",
         "Everything a session holds, for its owner",
@@ -446,22 +363,23 @@ pub const ROUTES: &[Route] = &[
     .only_reads()
     .may(&[Code::SessionExpired]),
     Route::post(
-        Operation::CloseSession,
+        Operation::CloseSession, Needs(Stand),
         "/v1/sessions/close",
         "closeSession",
         "Ends a session: its tenures end as resigned",
     )
+    .gives_up()
     .takes(of::<CloseSessionRequest>)
     .answers(of::<Done>),
     Route::get(
-        Operation::ShowCluster,
+        Operation::ShowCluster, Needs(Observe),
         "/v1/cluster",
         "showCluster",
         "The replicas of our own store: who is there, who leads the log, how far everybody is",
     )
     .answers(of::<ClusterResponse>),
     Route::post(
-        Operation::AddMember,
+        Operation::AddMember, Needs(Administer),
         "/v1/cluster/members/add",
         "addMember",
         "Takes a replica in as a learner: it receives everything and counts for nothing",
@@ -470,7 +388,7 @@ pub const ROUTES: &[Route] = &[
     .answers(of::<Done>)
     .may(CHANGING_MEMBERS),
     Route::post(
-        Operation::PromoteMember,
+        Operation::PromoteMember, Needs(Administer),
         "/v1/cluster/members/promote",
         "promoteMember",
         "Makes a learner that has caught up a voter",
@@ -479,7 +397,7 @@ pub const ROUTES: &[Route] = &[
     .answers(of::<Done>)
     .may(CHANGING_MEMBERS),
     Route::post(
-        Operation::RemoveMember,
+        Operation::RemoveMember, Needs(Administer),
         "/v1/cluster/members/remove",
         "removeMember",
         "Removes a replica; its number is never used again",
@@ -488,7 +406,7 @@ pub const ROUTES: &[Route] = &[
     .answers(of::<Done>)
     .may(CHANGING_MEMBERS),
     Route::post(
-        Operation::TransferCluster,
+        Operation::TransferCluster, Needs(Administer),
         "/v1/cluster/transfer",
         "transferCluster",
         "Hands the lead of the log to another replica; no leader of any group changes",
@@ -497,35 +415,78 @@ pub const ROUTES: &[Route] = &[
     .answers(of::<Done>)
     .may(CHANGING_MEMBERS),
     Route::get(
-        Operation::Backup,
+        Operation::Backup, Needs(Administer),
         "/v1/cluster/backup",
         "backup",
         "Groups, policies, terms and settings in one checksummed file; sessions are not in it",
     )
     .shows("application/octet-stream"),
     Route::get(
-        Operation::Keys,
+        Operation::ShowBindings, Needs(Administer),
+        "/v1/auth/bindings",
+        "showBindings",
+        "Which principals have which role in which groups",
+    )
+    .answers(of::<BindingsResponse>),
+    Route::new(
+        Method::Put,
+        Operation::PutBindings, Needs(Administer),
+        "/v1/auth/bindings",
+        "putBindings",
+        "Replaces all bindings, if they are still at the version that was read",
+    )
+    .takes(of::<PutBindingsRequest>)
+    .answers(of::<BindingsResponse>)
+    .may(&[Code::BindingsChanged, Code::AccessRefused]),
+    Route::get(
+        Operation::ListAuthTokens, Needs(Administer),
+        "/v1/auth/tokens",
+        "listAuthTokens",
+        "All bearer tokens, without their secrets",
+    )
+    .answers(of::<AuthTokensResponse>),
+    Route::post(
+        Operation::CreateAuthToken, Needs(Administer),
+        "/v1/auth/tokens/create",
+        "createAuthToken",
+        "Makes a bearer token; its secret is in this answer and nowhere else",
+    )
+    .takes(of::<CreateAuthTokenRequest>)
+    .answers(of::<CreateAuthTokenResponse>)
+    .may(&[Code::AccessRefused, Code::AuthTokenExists, Code::Full]),
+    Route::post(
+        Operation::RevokeAuthToken, Needs(Administer),
+        "/v1/auth/tokens/revoke",
+        "revokeAuthToken",
+        "Makes a bearer token useless, but for giving up what its bearer holds",
+    )
+    .takes(of::<RevokeAuthTokenRequest>)
+    .answers(of::<Done>)
+    .may(&[Code::AuthTokenUnknown]),
+    Route::get(
+        Operation::Keys, Open,
         "/.well-known/regent-keys",
         "keys",
         "The public keys that sign terms, as a JWK set; empty if this service signs nothing",
     )
     .face(Face::HttpOnly("JOSE libraries fetch keys by HTTP"))
     .shows("application/jwk-set+json"),
-    Route::get(Operation::Healthz, "/healthz", "healthz", "Whether the process turns")
+    Route::get(Operation::Healthz, Open, "/healthz", "healthz", "Whether the process turns")
         .face(Face::HealthOfAll)
         .answers(of::<HealthResponse>),
-    Route::get(Operation::Readyz, "/readyz", "readyz", "Whether the store serves")
+    Route::get(Operation::Readyz, Open, "/readyz", "readyz", "Whether the store serves")
         .face(Face::HealthOfService)
         .answers(of::<ReadyResponse>)
         .may(&[Code::StoreUnavailable, Code::ShuttingDown]),
-    Route::get(Operation::Metrics, "/metrics", "metrics", "Numbers for Prometheus")
+    Route::get(Operation::Metrics, Needs(Observe), "/metrics", "metrics", "Numbers for Prometheus")
+        .tells_all()
         .face(Face::HttpOnly("its readers scrape text over HTTP"))
         .shows("application/openmetrics-text"),
-    Route::get(Operation::OpenApi, "/openapi.json", "openapi", "This document")
+    Route::get(Operation::OpenApi, Needs(Observe), "/openapi.json", "openapi", "This document")
         .face(Face::Reflection)
         .shows("application/json"),
     Route::get(
-        Operation::Dashboard,
+        Operation::Dashboard, Needs(Observe),
         "/",
         "dashboard",
         "A page that shows who leads what, live",
@@ -546,6 +507,14 @@ const _: () = {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// What is open is listed here and nowhere else; everything else needs a right.
+    #[test]
+    fn only_health_and_public_keys_are_open() {
+        let open = ROUTES.iter().filter(|route| route.gate == Open);
+        let ids: Vec<_> = open.map(|route| route.id).collect();
+        assert_eq!(ids, ["keys", "healthz", "readyz"]);
+    }
 
     #[test]
     fn no_two_routes_share_an_id_or_a_method_and_path() {

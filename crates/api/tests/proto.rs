@@ -25,12 +25,16 @@ fn descriptors() -> protox::prost_reflect::DescriptorPool {
     compiler.descriptor_pool()
 }
 
-/// Messages that carry a session's secret. Their code has no `Debug` of its own: `crate::grpc` gives them one that
+/// Messages that carry a session's secret, or a token's. Their code has no `Debug` of its own: `crate::grpc` gives them one that
 /// hides it.
 fn secretive() -> Vec<String> {
     descriptors()
         .all_messages()
-        .filter(|message| message.get_field_by_name("session_id").is_some())
+        .filter(|message| {
+            ["session_id", "bearer_token"]
+                .iter()
+                .any(|secret| message.get_field_by_name(secret).is_some())
+        })
         .map(|message| message.name().to_owned())
         .collect()
 }

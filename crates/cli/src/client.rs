@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 use regent::remote::{Remote, RemoteError};
+use regent_api::Code;
 
 use crate::duration;
 use crate::failure::Failure;
@@ -81,4 +82,10 @@ impl ClientArgs {
     pub(crate) fn screen(&self) -> Screen {
         Screen { output: self.output }
     }
+}
+
+/// Whether a caller may read nothing, but may still give up what it holds.
+pub(crate) fn is_shut_out(error: &RemoteError) -> bool {
+    let code = error.problem().map(|problem| problem.code);
+    matches!(code, Some(Code::CredentialOver | Code::Forbidden))
 }

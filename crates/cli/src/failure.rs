@@ -89,6 +89,14 @@ pub(crate) fn exit_of(code: Code) -> Exit {
             Exit::Uncertain
         }
         Code::BadRequest
+        | Code::Unauthenticated
+        | Code::CredentialOver
+        | Code::Forbidden
+        | Code::SessionOfAnother
+        | Code::AuthTokenUnknown
+        | Code::AuthTokenExists
+        | Code::BindingsChanged
+        | Code::AccessRefused
         | Code::CrossOrigin
         | Code::NotAllowed
         | Code::NotFound
@@ -181,6 +189,9 @@ impl From<OnceError> for Failure {
 
 impl From<AddressError> for Failure {
     fn from(error: AddressError) -> Self {
+        if matches!(error, AddressError::Credential { .. }) {
+            return Self::new(Exit::Config, error.to_string());
+        }
         Self::usage(format!("--server: {error}"))
     }
 }

@@ -1,6 +1,7 @@
 //! The command `regent`: a table of contents. Every verb is a file of the same name.
 
 mod alarm;
+mod auth;
 mod bench;
 mod campaign;
 mod client;
@@ -48,6 +49,7 @@ mod wall;
 mod watch;
 mod withdraw;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
@@ -56,6 +58,7 @@ use exit::Exit;
 use failure::{CommandResult, Failure};
 use logs::LogArgs;
 use output::{Output, Screen, json, remark};
+use regent::remote::Credential;
 use regent_tether::shell;
 
 /// A request is a dozen small allocations, made by one thread and freed by another: the system's
@@ -83,6 +86,9 @@ Examples:
 struct Cli {
     #[command(flatten)]
     log: LogArgs,
+    /// The file of the bearer token shown to servers [env: REGENT_TOKEN_FILE]
+    #[arg(long, global = true, value_name = "FILE", help_heading = "Server and output")]
+    token_file: Option<PathBuf>,
     #[command(subcommand)]
     verb: Verb,
 }
@@ -140,6 +146,9 @@ enum Verb {
     Fence(fence::FenceVerb),
     /// Move a group to another store, with its leader and above its terms
     Migrate(Box<migrate::MigrateArgs>),
+    /// Who may do what, and the tokens by which callers are known
+    #[command(subcommand)]
+    Auth(auth::AuthVerb),
     /// Certificates for mutual TLS between replicas
     #[command(subcommand)]
     Tls(tls::TlsVerb),
@@ -206,6 +215,11 @@ const fn keep_private(_: &Verb) -> Result<(), Failure> {
 }
 
 fn run(cli: Cli) -> CommandResult {
+    if let Some(path) = &cli.token_file {
+        let credential = Credential::file(path)
+            .map_err(|error| Failure::usage(format!("--token-file: {error}")))?;
+        credential.set_default();
+    }
     let is_service = matches!(cli.verb, Verb::Serve(_));
     keep_private(&cli.verb)?;
     if !is_service {
@@ -252,6 +266,7 @@ impl Verb {
             Self::Doctor(args) => doctor::run(args).await,
             Self::Fence(verb) => fence::run(verb).await,
             Self::Migrate(args) => migrate::run(*args).await,
+            Self::Auth(verb) => auth::run(verb).await,
             Self::Tls(verb) => tls::run(&verb),
             Self::Config(verb) => settings::run(&verb, log),
             Self::Lab(verb) => lab::run(verb).await,
@@ -289,6 +304,7 @@ impl Verb {
             Self::Doctor(args) => args.output(),
             Self::Fence(verb) => verb.output(),
             Self::Migrate(args) => args.output,
+            Self::Auth(verb) => verb.client().output,
             Self::Tls(verb) => verb.output(),
             Self::Config(settings::ConfigVerb::Show(args)) => args.output,
             Self::Serve(_)

@@ -14,8 +14,8 @@ use regent_election::store::{Description, Store};
 use regent_recording::{DIRECTORY, Owner, Recorder};
 use regent_replica::Tape;
 use regent_replica::disk::Identity;
-use regent_server::ServerConfig;
-use regent_service::{ReplicaOptions, Service, holds_replica};
+use regent_server::{Auth, Listener, ServerConfig};
+use regent_service::{ReplicaOptions, Service, holds_replica, socket};
 use regent_stores::register::RegisterError;
 use regent_stores::{MemoryError, MemoryOptions, OpenError, open_register, open_url_with};
 use tokio::net::TcpListener;
@@ -69,15 +69,26 @@ pub(crate) async fn run(args: ServeArgs, log: &LogArgs) -> CommandResult {
     logs::start(&settings.log_level, &settings.log_format);
     tell_origins(&effective);
     let mut signals = Signals::listen()?;
+    effective.check_exposure()?;
     let (listener, address) = listen(settings.listen).await?;
     let service = open(&settings, address).await?;
+    let mut listeners = vec![Listener::from(listener)];
+    // Held so that the file goes with this process.
+    let _socket = match settings.socket.as_deref().map(socket::listen).transpose() {
+        Ok(None) => None,
+        Ok(Some((listener, file))) => {
+            listeners.push(listener.into());
+            Some(file)
+        }
+        Err(error) => return Err(Failure::new(Exit::Config, format!("socket: {error}"))),
+    };
     warn(&settings, address, &service.describe());
     greet(address, &service.describe());
     memory::give_back();
 
     let on_split_brain = settings.on_split_brain.map(alarm::command);
     let service = service.with_config(ServerConfig { on_split_brain, ..settings.server });
-    let start = |ending| service.serve(vec![listener], ending);
+    let start = |ending| service.serve(listeners, ending);
     let ended = signals.serve(start, stdin_ends(args.until_stdin_ends)).await?;
     ended.map(|()| Exit::Done).map_err(|error| Failure::new(Exit::Config, error.to_string()))
 }
@@ -266,10 +277,19 @@ fn tell_origins(effective: &Effective) {
 
 /// What an operator must not overlook.
 fn warn(settings: &Settings, address: SocketAddr, store: &Description) {
-    if !address.ip().is_loopback() {
+    if !address.ip().is_loopback() && settings.server.auth == Auth::Off {
         remark(&format!(
-            "WARNING: {address} can be reached from other machines, and there is no authentication yet: \
+            "WARNING: {address} can be reached from other machines, and auth is off: \
              whoever can connect can end any leadership; keep it on a network you trust"
+        ));
+        tracing::warn!(%address, "INSECURE: clients of other machines are not authenticated");
+    }
+    if settings.server.auth == Auth::Required
+        && let Some(socket) = &settings.socket
+    {
+        remark(&format!(
+            "callers need a credential; administer on this machine with --server unix://{}",
+            socket.display()
         ));
     }
     if store.name == "memory" {

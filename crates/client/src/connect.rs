@@ -43,6 +43,7 @@ pub struct Connect {
 /// | URL | what it is |
 /// |---|---|
 /// | `http://a:7400,b:7400` | a service at one or several addresses; what is safe to repeat is tried at the next |
+/// | `unix:///run/regent.sock` | the service of this machine, by its Unix socket |
 /// | `memory:` | a store that lives and dies with this process (feature `stores`) |
 /// | `file:///DIRECTORY` | files shared by the processes of one host (feature `stores`) |
 /// | `postgres://…`, `redis://…`, … | a store that others run, without any server of ours (a feature each; `full` has all) |
@@ -204,7 +205,7 @@ fn opened(place: BackendChoice) -> Result<BackendChoice, ConnectError> {
 }
 
 fn is_http(url: &str) -> bool {
-    url.starts_with("http:") || url.starts_with("https:")
+    url.starts_with("http:") || url.starts_with("https:") || url.starts_with("unix:")
 }
 
 /// How a service is spoken to.

@@ -312,6 +312,7 @@ impl Cluster for Follows {
             members: Vec::new(),
             warnings: Vec::new(),
             tuning: None,
+            auth: None,
         }
     }
 

@@ -55,6 +55,14 @@ impl<'a> Input<'a> {
         Ok(head)
     }
 
+    /// The next byte, which stays where it is.
+    pub(crate) const fn peek(&self) -> Option<u8> {
+        match self.0 {
+            [first, ..] => Some(*first),
+            [] => None,
+        }
+    }
+
     /// How many items follow; never more than bytes are left, since each takes at least one.
     pub fn count(&mut self, what: &'static str) -> Result<usize, CodecError> {
         let count = usize::try_from(u64::take(self)?).unwrap_or(usize::MAX);

@@ -8,7 +8,8 @@ mod table;
 
 use std::fmt;
 
-use crate::codec::wire_enum;
+use crate::access::{Binding, Principal, SecretDigest, TokenId, TokenLabel};
+use crate::codec::{CodecError, Input, Wire, malformed, wire_enum};
 use crate::door::Step;
 use crate::name::{Group, Metadata, Node, Reason, RequestId, Resource, SessionId, SessionNo};
 use crate::policy::{Policy, Priority, Settings};
@@ -246,6 +247,33 @@ pub enum Command {
         /// The new settings.
         settings: Box<Settings>,
     },
+    /// Replaces all bindings of principals to roles.
+    PutBindings {
+        /// The version that the change was made from; another one refuses it.
+        expected_version: u64,
+        bindings: Vec<Binding>,
+    },
+    /// Makes a token known. Only a digest of its secret is.
+    CreateToken {
+        token: TokenId,
+        digest: SecretDigest,
+        /// Whom its bearer is.
+        principal: Principal,
+        /// When servers begin to refuse it, by their wall clocks.
+        expires_ms: Option<u64>,
+        /// What people note about it.
+        label: TokenLabel,
+    },
+    /// Makes a token useless, but for giving up what its bearer holds.
+    RevokeToken { token: TokenId },
+    /// A command of an authenticated caller: it is judged by the bindings as they are when it is applied, and a
+    /// session that it opens is the caller's (semantics 37).
+    As {
+        /// Who asks.
+        who: Principal,
+        /// For what.
+        command: OnBehalf,
+    },
     /// A wait is over. Proposed by the store's driver only; without effect if the wait has changed.
     Elapsed {
         group: Group,
@@ -258,6 +286,65 @@ pub enum Command {
     Refill { session: SessionNo },
 }
 
+/// A command of an authenticated caller. It is never itself one on behalf of somebody else: the bytes of such a
+/// nesting are refused, so that reading them takes no more stack than reading a command.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OnBehalf(Box<Command>);
+
+impl OnBehalf {
+    const fn get(&self) -> &Command {
+        &self.0
+    }
+}
+
+impl Command {
+    /// This command as an authenticated caller asks for it. One that is on behalf of somebody already stays so: nobody
+    /// can speak in another's name.
+    #[must_use]
+    pub fn on_behalf_of(self, who: Principal) -> Self {
+        match self {
+            Self::As { .. } => self,
+            command => Self::As { who, command: OnBehalf(Box::new(command)) },
+        }
+    }
+
+    /// Who asks, if it is known, and for what.
+    #[must_use]
+    pub fn into_parts(self) -> (Option<Principal>, Self) {
+        match self {
+            Self::As { who, command } => (Some(who), *command.0),
+            command => (None, command),
+        }
+    }
+
+    /// What is asked for, whoever asks.
+    #[must_use]
+    pub fn plain(&self) -> &Self {
+        match self {
+            Self::As { command, .. } => command.get(),
+            command => command,
+        }
+    }
+
+    /// Who asks, if it is known.
+    #[must_use]
+    pub const fn who(&self) -> Option<&Principal> {
+        if let Self::As { who, .. } = self { Some(who) } else { None }
+    }
+}
+
+impl Wire for OnBehalf {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.0.put(out);
+    }
+    fn take(input: &mut Input<'_>) -> Result<Self, CodecError> {
+        if input.peek() == Some(AS_TAG) {
+            return Err(malformed("a command")("it is on behalf of two principals"));
+        }
+        Ok(Self(Box::new(Command::take(input)?)))
+    }
+}
+
 /// What all commands of one kind have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kind {
@@ -266,6 +353,9 @@ pub struct Kind {
     /// The names of its fields.
     pub fields: &'static [&'static str],
 }
+
+/// The tag of [`Command::As`] in the list below.
+const AS_TAG: u8 = 26;
 
 /// Generates encoding, names and field lists of all commands from one list.
 macro_rules! commands {
@@ -277,10 +367,10 @@ macro_rules! commands {
             pub const KINDS: &'static [Kind] =
                 &[$(Kind { name: $name, fields: &[$(stringify!($field)),*] }),*];
 
-            /// Its name in histories and recordings.
+            /// Its name in histories and recordings: of what is asked for, whoever asks.
             #[must_use]
-            pub const fn name(&self) -> &'static str {
-                match self {
+            pub fn name(&self) -> &'static str {
+                match self.plain() {
                     $(Self::$variant { .. } => $name,)*
                 }
             }
@@ -321,4 +411,8 @@ commands! {
     20 = ForgetFence "forget_fence" { group, resource },
     21 = Report "report" { group, finding, reason },
     22 = Relieve "relieve" { group, term, to, reason },
+    23 = PutBindings "put_bindings" { expected_version, bindings },
+    24 = CreateToken "create_token" { token, digest, principal, expires_ms, label },
+    25 = RevokeToken "revoke_token" { token },
+    26 = As "as" { who, command },
 }

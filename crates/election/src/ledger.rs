@@ -262,7 +262,11 @@ impl<S: AsRef<State> + AsMut<State>> Ledger<S> {
     /// renewal extends nothing.
     pub fn asker(&self, command: &Command) -> Option<SessionNo> {
         let session = command.session().and_then(|id| self.state().find_session(id))?;
-        if let Command::ChangeTtl { ttl_ms, .. } = command {
+        // What another principal asks for is no sign of life of the session that it names.
+        if let Some(who) = command.who() {
+            self.state().may(who, command.plain()).ok()?;
+        }
+        if let Command::ChangeTtl { ttl_ms, .. } = command.plain() {
             self.state().may_change_ttl(session, *ttl_ms).ok()?;
         }
         Some(session)

@@ -15,6 +15,7 @@
 //! - For everybody: [`error_text`] prints errors with their causes.
 //! - The recorder's side: [`deed`] tells what an entry did, without any secret.
 
+pub mod access;
 pub mod belief;
 pub mod codec;
 pub mod command;
@@ -51,8 +52,8 @@ pub use fence::{Fence, FenceError};
 pub use ledger::{HeartbeatOutcome, Ledger};
 pub use moment::Moment;
 pub use name::{
-    Digest, Group, Home, Metadata, NameError, Node, Reason, RequestId, Resource, SessionId,
-    SessionNo,
+    Account, Digest, Group, Home, Metadata, NameError, Node, Reason, RequestId, Resource,
+    SessionId, SessionNo,
 };
 pub use outcome::{Answer, Applied, Cause, Change, Effect, Event, Refusal};
 pub use participant::Participant;

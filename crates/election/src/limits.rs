@@ -23,6 +23,19 @@ pub const SESSION_DISTINCT_BYTES_MIN: usize = 8;
 /// Longest own part of a request id.
 pub const REQUEST_NONCE_BYTES_MAX: usize = 40;
 
+/// Most bindings of principals to roles: every request of a client may look at all of them.
+pub const BINDINGS_MAX: usize = 256;
+/// Most patterns for groups, and most for nodes, of one binding.
+pub const PATTERNS_PER_BINDING_MAX: usize = 64;
+/// Longest pattern of a binding in bytes: as long as the longest group name.
+pub const PATTERN_BYTES_MAX: usize = GROUP_BYTES_MAX;
+/// Most bytes of all bindings, as they are encoded: they travel in one entry and in every snapshot.
+pub const BINDINGS_BYTES_MAX: usize = 64 << 10;
+/// Most tokens, the revoked ones included: all of them are in every snapshot. A revoked one makes room for a new one.
+pub const TOKENS_MAX: usize = 4096;
+/// Longest label of a token in bytes.
+pub const TOKEN_LABEL_BYTES_MAX: usize = 100;
+
 /// Terms stay exact in JSON numbers, that is below 2^53.
 pub const TERM_MAX: u64 = (1 << 53) - 1;
 
@@ -97,6 +110,8 @@ pub const WATCHER_QUEUE_MAX: usize = 1024;
 
 /// Most groups in one page of a listing.
 pub const GROUPS_PAGE_MAX: usize = 512;
+/// Pages that one request searches for groups that its caller may observe.
+pub const PAGES_SEARCHED_MAX: usize = 64;
 
 /// Largest clock drift a budget may assume, in parts per million: beyond 40 % less than half of a
 /// ttl could be used.

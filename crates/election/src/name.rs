@@ -159,6 +159,11 @@ name!(
 );
 
 name!(
+    /// A person or a program, as an authority outside of this store names it.
+    Account, "account name", NODE_BYTES_MAX
+);
+
+name!(
     /// What an application's state looks like: equal states have equal digests, such as `sha256:` and its digits.
     Digest, "digest", DIGEST_BYTES_MAX
 );

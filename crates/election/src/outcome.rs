@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::access::{AccessError, CredentialFlaw, Denial, Right, TokenId};
 use crate::command::WaitKind;
 use crate::name::{Group, Home, Metadata, Node, Reason, Resource, SessionNo};
 use crate::policy::PolicyError;
@@ -254,9 +255,48 @@ pub enum Refusal {
     /// No such fence.
     #[error("{group} has no fence for {resource}")]
     FenceUnknown { group: Group, resource: Resource },
+    /// The caller lacks a right.
+    #[error("{why}")]
+    Denied {
+        /// The missing right.
+        right: Right,
+        /// The group it is missing in, if the request named one.
+        group: Option<Group>,
+        /// The whole explanation, with the nearest binding.
+        why: Box<str>,
+    },
+    /// The session was opened by another principal, which this one may not act for.
+    #[error("this session belongs to another principal; open one of your own")]
+    SessionOfAnother,
+    /// The caller's credential is not good any more.
+    #[error(
+        "the credential is {flaw}: with it you can resign, withdraw and close your session, nothing else; get a new one"
+    )]
+    CredentialOver { flaw: CredentialFlaw },
+    /// The bindings have changed since the caller read them.
+    #[error(
+        "the bindings are at version {version}, not {expected}: somebody changed them; read them again, then repeat"
+    )]
+    BindingsChanged { expected: u64, version: u64 },
+    /// The bindings, or a token, break a bound.
+    #[error(transparent)]
+    Access(#[from] AccessError),
+    /// No such token.
+    #[error("there is no token {token}")]
+    TokenUnknown { token: TokenId },
+    /// The id of a token that exists already.
+    #[error("there is a token {token} already; choose another id")]
+    TokenExists { token: TokenId },
     /// The group has used all terms.
     #[error("{group} has used every term below 2^53")]
     TermsExhausted { group: Group },
+}
+
+impl From<Box<Denial>> for Refusal {
+    fn from(denial: Box<Denial>) -> Self {
+        let why = denial.to_string().into_boxed_str();
+        Self::Denied { right: denial.right, group: denial.group, why }
+    }
 }
 
 fn for_group(group: Option<&Group>) -> String {

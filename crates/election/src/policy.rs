@@ -40,29 +40,35 @@ impl NodePattern {
         &self.0
     }
 
-    /// Whether `node` is one of those meant. Linear in the name for each star, never exponential.
+    /// Whether `node` is one of those meant.
     #[must_use]
     pub fn matches(&self, node: &Node) -> bool {
-        let (pattern, text) = (self.0.as_bytes(), node.as_str().as_bytes());
-        let (mut at_pattern, mut at_text) = (0, 0);
-        let mut back: Option<(usize, usize)> = None;
-        while at_text < text.len() {
-            if pattern.get(at_pattern) == Some(&b'*') {
-                back = Some((at_pattern + 1, at_text));
-                at_pattern += 1;
-            } else if pattern.get(at_pattern) == Some(&text[at_text]) {
-                at_pattern += 1;
-                at_text += 1;
-            } else if let Some((after_star, taken)) = back {
-                back = Some((after_star, taken + 1));
-                at_pattern = after_star;
-                at_text = taken + 1;
-            } else {
-                return false;
-            }
-        }
-        pattern[at_pattern..].iter().all(|byte| *byte == b'*')
+        glob_matches(&self.0, node.as_str())
     }
+}
+
+/// Whether a pattern in which `*` stands for any run of characters means the whole text. Linear in the text for
+/// each star, never exponential.
+pub(crate) fn glob_matches(pattern: &str, text: &str) -> bool {
+    let (pattern, text) = (pattern.as_bytes(), text.as_bytes());
+    let (mut at_pattern, mut at_text) = (0, 0);
+    let mut back: Option<(usize, usize)> = None;
+    while at_text < text.len() {
+        if pattern.get(at_pattern) == Some(&b'*') {
+            back = Some((at_pattern + 1, at_text));
+            at_pattern += 1;
+        } else if pattern.get(at_pattern) == Some(&text[at_text]) {
+            at_pattern += 1;
+            at_text += 1;
+        } else if let Some((after_star, taken)) = back {
+            back = Some((after_star, taken + 1));
+            at_pattern = after_star;
+            at_text = taken + 1;
+        } else {
+            return false;
+        }
+    }
+    pattern[at_pattern..].iter().all(|byte| *byte == b'*')
 }
 
 impl FromStr for NodePattern {

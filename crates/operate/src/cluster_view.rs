@@ -187,6 +187,7 @@ mod tests {
             members: Vec::new(),
             warnings: Vec::new(),
             tuning: None,
+            auth: None,
         }
     }
 

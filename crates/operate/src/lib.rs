@@ -1,6 +1,7 @@
 //! What operators do to running elections, callable from Rust: `regent migrate`, `regent doctor` and others
 //! print what these functions report.
 //!
+//! - [`access`]: who may do what: bindings from a file, and why somebody may or may not.
 //! - [`migrate`]: a group moves to another store, with its leader and above its terms.
 //! - [`split_brain`]: which nodes act as leaders, compared with the one that may.
 //! - [`recovery`]: the way back from a split brain to one leader.
@@ -12,6 +13,7 @@
 //! Nothing here prints, asks on a terminal or ends a process. Progress comes as events, and errors say what
 //! the caller may do next.
 
+pub mod access;
 pub mod campaign;
 pub mod cluster_view;
 pub mod examine;

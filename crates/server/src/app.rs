@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use hyper::HeaderMap;
 use hyper::body::Bytes;
-use regent_api::{Code, Problem, Route, decode};
+use regent_api::{Code, Gate, Operation, Problem, Route, decode};
+use regent_election::access::{Extent, GuardedStore, Right};
+use regent_election::belief::Beliefs;
 use regent_election::store::{Store, StoreResult};
 use regent_election::{Group, SessionId};
 use serde::de::DeserializeOwned;
@@ -129,6 +131,8 @@ impl DerefMut for Call {
 #[derive(Debug)]
 pub(crate) struct Ask {
     pub(crate) app: Arc<App>,
+    /// The store as this caller may use it; none if callers are not authenticated.
+    pub(crate) guard: Option<GuardedStore>,
     /// The connection it came by.
     pub(crate) activity: Arc<ConnectionActivity>,
     /// The place among the requests under way; given back when the request ends.
@@ -137,7 +141,39 @@ pub(crate) struct Ask {
 
 impl Ask {
     pub(crate) fn store(&self) -> &dyn Store {
-        &*self.app.store
+        match &self.guard {
+            Some(guarded) => guarded,
+            None => &*self.app.store,
+        }
+    }
+
+    /// Leaves of what a node says about itself only what it may stand for: its word about another's group, or in
+    /// another's name, would raise a false alarm.
+    pub(crate) async fn only_own(&self, beliefs: &mut Beliefs) {
+        let Some(guarded) = &self.guard else { return };
+        let Ok(permitted) = guarded.permitted(Right::Stand).await else {
+            beliefs.claims.clear();
+            beliefs.refused.clear();
+            return;
+        };
+        let node = beliefs.node.clone();
+        beliefs.claims.retain(|claim| permitted.covers(&claim.group, Some(&node)));
+        beliefs.refused.retain(|(group, _)| permitted.covers(group, Some(&node)));
+    }
+
+    /// Who calls, for the log.
+    pub(crate) fn who(&self) -> Option<String> {
+        self.guard.as_ref().map(|guarded| guarded.caller().who.to_string())
+    }
+
+    /// Refuses a caller that lacks the right of an operation in a group: for what the store is not asked for.
+    pub(crate) async fn check(&self, operation: Operation, group: &Group) -> Result<(), Problem> {
+        match (&self.guard, operation.route().gate) {
+            (Some(guarded), Gate::Needs(right)) => {
+                Ok(guarded.check(right, Extent::Group(group)).await?)
+            }
+            (Some(_) | None, _) => Ok(()),
+        }
     }
 
     /// Moves from those that ask to those that wait, so that waiting holds up nobody.
@@ -224,7 +260,7 @@ mod tests {
             phase: watch::channel(Phase::Serving).1,
             config,
         });
-        Ask { app, activity: Arc::new(ConnectionActivity::begin()), place: None }
+        Ask { app, guard: None, activity: Arc::new(ConnectionActivity::begin()), place: None }
     }
 
     #[tokio::test]

@@ -18,6 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use regent_api::{ClaimedBody, ClaimsQuery, ClaimsResponse, Problem};
+use regent_election::access::Right;
 use regent_election::belief::{
     Accusation, Answered, Asked, Beliefs, ClaimFault, ClaimedGroup, Detector,
 };
@@ -383,20 +384,35 @@ async fn write(app: &App, line: &HistoryLine) -> bool {
 
 pub(crate) async fn answer(call: Call) -> Reply {
     let query = call.query()?;
-    reply::json(&act(&call, &query)?)
+    reply::json(&act(&call, &query).await?)
 }
 
-pub(crate) fn act(ask: &Ask, query: &ClaimsQuery) -> Result<ClaimsResponse, Problem> {
+pub(crate) async fn act(ask: &Ask, query: &ClaimsQuery) -> Result<ClaimsResponse, Problem> {
+    let permitted = match &ask.guard {
+        Some(guarded) => Some(guarded.permitted(Right::Observe).await?),
+        None => None,
+    };
+    let may_see = |group: &Group| permitted.as_ref().is_none_or(|it| it.covers(group, None));
     let claim_monitor = &ask.app.claim_monitor;
     let now = regent_clock::now();
-    let detector = claim_monitor.detector();
-    let page: Vec<ClaimedGroup> = match &query.group {
-        None => detector.page(now, query.after.as_ref(), query.disputed, PAGE),
-        Some(group) => detector.of(now, group, query.disputed).into_iter().collect(),
+    let mut after = query.after.clone();
+    let (page, is_full) = loop {
+        let detector = claim_monitor.detector();
+        let page: Vec<ClaimedGroup> = match &query.group {
+            None => detector.page(now, after.as_ref(), query.disputed, PAGE),
+            Some(group) => detector.of(now, group, query.disputed).into_iter().collect(),
+        };
+        drop(detector);
+        let told: usize = page.iter().map(|claimed| claimed.believers.len()).sum();
+        after = page.last().map(|claimed| claimed.group.clone());
+        let shown: Vec<ClaimedGroup> =
+            page.into_iter().filter(|claimed| may_see(&claimed.group)).collect();
+        // A page of which nothing may be shown is passed over: its last name would be told as the place to go on.
+        if !shown.is_empty() || told < PAGE || query.group.is_some() {
+            break (shown, told >= PAGE);
+        }
     };
-    drop(detector);
-    let told: usize = page.iter().map(|claimed| claimed.believers.len()).sum();
-    let next = page.last().map(|claimed| claimed.group.clone()).filter(|_| told >= PAGE);
+    let next = page.last().map(|claimed| claimed.group.clone()).filter(|_| is_full);
     let groups = page.into_iter().map(|claimed| ClaimedBody::new(claimed, now)).collect();
     Ok(ClaimsResponse { groups, next })
 }

@@ -72,7 +72,8 @@ pub(crate) async fn show(call: Call) -> Reply {
 }
 
 pub(crate) async fn act_show(ask: &Ask) -> Result<ClusterResponse, Problem> {
-    Ok(cluster(ask)?.show().await)
+    let auth = Some(ask.app.config.auth.word().to_owned());
+    Ok(ClusterResponse { auth, ..cluster(ask)?.show().await })
 }
 
 pub(crate) async fn add(call: Call) -> Reply {

@@ -6,11 +6,43 @@ use std::time::Duration;
 use crate::beliefs::Alarm;
 use crate::forecast::ReplaceFailing;
 
+/// Whether callers must say who they are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Auth {
+    /// Whoever reaches the service may do everything.
+    #[default]
+    Off,
+    /// Every request but those of health needs a credential and a right.
+    Required,
+}
+
+impl Auth {
+    /// The words of both.
+    pub const WORDS: [&'static str; 2] = ["off", "required"];
+
+    /// The word for files and people.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Off => Self::WORDS[0],
+            Self::Required => Self::WORDS[1],
+        }
+    }
+
+    /// The one of this word.
+    #[must_use]
+    pub fn find(word: &str) -> Option<Self> {
+        [Self::Off, Self::Required].into_iter().find(|auth| auth.word() == word)
+    }
+}
+
 /// Settings of the service. [`ServerConfig::default`] serves; change what you must.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerConfig {
     /// The value of the `cluster` label in metrics.
     pub cluster: String,
+    /// Whether callers must say who they are.
+    pub auth: Auth,
     /// Host names under which browsers may use this server, beside addresses and `localhost`. A
     /// name that is not listed may be another site's, pointed at this machine (DNS rebinding).
     pub hosts_allowed: Vec<String>,
@@ -57,6 +89,7 @@ impl Default for ServerConfig {
     fn default() -> Self {
         Self {
             cluster: "regent".to_owned(),
+            auth: Auth::default(),
             hosts_allowed: Vec::new(),
             signing_keys: None,
             on_split_brain: None,

@@ -10,14 +10,13 @@ use hyper::service::service_fn;
 use hyper::{Request, Version};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
-use tokio::net::TcpStream;
 
 use crate::app::{App, Phase};
 use crate::config::ServerConfig;
 use crate::faces::Faces;
 use crate::reply::{Body, Response};
 use crate::router::Peer;
-use crate::socket::{ConnectionActivity, Exchange, Socket};
+use crate::socket::{ConnectionActivity, Exchange, Socket, Stream};
 
 /// Most bytes of a request's head.
 const HEAD_BYTES_MAX: usize = 16 << 10;
@@ -51,21 +50,19 @@ pub(crate) fn protocol(config: &ServerConfig) -> auto::Builder<TokioExecutor> {
 
 /// Serves one connection until it ends.
 pub(crate) async fn serve(
-    stream: TcpStream,
+    stream: Stream,
     activity: Arc<ConnectionActivity>,
     app: Arc<App>,
     faces: Faces,
     protocol: Arc<auto::Builder<TokioExecutor>>,
 ) {
-    let Ok(local) = stream.local_addr() else { return };
-    // Answers are small and awaited: gathering them for a fuller packet only delays them.
-    let _ = stream.set_nodelay(true);
+    let Ok((local, user_id)) = stream.ends() else { return };
     let config = &app.config;
     let socket =
         Socket::new(stream, Arc::clone(&activity), config.head_timeout, config.write_timeout);
     let service = service_fn(|mut request: Request<Incoming>| {
         let exchange = activity.head_arrived(request.version() == Version::HTTP_2);
-        request.extensions_mut().insert(Peer { local, activity: Arc::clone(&activity) });
+        request.extensions_mut().insert(Peer { local, user_id, activity: Arc::clone(&activity) });
         let response = faces.answer(request);
         async move { Ok::<_, Infallible>(hold(response.await, exchange)) }
     });

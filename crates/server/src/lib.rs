@@ -6,7 +6,7 @@
 //! 2. `connection` speaks HTTP/1.1 or HTTP/2 on it; the `socket` below gives up on peers that
 //!    are slow to ask or slow to read.
 //! 3. `router` finds the row of the table of routes and walks the request through the same door
-//!    as every other: `origin` (no other web site's requests), `body` (bounded in bytes and
+//!    as every other: `origin` (no other web site's requests), `auth` (who calls, and may it), `body` (bounded in bytes and
 //!    time), `admission` (the important ones first), the verb, the answer.
 //! 4. The verb's own file (`campaign.rs`, `leader.rs`, …, named as in `regent-api`; those of a tenure share
 //!    `tenure.rs`): parse, one call of the store, answer. No rule is decided here.
@@ -17,9 +17,11 @@
 //! Beside requests there is one long-running task, the `observer`, which watches the store for
 //! the log and the metrics. [`serve`](serve()) starts everything and ends it in order.
 
+mod access;
 mod address;
 mod admission;
 mod app;
+mod auth;
 mod backup;
 mod beliefs;
 mod body;
@@ -59,7 +61,8 @@ mod watch;
 pub use backup::BackupFile;
 pub use beliefs::Alarm;
 pub use cluster::{Cluster, Durations, Measured};
-pub use config::{ConfigError, ServerConfig};
+pub use config::{Auth, ConfigError, ServerConfig};
 pub use forecast::ReplaceFailing;
+pub use listen::Listener;
 pub use serve::{ServeError, serve, serve_cluster};
 pub use signing::{Signing, TermStatement};

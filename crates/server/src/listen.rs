@@ -4,6 +4,7 @@
 //! descriptors, must not make a server deaf.
 
 use std::io::ErrorKind;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,13 +12,13 @@ use hyper_util::rt::TokioExecutor;
 use hyper_util::server::conn::auto;
 use regent_api::problem::PROBLEM_JSON;
 use regent_api::{Code, Problem};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, UnixListener};
 
 use crate::app::{App, Phase};
 use crate::connection;
 use crate::faces::Faces;
 use crate::quiet::{self, Quiet};
-use crate::socket::ConnectionActivity;
+use crate::socket::{ConnectionActivity, LOCAL, Stream};
 
 static UNACCEPTED: Quiet = quiet::lines();
 
@@ -26,9 +27,45 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// Milliseconds to wait for connections that are being closed; beyond it a newcomer is refused.
 const CLEARING_TURNS_MAX: u32 = 1000;
 
+/// Where connections come from.
+#[derive(Debug)]
+pub enum Listener {
+    Tcp(TcpListener),
+    /// A socket of this machine, at whose other end the kernel knows the user.
+    Unix(UnixListener),
+}
+
+impl From<TcpListener> for Listener {
+    fn from(listener: TcpListener) -> Self {
+        Self::Tcp(listener)
+    }
+}
+
+impl From<UnixListener> for Listener {
+    fn from(listener: UnixListener) -> Self {
+        Self::Unix(listener)
+    }
+}
+
+impl Listener {
+    /// The next connection, and the address that it is counted under.
+    async fn accept(&self) -> std::io::Result<(Stream, IpAddr)> {
+        match self {
+            Self::Tcp(listener) => {
+                let (stream, from) = listener.accept().await?;
+                Ok((Stream::Tcp(stream), from.ip()))
+            }
+            Self::Unix(listener) => {
+                let (stream, _) = listener.accept().await?;
+                Ok((Stream::Unix(stream), LOCAL.ip()))
+            }
+        }
+    }
+}
+
 /// Accepts until the server closes. Connections go on after that.
 pub(crate) async fn listen(
-    listener: TcpListener,
+    listener: Listener,
     app: Arc<App>,
     faces: Faces,
     protocol: Arc<auto::Builder<TokioExecutor>>,
@@ -43,7 +80,7 @@ pub(crate) async fn listen(
             Ok((stream, from)) => {
                 cleared(&app).await;
                 let activity = Arc::new(ConnectionActivity::begin());
-                match app.connection_limit.enter(from.ip(), &activity) {
+                match app.connection_limit.enter(from, &activity) {
                     Ok(place) => {
                         let (app, faces) = (Arc::clone(&app), faces.clone());
                         let protocol = Arc::clone(&protocol);
@@ -90,7 +127,7 @@ fn is_peers_fault(kind: ErrorKind) -> bool {
 }
 
 /// Says why, if the peer's buffer takes it; nobody waits for those that have no place.
-fn turn_away(stream: &TcpStream) {
+fn turn_away(stream: &Stream) {
     let problem = Problem::new(
         Code::RateLimited,
         "there are too many connections; close some, or try again in 1000 ms",

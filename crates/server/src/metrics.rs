@@ -474,6 +474,14 @@ const fn renew_reason(code: Code) -> &'static str {
         Code::StoreUnavailable | Code::ShuttingDown | Code::StoreCorrupt => "BACKEND_DOWN",
         Code::Uncertain | Code::RequestTimeout => "TIMEOUT",
         Code::BadRequest
+        | Code::Unauthenticated
+        | Code::CredentialOver
+        | Code::Forbidden
+        | Code::SessionOfAnother
+        | Code::AuthTokenUnknown
+        | Code::AuthTokenExists
+        | Code::BindingsChanged
+        | Code::AccessRefused
         | Code::CrossOrigin
         | Code::NotAllowed
         | Code::NotFound

@@ -64,6 +64,10 @@ pub(crate) fn problem(problem: &Problem) -> Response {
     *response.status_mut() =
         StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     dress(&mut response, PROBLEM_JSON);
+    if problem.status == StatusCode::UNAUTHORIZED.as_u16() {
+        let bearer = HeaderValue::from_static("Bearer realm=\"regent\"");
+        response.headers_mut().insert(header::WWW_AUTHENTICATE, bearer);
+    }
     if let Some(retry_after_ms) = problem.retry_after_ms {
         let seconds = retry_after_ms.div_ceil(1000).max(1);
         response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));

@@ -15,7 +15,7 @@ use hyper::body::{Body as _, Bytes, Incoming};
 use hyper::header::{self, HeaderValue};
 use hyper::{Method, Request};
 use regent_api::openapi::allow;
-use regent_api::{Code, Operation, Problem, Route};
+use regent_api::{Code, Operation, Problem, Route, decode};
 
 use crate::address::{self, Found};
 use crate::admission::Class;
@@ -23,8 +23,8 @@ use crate::app::{App, Ask, Call};
 use crate::reply::{self, Reply, Response};
 use crate::socket::ConnectionActivity;
 use crate::{
-    backup, beliefs, body, campaign, cluster, groups, history, leader, origin, process, sessions,
-    signing, step_down, tenure, token, watch,
+    access, auth, backup, beliefs, body, campaign, cluster, groups, history, leader, origin,
+    process, sessions, signing, step_down, tenure, token, watch,
 };
 
 /// What a request knows of the connection it came by.
@@ -32,6 +32,8 @@ use crate::{
 pub(crate) struct Peer {
     /// The address at which it reached this server.
     pub(crate) local: SocketAddr,
+    /// The user at the other end of a Unix socket, for whom the kernel vouches.
+    pub(crate) user_id: Option<u32>,
     pub(crate) activity: Arc<ConnectionActivity>,
 }
 
@@ -73,10 +75,12 @@ async fn serve(app: Arc<App>, route: &'static Route, request: Request<Incoming>)
 async fn walk(app: &Arc<App>, route: &'static Route, request: Request<Incoming>) -> Reply {
     let (mut parts, body) = request.into_parts();
     let peer = parts.extensions.remove::<Peer>();
-    let Peer { local, activity } = peer.expect("the connection put itself into every request");
+    let peer = peer.expect("the connection put itself into every request");
     let hosts = &app.config.hosts_allowed;
-    origin::check(&parts.method, &parts.uri, &parts.headers, local, hosts)?;
+    origin::check(&parts.method, &parts.uri, &parts.headers, peer.local, hosts)?;
     let group = address::group(route, parts.uri.path())?;
+    let named = group.as_deref().map(decode::group).transpose()?;
+    let guard = auth::admit(app, &peer, &parts.headers, route, named.as_ref()).await?;
     let body = match route.request {
         Some(_) => body::read(&parts.headers, body, app.config.body_timeout).await?,
         None => Bytes::new(),
@@ -88,7 +92,7 @@ async fn walk(app: &Arc<App>, route: &'static Route, request: Request<Incoming>)
     };
     let query = parts.uri.query().unwrap_or_default().to_owned();
     let headers = parts.headers;
-    let ask = Ask { app: Arc::clone(app), activity, place };
+    let ask = Ask { app: Arc::clone(app), guard, activity: peer.activity, place };
     verb(Call { ask, route, headers, group, query, body }).await
 }
 
@@ -128,7 +132,12 @@ pub(crate) const fn class(operation: Operation) -> Option<Class> {
         | Operation::DeleteFence
         | Operation::DeleteGroup
         | Operation::ListGroups
-        | Operation::Backup => Some(Class::Admin),
+        | Operation::Backup
+        | Operation::ShowBindings
+        | Operation::PutBindings
+        | Operation::ListAuthTokens
+        | Operation::CreateAuthToken
+        | Operation::RevokeAuthToken => Some(Class::Admin),
         Operation::ShowCluster
         | Operation::Keys
         | Operation::Healthz
@@ -174,6 +183,11 @@ async fn verb(call: Call) -> Reply {
         Operation::RemoveMember => cluster::remove(call).await,
         Operation::TransferCluster => cluster::transfer(call).await,
         Operation::Backup => backup::answer(call).await,
+        Operation::ShowBindings => access::show(call).await,
+        Operation::PutBindings => access::put(call).await,
+        Operation::ListAuthTokens => access::tokens(call).await,
+        Operation::CreateAuthToken => access::create(call).await,
+        Operation::RevokeAuthToken => access::revoke(call).await,
         Operation::Keys => signing::keys(&call),
         Operation::Healthz => process::healthz(),
         Operation::Readyz => process::readyz(call).await,

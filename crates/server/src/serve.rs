@@ -3,9 +3,9 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use regent_election::store::Store;
+use regent_election::state::Question;
+use regent_election::store::{Consistency, Store, StoreError};
 use regent_signing::KeyFileError;
-use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
@@ -14,12 +14,12 @@ use crate::admission::Admission;
 use crate::app::{App, Phase};
 use crate::beliefs::{self, ClaimMonitor};
 use crate::cluster::Cluster;
-use crate::config::{ConfigError, ServerConfig};
+use crate::config::{Auth, ConfigError, ServerConfig};
 use crate::connection::protocol;
 use crate::connection_limit::{ConnectionLimit, within_open_files};
 use crate::faces::Faces;
 use crate::forecast::{self, FailureForecast};
-use crate::listen::listen;
+use crate::listen::{Listener, listen};
 use crate::metrics::Metrics;
 use crate::observer;
 use crate::signing::Signing;
@@ -33,6 +33,9 @@ pub enum ServeError {
     /// There is nothing to listen on.
     #[error("there is no address to listen on; give at least one")]
     NoListener,
+    /// The store cannot keep what authentication needs.
+    #[error("auth is required, but {0}")]
+    NoAccess(String),
     /// The keys by which terms are signed cannot be used.
     #[error("signing_keys: {0}")]
     SigningKeys(#[from] KeyFileError),
@@ -45,7 +48,7 @@ pub enum ServeError {
 /// 3. the store shuts down, which answers the campaigns that still wait;
 /// 4. what is not through when the grace is over is dropped.
 pub async fn serve(
-    listeners: Vec<TcpListener>,
+    listeners: Vec<impl Into<Listener>>,
     store: Arc<dyn Store>,
     config: ServerConfig,
     shutdown: impl Future<Output = ()>,
@@ -55,7 +58,7 @@ pub async fn serve(
 
 /// The same for a store whose replicas an operator may look after.
 pub async fn serve_cluster(
-    listeners: Vec<TcpListener>,
+    listeners: Vec<impl Into<Listener>>,
     store: Arc<dyn Store>,
     cluster: Option<Arc<dyn Cluster>>,
     config: ServerConfig,
@@ -64,6 +67,15 @@ pub async fn serve_cluster(
     let config = config.check()?;
     if listeners.is_empty() {
         return Err(ServeError::NoListener);
+    }
+    if config.auth == Auth::Required {
+        // A store that cannot answer now may later: requests are refused until then.
+        let asked = store.ask(Question::access(None), Consistency::Stale);
+        if let Ok(Err(error @ StoreError::Unsupported { .. })) =
+            tokio::time::timeout(config.request_timeout, asked).await
+        {
+            return Err(ServeError::NoAccess(error.to_string()));
+        }
     }
     let signing = config.signing_keys.as_deref().map(Signing::open).transpose()?;
     let (turn, phase) = watch::channel(Phase::Serving);
@@ -91,7 +103,12 @@ pub async fn serve_cluster(
     tasks.spawn(beliefs::attend(Arc::clone(&app), jobs));
     tasks.spawn(forecast::attend(Arc::clone(&app), suspicions));
     for listener in listeners {
-        tasks.spawn(listen(listener, Arc::clone(&app), faces.clone(), Arc::clone(&protocol)));
+        tasks.spawn(listen(
+            listener.into(),
+            Arc::clone(&app),
+            faces.clone(),
+            Arc::clone(&protocol),
+        ));
     }
     shutdown.await;
     close(&app, &turn).await;

@@ -51,8 +51,18 @@ pub(crate) async fn act_heartbeat(
     let heard = ask.change(ask.store().heartbeat(heartbeat)).await;
     // The renewal comes first; then what its node holds itself for, even if its session has expired: who acts without
     // one is whom this is about. Only what is older than the last heartbeat says nothing.
-    let is_old = |problem: &Problem| problem.code == Code::HeartbeatNotNewer;
-    if let Some(beliefs) = beliefs.filter(|_| !heard.as_ref().is_err_and(is_old))
+    // So does whoever may not speak for it.
+    let says_nothing = |problem: &Problem| {
+        matches!(
+            problem.code,
+            Code::HeartbeatNotNewer
+                | Code::Forbidden
+                | Code::SessionOfAnother
+                | Code::CredentialOver
+                | Code::Unauthenticated
+        )
+    };
+    if let Some(beliefs) = beliefs.filter(|_| !heard.as_ref().is_err_and(says_nothing))
         && ask.speaks_for(session, heard.is_ok(), &beliefs.node).await
     {
         ask.app.heartbeat(session, heard.is_ok(), &beliefs);

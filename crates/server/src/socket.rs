@@ -11,6 +11,7 @@
 
 use std::future::Future;
 use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,7 +20,7 @@ use std::time::Duration;
 
 use regent_election::SessionId;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::Notify;
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
@@ -149,10 +150,94 @@ impl Drop for Exchange {
     }
 }
 
+/// The address under which connections of this machine's own socket are known.
+pub(crate) const LOCAL: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+
+/// The bytes of a connection, whichever way it came.
+#[derive(Debug)]
+pub(crate) enum Stream {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+impl Stream {
+    /// The address at which the peer reached this server, and the peer's user, if the kernel knows it.
+    pub(crate) fn ends(&self) -> io::Result<(SocketAddr, Option<u32>)> {
+        match self {
+            Self::Tcp(stream) => {
+                // Answers are small and awaited: gathering them for a fuller packet only delays them.
+                let _ = stream.set_nodelay(true);
+                Ok((stream.local_addr()?, None))
+            }
+            Self::Unix(stream) => Ok((LOCAL, Some(stream.peer_cred()?.uid()))),
+        }
+    }
+
+    pub(crate) fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(stream) => stream.try_write(bytes),
+            Self::Unix(stream) => stream.try_write(bytes),
+        }
+    }
+}
+
+/// Passes a call on to whichever stream there is.
+macro_rules! either {
+    ($stream:expr, $inner:ident => $call:expr) => {
+        match $stream.get_mut() {
+            Stream::Tcp($inner) => $call,
+            Stream::Unix($inner) => $call,
+        }
+    };
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        either!(self, inner => Pin::new(inner).poll_read(cx, buffer))
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        either!(self, inner => Pin::new(inner).poll_write(cx, bytes))
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        either!(self, inner => Pin::new(inner).poll_write_vectored(cx, slices))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        match self {
+            Self::Tcp(stream) => stream.is_write_vectored(),
+            Self::Unix(stream) => stream.is_write_vectored(),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        either!(self, inner => Pin::new(inner).poll_flush(cx))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        either!(self, inner => Pin::new(inner).poll_shutdown(cx))
+    }
+}
+
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Socket {
-    stream: TcpStream,
+    stream: Stream,
     activity: Arc<ConnectionActivity>,
     head_timeout: Duration,
     write_timeout: Duration,
@@ -175,7 +260,7 @@ struct Linger {
 
 impl Socket {
     pub(crate) fn new(
-        stream: TcpStream,
+        stream: Stream,
         activity: Arc<ConnectionActivity>,
         head_timeout: Duration,
         write_timeout: Duration,
@@ -320,8 +405,12 @@ mod tests {
         peer.write_all(&vec![0; sent]).await.unwrap();
         peer.shutdown().await.unwrap();
         let patience = Duration::from_secs(60);
-        let mut socket =
-            Socket::new(stream, Arc::new(ConnectionActivity::begin()), patience, patience);
+        let mut socket = Socket::new(
+            Stream::Tcp(stream),
+            Arc::new(ConnectionActivity::begin()),
+            patience,
+            patience,
+        );
         socket.shutdown().await.unwrap();
         assert_eq!(socket.linger.unwrap().bytes_left, LINGER_BYTES_MAX - sent);
     }

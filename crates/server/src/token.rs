@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use regent_api::token::SESSION_HEADER;
 use regent_api::{
-    Code, DeleteFenceQuery, Done, FencesQuery, FencesResponse, Problem, TokenResponse,
+    Code, DeleteFenceQuery, Done, FencesQuery, FencesResponse, Operation, Problem, TokenResponse,
     ValidateTokenRequest, ValidateTokenResponse,
 };
 use regent_election::limits::{FENCES_PER_GROUP_MAX, RESOURCE_BYTES_MAX};
@@ -97,6 +97,7 @@ pub(crate) async fn act_validate(
     request: ValidateTokenRequest,
 ) -> Result<ValidateTokenResponse, Problem> {
     let ValidateTokenRequest { term, resource } = request;
+    ask.check(Operation::ValidateToken, &group).await?;
     let judged = match &resource {
         None => is_current(ask, &group, term).await,
         Some(resource) => admit(ask, &group, resource, term).await,

@@ -40,6 +40,7 @@ mod restore;
 mod secure;
 mod service;
 pub mod settings;
+pub mod socket;
 mod wall;
 
 pub use address::host_and_port;

@@ -75,6 +75,8 @@ impl Cluster for ReplicaCluster {
             members: self.members(&status),
             warnings: self.warnings(&status),
             tuning: self.tuning(),
+            // What only the server knows.
+            auth: None,
         }
     }
 

@@ -4,8 +4,7 @@ use std::future::Future;
 use std::sync::Arc;
 
 use regent_election::store::{Description, Store};
-use regent_server::{Cluster, ServeError, ServerConfig, serve_cluster};
-use tokio::net::TcpListener;
+use regent_server::{Cluster, Listener, ServeError, ServerConfig, serve_cluster};
 
 use crate::error::ReplicaError;
 use crate::port::ReplicaCluster;
@@ -60,7 +59,7 @@ impl Service {
     /// If there is no listener, or the configuration is refused.
     pub async fn serve(
         self,
-        listeners: Vec<TcpListener>,
+        listeners: Vec<impl Into<Listener>>,
         shutdown: impl Future<Output = ()>,
     ) -> Result<(), ServeError> {
         serve_cluster(listeners, self.store, self.cluster, self.config, shutdown).await

@@ -27,6 +27,7 @@ macro_rules! secretive {
     };
 }
 
+mod auth;
 mod codec;
 #[path = "../../generated/regent_v1.rs"]
 #[rustfmt::skip]
@@ -56,7 +57,7 @@ pub const DESCRIPTORS: &[u8] = include_bytes!("../../generated/descriptors.bin")
 
 secretive! {
     CampaignRequest CampaignResponse RenewRequest WithdrawRequest OpenSessionRequest HeartbeatRequest
-    ShowSessionRequest CloseSessionRequest SessionResponse TokenRequest Hello
+    ShowSessionRequest CloseSessionRequest SessionResponse TokenRequest Hello CreateAuthTokenResponse
 }
 
 #[cfg(test)]

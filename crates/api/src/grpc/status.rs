@@ -49,10 +49,18 @@ pub const fn grpc_code(code: Code) -> GrpcCode {
         Code::BadRequest
         | Code::PayloadTooLarge
         | Code::UnsupportedMediaType
-        | Code::PolicyRefused => GrpcCode::InvalidArgument,
-        Code::CrossOrigin | Code::NotAllowed | Code::TokenRefused => GrpcCode::PermissionDenied,
+        | Code::PolicyRefused
+        | Code::AccessRefused => GrpcCode::InvalidArgument,
+        Code::Unauthenticated | Code::CredentialOver => GrpcCode::Unauthenticated,
+        Code::CrossOrigin
+        | Code::NotAllowed
+        | Code::TokenRefused
+        | Code::Forbidden
+        | Code::SessionOfAnother => GrpcCode::PermissionDenied,
         Code::NotFound | Code::MethodNotAllowed | Code::Unsupported => GrpcCode::Unimplemented,
-        Code::GroupUnknown | Code::FenceUnknown | Code::SessionExpired => GrpcCode::NotFound,
+        Code::GroupUnknown | Code::FenceUnknown | Code::AuthTokenUnknown | Code::SessionExpired => {
+            GrpcCode::NotFound
+        }
         Code::RequestTimeout | Code::HeartbeatNotNewer => GrpcCode::Aborted,
         Code::NotLeader
         | Code::TenureEnding
@@ -76,8 +84,9 @@ pub const fn grpc_code(code: Code) -> GrpcCode {
         | Code::RequestAhead
         | Code::TermsExhausted
         | Code::OtherReplicaLeads
+        | Code::BindingsChanged
         | Code::MemberRefused => GrpcCode::FailedPrecondition,
-        Code::RequestReused => GrpcCode::AlreadyExists,
+        Code::RequestReused | Code::AuthTokenExists => GrpcCode::AlreadyExists,
         Code::TtlOutOfBounds => GrpcCode::OutOfRange,
         Code::Full | Code::RateLimited => GrpcCode::ResourceExhausted,
         Code::StoreUnavailable
@@ -132,6 +141,7 @@ impl From<&Problem> for pb::Problem {
             given_sequence: facts.given_sequence,
             given_revision: facts.given_revision.map(|revision| revision.0),
             known_revision: facts.known_revision.map(|revision| revision.0),
+            right: facts.right.clone(),
         }
     }
 }
@@ -169,6 +179,7 @@ impl From<pb::Problem> for Problem {
                 given_sequence: problem.given_sequence,
                 given_revision: problem.given_revision.map(regent_election::Revision),
                 known_revision: problem.known_revision.map(regent_election::Revision),
+                right: problem.right,
             }),
         }
     }

@@ -386,6 +386,7 @@ impl From<ClusterResponse> for pb::ClusterResponse {
             members: response.members.into_iter().map(pb::ClusterMember::from).collect(),
             warnings: response.warnings,
             tuning: response.tuning.map(pb::ClusterTuning::from),
+            auth: response.auth,
         }
     }
 }

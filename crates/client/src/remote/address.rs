@@ -1,12 +1,15 @@
-//! Where a server is: `http://host:port[/prefix]` or `https://…`, one or several.
+//! Where a server is: `http://host:port[/prefix]` or `https://…`, one or several; or `unix:///path/to.sock` on this
+//! machine.
 //!
 //! A build without TLS refuses `https://` rather than speak in the clear.
 
 use std::fmt;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use hyper::Uri;
 
+use super::credential::Credential;
 use crate::limits::ADDRESSES_MAX;
 
 /// The base of every address of one server.
@@ -15,6 +18,8 @@ pub struct Address {
     /// `http://host:port` and, perhaps, a path without a slash at its end.
     base: String,
     is_tls: bool,
+    /// The Unix socket of this machine at which it is; `base` is then only what is written into requests.
+    socket: Option<PathBuf>,
 }
 
 /// Why a text is no address. The message is a clause for a person.
@@ -37,6 +42,12 @@ pub enum AddressError {
     /// Parts that a base must not have.
     #[error("the address of a server has no {part}; write it like http://127.0.0.1:7400")]
     Extra { part: &'static str },
+    /// The credential that was named cannot be used.
+    #[error("the credential cannot be used: {why}")]
+    Credential { why: String },
+    /// A socket beside other addresses.
+    #[error("unix:// names the one server of this machine, and stands alone")]
+    NotAlone,
     /// Some by TLS and some in the clear.
     #[error("either all addresses of a service are https:// or none is")]
     Mixed,
@@ -56,6 +67,11 @@ impl Address {
     #[cfg(feature = "tls")]
     pub(crate) const fn is_tls(&self) -> bool {
         self.is_tls
+    }
+
+    /// The Unix socket at which it is, if it is at one.
+    pub(crate) fn socket(&self) -> Option<&Path> {
+        self.socket.as_deref()
     }
 
     /// Another server, `host:port`, spoken to in the same way.
@@ -90,6 +106,9 @@ pub(crate) fn check_list(addresses: &[Address]) -> Result<(), AddressError> {
     if !(1..=ADDRESSES_MAX).contains(&count) {
         return Err(AddressError::Count { count });
     }
+    if count > 1 && addresses.iter().any(|address| address.socket.is_some()) {
+        return Err(AddressError::NotAlone);
+    }
     let tls = addresses.iter().filter(|address| address.is_tls).count();
     if tls != 0 && tls != count {
         return Err(AddressError::Mixed);
@@ -97,11 +116,21 @@ pub(crate) fn check_list(addresses: &[Address]) -> Result<(), AddressError> {
     Ok(())
 }
 
+/// The credential of this process, if it has one.
+pub(crate) fn credential() -> Result<Option<Credential>, AddressError> {
+    Credential::of_process().map_err(|error| AddressError::Credential { why: error.to_string() })
+}
+
 impl FromStr for Address {
     type Err = AddressError;
 
     fn from_str(text: &str) -> Result<Self, AddressError> {
         let malformed = || AddressError::Malformed { given: shorten(text) };
+        if let Some(path) = text.strip_prefix("unix://") {
+            let socket = Some(PathBuf::from(path)).filter(|path| path.is_absolute());
+            let socket = Some(socket.ok_or_else(malformed)?);
+            return Ok(Self { base: "http://localhost".to_owned(), is_tls: false, socket });
+        }
         let uri: Uri = text.parse().map_err(|_| malformed())?;
         let is_tls = match uri.scheme_str() {
             Some("http") => false,
@@ -126,13 +155,16 @@ impl FromStr for Address {
         }
         let path = uri.path().trim_end_matches('/');
         let scheme = if is_tls { "https" } else { "http" };
-        Ok(Self { base: format!("{scheme}://{authority}{path}"), is_tls })
+        Ok(Self { base: format!("{scheme}://{authority}{path}"), is_tls, socket: None })
     }
 }
 
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&self.base)
+        match &self.socket {
+            Some(socket) => write!(f, "unix://{}", socket.display()),
+            None => f.pad(&self.base),
+        }
     }
 }
 
@@ -191,6 +223,16 @@ mod tests {
             let error = text.parse::<Address>().unwrap_err().to_string();
             assert!(!error.contains("secret"), "{error}");
         }
+    }
+
+    #[test]
+    fn a_socket_of_this_machine_is_named_by_its_whole_path_and_stands_alone() {
+        let address: Address = "unix:///run/regent.sock".parse().unwrap();
+        assert_eq!(address.socket(), Some(Path::new("/run/regent.sock")));
+        assert_eq!(address.to_string(), "unix:///run/regent.sock");
+        assert_eq!(address.of("/v1").unwrap().to_string(), "http://localhost/v1");
+        assert!("unix://regent.sock".parse::<Address>().is_err());
+        assert_eq!(Address::list("unix:///a,http://b"), Err(AddressError::NotAlone));
     }
 
     #[test]

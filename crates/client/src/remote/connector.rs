@@ -4,16 +4,33 @@
 //! `SSL_CERT_DIR` name.
 
 use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
 
 use super::address::{Address, AddressError};
+use super::socket::Connector;
 use crate::limits::CONNECT_TIMEOUT;
 
-/// What makes connections.
+/// What makes connections through the network.
 #[cfg(feature = "tls")]
-pub(crate) type Connector = hyper_rustls::HttpsConnector<HttpConnector>;
-/// What makes connections.
+pub(super) type NetConnector = hyper_rustls::HttpsConnector<HttpConnector>;
+/// What makes connections through the network.
 #[cfg(not(feature = "tls"))]
-pub(crate) type Connector = HttpConnector;
+pub(super) type NetConnector = HttpConnector;
+/// A connection through the network.
+#[cfg(feature = "tls")]
+pub(super) type NetStream = hyper_rustls::MaybeHttpsStream<TokioIo<TcpStream>>;
+/// A connection through the network.
+#[cfg(not(feature = "tls"))]
+pub(super) type NetStream = TokioIo<TcpStream>;
+
+/// What makes connections to these. They are all at the same socket of this machine, or none is.
+pub(crate) fn connector(addresses: &[Address], spoken: Spoken) -> Result<Connector, AddressError> {
+    match addresses.first().and_then(Address::socket) {
+        Some(socket) => Ok(Connector::Unix(socket.to_owned())),
+        None => through_network(addresses, spoken).map(Connector::Net),
+    }
+}
 
 /// What is spoken on them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,13 +51,13 @@ fn plain() -> HttpConnector {
 
 /// What makes connections to these.
 #[cfg(not(feature = "tls"))]
-pub(crate) fn connector(_: &[Address], _: Spoken) -> Result<Connector, AddressError> {
+fn through_network(_: &[Address], _: Spoken) -> Result<NetConnector, AddressError> {
     Ok(plain())
 }
 
 /// What makes connections to these.
 #[cfg(feature = "tls")]
-pub(crate) fn connector(addresses: &[Address], spoken: Spoken) -> Result<Connector, AddressError> {
+fn through_network(addresses: &[Address], spoken: Spoken) -> Result<NetConnector, AddressError> {
     let mut plain = plain();
     plain.enforce_http(false);
     let needs_roots = addresses.iter().any(Address::is_tls);

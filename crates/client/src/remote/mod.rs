@@ -21,11 +21,13 @@
 //! ```
 
 mod address;
+mod auth;
 mod backoff;
 mod campaign;
 mod claims;
 mod cluster;
 mod connector;
+mod credential;
 mod error;
 mod groups;
 mod history;
@@ -36,6 +38,7 @@ mod send;
 #[cfg(unix)]
 mod session_file;
 mod sessions;
+mod socket;
 mod sse;
 mod step_down;
 mod tenure;
@@ -53,19 +56,23 @@ use hyper_util::client::legacy::Client;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use regent_election::{RequestId, Revision};
 
+#[cfg(feature = "grpc")]
+pub(crate) use address::credential;
 pub use address::{Address, AddressError};
 #[cfg(feature = "grpc")]
 pub(crate) use backoff::Backoff;
+pub(crate) use connector::Spoken;
 #[cfg(any(feature = "grpc", feature = "fence-signed"))]
 pub(crate) use connector::connector;
 #[cfg(feature = "tls")]
 #[doc(hidden)]
 pub use connector::tls_config;
-pub(crate) use connector::{Connector, Spoken};
+pub use credential::{Credential, CredentialError};
 pub use error::RemoteError;
 pub use regent_election::store::Scope;
 #[cfg(unix)]
 pub use session_file::{SessionFile, SessionFileError};
+pub(crate) use socket::Connector;
 pub use watch::{Watched, Watching};
 
 use crate::fresh::{self, NoRandomness};
@@ -88,6 +95,8 @@ struct Shared {
     /// The highest revision any answer told.
     seen: AtomicU64,
     http: Client<Connector, Full<Bytes>>,
+    /// What is shown to every one of them.
+    credential: Option<Credential>,
 }
 
 impl Remote {
@@ -104,8 +113,13 @@ impl Remote {
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(CONNECTION_IDLE_MAX)
             .build(connector);
-        let shared =
-            Shared { addresses, preferred: AtomicUsize::new(0), seen: AtomicU64::new(0), http };
+        let shared = Shared {
+            addresses,
+            preferred: AtomicUsize::new(0),
+            seen: AtomicU64::new(0),
+            http,
+            credential: address::credential()?,
+        };
         Ok(Self { shared: Arc::new(shared), request_timeout: REQUEST_TIMEOUT })
     }
 

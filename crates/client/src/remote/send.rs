@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::{Bytes, Incoming};
-use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderName, USER_AGENT};
+use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderName, USER_AGENT};
 use hyper::{Request, Response};
 use regent_api::{Operation, Reply};
 use regent_election::SessionId;
@@ -237,6 +237,9 @@ impl Remote {
             .header(USER_AGENT, concat!("regent/", env!("CARGO_PKG_VERSION")));
         if !call.body.is_empty() {
             request = request.header(CONTENT_TYPE, "application/json");
+        }
+        if let Some(credential) = &self.shared.credential {
+            request = request.header(AUTHORIZATION, credential.value());
         }
         for (name, value) in &call.headers {
             request = request.header(name, value);

@@ -11,6 +11,7 @@
 //! Left to others: what a command does (`state`), and its bytes and name (the list below the enum).
 
 use super::{Command, Finding, WaitKind};
+use crate::access::Right;
 use crate::deed::Deed;
 use crate::door::Step;
 use crate::name::{Group, Node, Reason, Resource, SessionId, SessionNo};
@@ -81,6 +82,10 @@ pub enum Repeats {
 /// One row of the table.
 #[derive(Clone, Copy, Debug)]
 struct Row<'a> {
+    /// What its sender must be allowed.
+    right: Right,
+    /// Whether it only gives up what its own session holds.
+    gives_up: bool,
     session: Option<SessionId>,
     sessions: &'a [SessionNo],
     group: Option<&'a Group>,
@@ -106,9 +111,11 @@ struct Row<'a> {
     since_level: u32,
 }
 
-/// A row that says "no" in every column.
-const fn row() -> Row<'static> {
+/// A row that says "no" in every column but the right that it takes.
+const fn row(right: Right) -> Row<'static> {
     Row {
+        right,
+        gives_up: false,
         session: None,
         sessions: &[],
         group: None,
@@ -137,17 +144,17 @@ const fn row() -> Row<'static> {
 
 /// The row of what a session asks for itself.
 const fn by_session(session: SessionId) -> Row<'static> {
-    Row { session: Some(session), ..row() }
+    Row { session: Some(session), ..row(Right::Stand) }
 }
 
-/// The row of what time brings: it only frees or fills, so a full disk takes it.
+/// The row of what time brings: it only frees or fills, so a full disk takes it. No client may ask for it.
 const fn by_driver() -> Row<'static> {
     Row {
         is_for_drivers: true,
         passes_full_disk: true,
         grows: Grows::Nothing,
         repeats: Repeats::Overtaken,
-        ..row()
+        ..row(Right::Replicate)
     }
 }
 
@@ -162,6 +169,7 @@ impl Command {
             Self::ChangeTtl { session, .. } => by_session(*session),
             Self::Close { session } => Row {
                 grows: Grows::Nothing,
+                gives_up: true,
                 frees: Frees::Session,
                 promotes: WhereItsSessionsAre,
                 passes_full_disk: true,
@@ -179,6 +187,7 @@ impl Command {
             },
             Self::Withdraw { group, session } => Row {
                 group: Some(group),
+                gives_up: true,
                 frees: Frees::Office,
                 promotes: InItsGroup,
                 passes_full_disk: true,
@@ -197,6 +206,7 @@ impl Command {
             Self::Resign { group, session, term } => Row {
                 group: Some(group),
                 term: Some(*term),
+                gives_up: true,
                 frees: Frees::Office,
                 promotes: InItsGroup,
                 passes_full_disk: true,
@@ -229,7 +239,7 @@ impl Command {
                 frees: Frees::Office,
                 promotes: InItsGroup,
                 ends_others: true,
-                ..row()
+                ..row(Right::Operate)
             },
             Self::PutPolicy { group, policy } => Row {
                 group: Some(group),
@@ -240,7 +250,7 @@ impl Command {
                 promotes: InItsGroup,
                 grows: Grows::Freely,
                 ends_others: true,
-                ..row()
+                ..row(Right::Operate)
             },
             Self::Delete { group } => Row {
                 group: Some(group),
@@ -248,11 +258,15 @@ impl Command {
                 promotes: InItsGroup,
                 repeats: Repeats::Ending,
                 ends_others: true,
-                ..row()
+                ..row(Right::Operate)
             },
             Self::Move { group, step } => {
-                let known =
-                    Row { group: Some(group), promotes: InItsGroup, ends_others: true, ..row() };
+                let known = Row {
+                    group: Some(group),
+                    promotes: InItsGroup,
+                    ends_others: true,
+                    ..row(Right::Administer)
+                };
                 match step {
                     Step::Expect { .. } | Step::Stop => known,
                     // The office of a group that leaves looks vacant after a restore, and may not be.
@@ -271,17 +285,20 @@ impl Command {
                 adds: Adds::Fence,
                 grows: Grows::Freely,
                 repeats: Repeats::RunAgain,
-                ..row()
+                ..row(Right::Stand)
             },
-            Self::ForgetFence { group, resource } => {
-                Row { group: Some(group), resource: Some(resource), grows: Grows::Nothing, ..row() }
-            }
+            Self::ForgetFence { group, resource } => Row {
+                group: Some(group),
+                resource: Some(resource),
+                grows: Grows::Nothing,
+                ..row(Right::Operate)
+            },
             Self::Report { group, finding, reason } => Row {
                 group: Some(group),
                 finding: Some(*finding),
                 reason: Some(reason),
                 recorded_if_changed: true,
-                ..row()
+                ..row(Right::Operate)
             },
             Self::Relieve { group, term, to, reason } => Row {
                 group: Some(group),
@@ -290,12 +307,25 @@ impl Command {
                 reason: Some(reason),
                 promotes: InItsGroup,
                 recorded_if_changed: true,
-                ..row()
+                ..row(Right::Operate)
             },
             // The longest ttl measures how long a restored store waits.
-            Self::PutSettings { .. } => {
-                Row { promotes: WhereOfficesAreVacant, waits_after_restore: true, ..row() }
+            Self::PutSettings { .. } => Row {
+                promotes: WhereOfficesAreVacant,
+                waits_after_restore: true,
+                ..row(Right::Administer)
+            },
+            // A principal that may no longer stand leaves its office and its lines.
+            Self::PutBindings { .. } => Row {
+                promotes: WhereOfficesAreVacant,
+                ends_others: true,
+                since_level: 2,
+                ..row(Right::Administer)
+            },
+            Self::CreateToken { .. } | Self::RevokeToken { .. } => {
+                Row { since_level: 2, ..row(Right::Administer) }
             }
+            Self::As { command, .. } => Row { since_level: 2, ..command.get().row() },
             Self::Expire { sessions } => Row {
                 sessions: sessions.as_slice(),
                 frees: Frees::Session,
@@ -319,6 +349,19 @@ impl Command {
                 ..by_driver()
             },
         }
+    }
+
+    /// The one right that its sender needs (S11).
+    #[must_use]
+    pub const fn right(&self) -> Right {
+        self.row().right
+    }
+
+    /// Whether it only gives up what its own session holds: whoever holds something may give it up, whatever became
+    /// of its rights and its credential.
+    #[must_use]
+    pub const fn gives_up(&self) -> bool {
+        self.row().gives_up
     }
 
     /// The session that asks for it, whose record keeps its request id. What time and administrators
@@ -349,6 +392,7 @@ impl Command {
             | Self::Offer { session, .. }
             | Self::Warm { session, .. }
             | Self::Transfer { session, .. } => Some(session),
+            Self::As { command, .. } => command.0.session_mut(),
             Self::Expire { .. }
             | Self::StepDown { .. }
             | Self::PutPolicy { .. }
@@ -359,6 +403,9 @@ impl Command {
             | Self::Report { .. }
             | Self::Relieve { .. }
             | Self::PutSettings { .. }
+            | Self::PutBindings { .. }
+            | Self::CreateToken { .. }
+            | Self::RevokeToken { .. }
             | Self::Elapsed { .. }
             | Self::Refill { .. } => None,
         }

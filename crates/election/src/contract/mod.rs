@@ -14,6 +14,7 @@
 //! The road not taken is a macro that expands into `#[test]` functions: it would bind the suite to a
 //! test runner, while an operator also wants to run it against a store before trusting it.
 
+mod access;
 mod bench;
 mod campaign;
 mod case;
@@ -194,5 +195,12 @@ pub fn cases() -> Vec<Case<dyn Harness>> {
             a_resource_admits_no_lower_term_after_a_higher_one,
             a_forgotten_fence_keeps_its_mark_for_all_resources_of_its_group,
             no_fence_falls_when_its_group_is_deleted_or_moves_and_comes_back;
+        access:
+            bindings_are_replaced_only_from_the_version_that_was_read,
+            a_token_is_kept_until_it_is_revoked_and_never_changes_hands,
+            a_principal_acts_only_where_it_is_bound_and_under_its_own_name,
+            a_session_serves_only_the_principal_that_opened_it,
+            a_principal_that_may_no_longer_stand_is_told_to_stop_and_can_still_resign,
+            lists_and_watches_show_only_groups_that_may_be_observed;
     }
 }

@@ -451,6 +451,8 @@ fn is_permanent(refusal: &Refusal) -> bool {
         | Refusal::TtlOutOfBounds { .. }
         | Refusal::TermsExhausted { .. }
         | Refusal::Moved { .. }
+        | Refusal::Denied { .. }
+        | Refusal::Access(_)
         | Refusal::Policy(_) => true,
         Refusal::SessionUnknown
         | Refusal::SessionMismatch { .. }
@@ -473,6 +475,11 @@ fn is_permanent(refusal: &Refusal) -> bool {
         | Refusal::NeverGranted { .. }
         | Refusal::TermOver { .. }
         | Refusal::FenceUnknown { .. }
+        | Refusal::SessionOfAnother
+        | Refusal::CredentialOver { .. }
+        | Refusal::BindingsChanged { .. }
+        | Refusal::TokenUnknown { .. }
+        | Refusal::TokenExists { .. }
         | Refusal::RequestTooOld { .. }
         | Refusal::RequestAhead { .. }
         | Refusal::RequestReused => false,

@@ -235,3 +235,23 @@ fn effects_are_timed_in_slices_and_told_once() {
     };
     assert!((0..5).all(is_promoted));
 }
+
+#[test]
+fn what_another_principal_asks_for_is_no_sign_of_life_of_the_session_it_names() {
+    use crate::access::{Binding, Role};
+    let mut ledger = ledger();
+    let binding = |who: &str| Binding {
+        who: who.parse().unwrap(),
+        role: Role::Participant,
+        groups: vec!["*".parse().unwrap()],
+        nodes: vec!["*".parse().unwrap()],
+    };
+    let bindings = vec![binding("node:n0"), binding("node:thief")];
+    apply(&mut ledger, 0, Command::PutBindings { expected_version: 0, bindings }).answer.unwrap();
+    let owner = |command: Command| command.on_behalf_of("node:n0".parse().unwrap());
+    let thief = |command: Command| command.on_behalf_of("node:thief".parse().unwrap());
+    apply(&mut ledger, 0, owner(campaign(0, 0))).answer.unwrap();
+    assert_eq!(ledger.asker(&owner(campaign(0, 1))), Some(no(&ledger, 0)));
+    assert_eq!(ledger.asker(&thief(campaign(0, 1))), None);
+    assert_eq!(ledger.asker(&thief(Command::Close { session: secret(0) })), None);
+}

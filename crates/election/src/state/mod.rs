@@ -7,20 +7,24 @@
 //!
 //! One verb, one file: `sessions` (open, close, expire), `campaign`, `resign` (and withdraw),
 //! `transfer` (offer, warm, transfer, accept), `step_down`, `groups` (policies and deletion), `door` (moves),
-//! `fences`, `elapsed`. They meet in `office`, the only place that ends and begins tenures. `repeat` makes a
-//! repeated request take effect once; `view` reads; `snapshot` writes and reads the whole state; `weight` counts its bytes.
+//! `fences`, `elapsed`, `access` (bindings and tokens). They meet in `office`, the only place that ends and begins
+//! tenures. `repeat` makes a repeated request take effect once; `view` reads; `snapshot` writes and reads the whole
+//! state; `weight` counts its bytes.
 //!
 //! The road not taken: deciding promotions outside, by a controller that watches vacancies. It would
 //! need a second round for every failover, and 100,000 of them for a crashed node.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
+use crate::access::{AccessTable, Principal};
 use crate::command::{Command, Entry};
 use crate::name::{Group, Metadata, Node, SessionId, SessionNo};
 use crate::outcome::{Answer, Applied, Cause, Effect, Event, Refusal};
 use crate::policy::{Policy, Settings};
 use crate::term::{Revision, Term};
 
+mod access;
 mod campaign;
 mod door;
 mod elapsed;
@@ -70,6 +74,7 @@ pub struct State {
     groups: GroupTable,
     requests: Requests,
     ended: EndedSessions,
+    access: Arc<AccessTable>,
     index: Index,
     /// The entry that is being applied in slices, if any.
     work: Option<Work>,
@@ -92,6 +97,8 @@ struct Turn {
     revision: Revision,
     wall_ms: u64,
     silent: Vec<SessionNo>,
+    /// Who asks, if it is known: the owner of a session that is opened.
+    who: Option<Principal>,
     events: Vec<Event>,
     effects: Vec<Effect>,
 }
@@ -135,6 +142,8 @@ enum Rest {
     Fill(Vec<Group>),
     /// These groups are brought in line with a changed policy; the last one first.
     Enforce(Vec<Group>),
+    /// These groups are brought in line with changed bindings; the last one first.
+    Rebind(Vec<Group>),
 }
 
 /// What a verb's file returns: an answer, and what is left to do in slices.
@@ -158,6 +167,7 @@ impl State {
             groups: GroupTable::default(),
             requests: Requests::without_session(),
             ended: EndedSessions::default(),
+            access: Arc::default(),
             index: Index::default(),
             work: None,
         }
@@ -181,6 +191,7 @@ impl State {
         assert!(self.work.is_none(), "an entry began before the one before it was finished");
         self.revision = self.revision.next();
         let Entry { command, request, mut silent, wall_ms } = entry;
+        let (who, command) = command.into_parts();
         if !silent.is_sorted() {
             silent.sort_unstable();
         }
@@ -188,13 +199,15 @@ impl State {
             revision: self.revision,
             wall_ms,
             silent,
+            who,
             events: Vec::new(),
             effects: Vec::new(),
         };
-        let verdict = match &request {
+        let admitted = turn.who.as_ref().map_or(Ok(()), |who| self.may(who, &command));
+        let verdict = admitted.and_then(|()| match &request {
             None => self.run(&mut turn, command),
             Some(id) => self.run_once(&mut turn, id, command),
-        };
+        });
         let (answer, rest) = match verdict {
             Ok((answer, rest)) => (Ok(answer), rest),
             Err(refusal) => (Err(refusal), Rest::Nothing),
@@ -243,6 +256,10 @@ impl State {
                     None => work.rest = Rest::Nothing,
                     Some(group) => self.enforce(&mut work.turn, &group),
                 },
+                Rest::Rebind(groups) => match groups.pop() {
+                    None => work.rest = Rest::Nothing,
+                    Some(group) => self.rebind(&mut work.turn, &group),
+                },
             }
             budget -= 1;
         }
@@ -284,6 +301,15 @@ impl State {
                 self.relieve(turn, &group, term, &to, reason)
             }
             Command::PutSettings { settings } => self.put_settings(*settings),
+            Command::PutBindings { expected_version, bindings } => {
+                self.put_bindings(expected_version, bindings)
+            }
+            Command::CreateToken { token, digest, principal, expires_ms, label } => {
+                self.create_token(turn, token, digest, principal, expires_ms, label)
+            }
+            Command::RevokeToken { token } => self.revoke_token(token),
+            // Who asks was taken off before, and nobody asks on behalf of two.
+            Command::As { .. } => Err(Refusal::SessionOfAnother),
             Command::Elapsed { group, kind, since } => self.elapsed(turn, &group, kind, since),
             Command::Refill { session } => Ok(self.refill(session)),
         }

@@ -8,6 +8,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::State;
+use crate::access::AccessView;
 use crate::name::{Group, Metadata, Resource, SessionId, SessionNo};
 use crate::outcome::{Change, Event, Refusal};
 use crate::store::{
@@ -61,6 +62,8 @@ pub enum Query {
     Replay(Group, Cursor),
     /// How many of everything?
     Census,
+    /// Who may do what, and whose is this session, if one is named?
+    Access(Option<SessionId>),
 }
 
 impl Query {
@@ -68,16 +71,19 @@ impl Query {
     #[must_use]
     pub fn with_digest(mut self) -> Self {
         match &mut self {
-            Self::Session(session) | Self::Heartbeat(session) | Self::Candidacy { session, .. } => {
-                *session = session.digest()
-            }
+            Self::Session(session)
+            | Self::Heartbeat(session)
+            | Self::Candidacy { session, .. }
+            | Self::Access(Some(session)) => *session = session.digest(),
+
             Self::Leader(_)
             | Self::Group(_)
             | Self::Groups { .. }
             | Self::History(_)
             | Self::Fences { .. }
             | Self::Replay(..)
-            | Self::Census => {}
+            | Self::Census
+            | Self::Access(None) => {}
         }
         self
     }
@@ -92,7 +98,11 @@ impl Query {
             | Self::History(group)
             | Self::Fences { group, .. }
             | Self::Replay(group, _) => Some(group),
-            Self::Session(_) | Self::Heartbeat(_) | Self::Groups { .. } | Self::Census => None,
+            Self::Session(_)
+            | Self::Heartbeat(_)
+            | Self::Groups { .. }
+            | Self::Census
+            | Self::Access(_) => None,
         }
     }
 }
@@ -120,6 +130,8 @@ pub enum View {
     Replay(Option<Replay>),
     /// To [`Query::Census`].
     Census(Census),
+    /// To [`Query::Access`].
+    Access(AccessView),
 }
 
 /// A question that knows the type of its answer.
@@ -233,6 +245,14 @@ impl Question<Census> {
     }
 }
 
+impl Question<AccessView> {
+    /// [`Query::Access`].
+    #[must_use]
+    pub fn access(session: Option<SessionId>) -> Self {
+        question!(Query::Access(session), Access)
+    }
+}
+
 /// How a session stands in one group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidacy {
@@ -310,6 +330,7 @@ impl State {
                 View::Replay(self.replay(group, *cursor, lens.incarnation))
             }
             Query::Census => View::Census(self.census()),
+            Query::Access(session) => View::Access(self.access_view(*session)),
         })
     }
 
@@ -411,5 +432,6 @@ mod tests {
         assert!(answers(&state, Question::fences(name(), String::new(), None, 1)));
         assert!(answers(&state, Question::replay(name(), cursor)));
         assert!(answers(&state, Question::census()));
+        assert!(answers(&state, Question::access(Some(session))));
     }
 }

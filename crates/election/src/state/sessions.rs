@@ -67,6 +67,7 @@ impl State {
         let session = Session {
             id,
             node,
+            owner: turn.who.clone().map(Box::new),
             ttl_ms,
             ttl_ms_longest: ttl_ms,
             passing,

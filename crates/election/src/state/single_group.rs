@@ -108,6 +108,7 @@ impl State {
             revision: self.revision,
             wall_ms,
             silent: Vec::new(),
+            who: None,
             events: Vec::new(),
             effects: Vec::new(),
         };

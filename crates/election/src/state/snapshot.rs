@@ -3,14 +3,16 @@
 //! ```text
 //! version        u8: 1; or 2 if some group has a door, and then every group has `door?`; or 3 if some
 //!                group has fences, and then every group has `door?` and `fences?`; or 4, like 3, if some group
-//!                is stopped for recovery
+//!                is stopped for recovery; or 5, like 4, if there are bindings, tokens or sessions with an
+//!                owner, and then every session has `owner?` and the state ends with the table of access
 //! settings       ttl ceiling, auto-create, most groups, default policy
 //! revision       number
 //! term floor     number
-//! sessions       list of: number, id, node, ttl, longest ttl, passing, epoch, requests
+//! sessions       list of: number, id, node, ttl, longest ttl, passing, epoch, requests, owner?
 //! groups         list of: name, term, policy?, office, line, heir?, doomed, door?, fences?, history
 //! requests       list of those without a session, oldest first; forgotten revision?
 //! ended          list of 64-bit prints of ended session ids, oldest first
+//! access?        version of the bindings, bindings, list of tokens by their ids
 //! ```
 //! Who leads and stands where is written once, in the groups; a session's own lists and the index
 //! are computed when the bytes are read, so they cannot disagree. Lists are in order and name nothing
@@ -18,6 +20,7 @@
 //! must be true of every group and session.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::fences::Fences;
 use super::group::{GroupState, Marks, Office, Standby};
@@ -32,10 +35,11 @@ use crate::policy::{Policy, Settings};
 use crate::term::{Revision, Term};
 
 /// The version that opens every encoded state.
-pub const STATE_VERSION: u8 = 4;
-/// The version without stopped groups, the one without fences, and the one without doors either. Each is
+pub const STATE_VERSION: u8 = 5;
+/// The version without access, the one without stopped groups, the one without fences, and the one without doors either. Each is
 /// written as long as no group needs a later one, so that programs which know only that read what later ones
 /// write.
+const STATE_VERSION_OPEN: u8 = 4;
 const STATE_VERSION_STOPLESS: u8 = 3;
 const STATE_VERSION_FENCELESS: u8 = 2;
 const STATE_VERSION_DOORLESS: u8 = 1;
@@ -54,6 +58,9 @@ impl State {
         for (no, session) in &self.sessions {
             no.put(&mut out);
             put_session(session, &mut out);
+            if version == STATE_VERSION {
+                session.owner.put(&mut out);
+            }
         }
         (self.groups.len() as u64).put(&mut out);
         for (name, group) in self.groups.iter() {
@@ -62,13 +69,20 @@ impl State {
         }
         self.requests.parts().put(&mut out);
         self.ended.prints().collect::<Vec<u64>>().put(&mut out);
+        if version == STATE_VERSION {
+            self.access.put(&mut out);
+        }
         out
     }
 
     /// The earliest version that can tell all of this state.
     fn version(&self) -> u8 {
+        let is_owned = |session: &Session| session.owner.is_some();
+        if !self.access.is_untouched() || self.sessions.values().any(is_owned) {
+            return STATE_VERSION;
+        }
         let needed = |(_, group): (&Group, &GroupState)| match (&group.fences, &group.door) {
-            (_, Some(door)) if matches!(**door, Door::Stopped { .. }) => STATE_VERSION,
+            (_, Some(door)) if matches!(**door, Door::Stopped { .. }) => STATE_VERSION_OPEN,
             (Some(_), _) => STATE_VERSION_STOPLESS,
             (None, Some(_)) => STATE_VERSION_FENCELESS,
             (None, None) => STATE_VERSION_DOORLESS,
@@ -89,7 +103,10 @@ impl State {
         state.term_floor = Term::take(&mut input)?;
         for _ in 0..u64::take(&mut input)? {
             let no = SessionNo::take(&mut input)?;
-            let session = take_session(&mut input)?;
+            let mut session = take_session(&mut input)?;
+            if version == STATE_VERSION {
+                session.owner = Wire::take(&mut input)?;
+            }
             state.by_secret.insert(session.id, no);
             in_order("sessions", state.sessions.keys().next_back(), &no)?;
             state.sessions_bytes += weight::session(&session);
@@ -108,6 +125,9 @@ impl State {
         }
         if state.ended.prints().len() != prints.len() {
             return Err(malformed("ended sessions")("too many of them, or one is named twice"));
+        }
+        if version == STATE_VERSION {
+            state.access = Arc::new(Wire::take(&mut input)?);
         }
         input.end()?;
         state.groups.weigh();
@@ -170,6 +190,7 @@ fn take_session(input: &mut Input<'_>) -> Result<Session, CodecError> {
     Ok(Session {
         id: Wire::take(input)?,
         node: Wire::take(input)?,
+        owner: None,
         ttl_ms: Wire::take(input)?,
         ttl_ms_longest: Wire::take(input)?,
         passing: Wire::take(input)?,

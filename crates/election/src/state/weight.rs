@@ -14,6 +14,7 @@
 use super::group::{GroupState, Office, Standby, Tenure};
 use super::session::Session;
 use super::{Requests, State};
+use crate::access::Principal;
 use crate::command::{Command, Grows};
 use crate::door::{Door, Step};
 use crate::limits::STATE_BYTES_RESERVE_PART;
@@ -27,6 +28,8 @@ pub(super) const GROUP: u64 = 480;
 const CANDIDATE: u64 = 176;
 /// A session without requests: its record, its secret's place, its deadline.
 const SESSION: u64 = 512;
+/// Who opened a session, if that is known.
+const OWNER: u64 = 48;
 /// A remembered request id.
 const REQUEST: u64 = 112;
 /// The print of an ended session.
@@ -111,11 +114,15 @@ pub(super) fn group(name: &Group, state: &GroupState) -> u64 {
 
 /// A session; what it leads and stands for is weighed with the groups.
 pub(super) fn session(session: &Session) -> u64 {
-    new_session(&session.node) + requests(&session.requests)
+    new_session(&session.node) + owner(session.owner.as_deref()) + requests(&session.requests)
 }
 
 fn new_session(node: &Node) -> u64 {
     SESSION + texts(node.as_str())
+}
+
+fn owner(owner: Option<&Principal>) -> u64 {
+    owner.map_or(0, |owner| OWNER + owner.own_name().map_or(0, texts))
 }
 
 fn requests(requests: &Requests) -> u64 {
@@ -197,6 +204,15 @@ impl State {
         };
         let line = |reason: &str| CHANGE + texts(reason);
         let content = match command {
+            Command::As { who, .. } => {
+                let adds = self.adds(command.plain(), request);
+                // What adds something may open a session, which keeps its owner.
+                return if adds == 0 { 0 } else { adds + owner(Some(who)) };
+            }
+            // Bounded by their own limits, and what an administrator needs to bring order.
+            Command::PutBindings { .. }
+            | Command::CreateToken { .. }
+            | Command::RevokeToken { .. } => 0,
             Command::Open { session, node, .. } => self.new_session(*session, Some(node)),
             Command::Campaign { session: secret, opening, metadata: told, .. } => {
                 let held = state.and_then(|state| {

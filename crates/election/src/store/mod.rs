@@ -22,7 +22,7 @@ pub use port::{
     Consistency, Description, Done, Level, Scope, Store, StoreError, StoreResult, Watch, WatchItem,
 };
 pub use time::{Pause, Time};
-pub use verbs::{Heartbeat, Open, StepDown, SteppedDown};
+pub use verbs::{Heartbeat, NewToken, Open, StepDown, SteppedDown};
 pub use views::{
     Census, FenceView, FencesPage, GroupView, GroupsPage, HeartbeatView, LeaderView, OfferView,
     OfficeState, SessionView, StandbyView, TenureView,

@@ -5,6 +5,7 @@
 //! and in the same order for every engine.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::campaign::{self, Campaign, Campaigned};
@@ -12,6 +13,7 @@ use super::port::{Consistency, Store, StoreError, StoreResult};
 use super::views::{
     Census, FencesPage, GroupView, GroupsPage, HeartbeatView, LeaderView, OfficeState, SessionView,
 };
+use crate::access::{AccessTable, Binding, Principal, SecretDigest, TokenId, TokenLabel};
 use crate::belief::Beliefs;
 use crate::command::{Command, Finding};
 use crate::door::Step;
@@ -67,6 +69,19 @@ pub struct StepDown {
     pub immediate: bool,
     /// Makes a repeat take effect once.
     pub request: Option<RequestId>,
+}
+
+/// A token to be made known.
+#[derive(Clone, Debug)]
+pub struct NewToken {
+    pub token: TokenId,
+    /// Of its secret.
+    pub digest: SecretDigest,
+    /// Whom its bearer is.
+    pub principal: Principal,
+    /// When servers begin to refuse it, in milliseconds since 1970.
+    pub expires_ms: Option<u64>,
+    pub label: TokenLabel,
 }
 
 /// What callers ask of a store.
@@ -325,6 +340,33 @@ impl dyn Store {
     ) -> StoreResult<FencesPage> {
         let question = Question::fences(group.clone(), prefix.to_owned(), after.cloned(), count);
         self.ask(question, Consistency::Linearizable).await
+    }
+
+    /// The bindings and the tokens.
+    pub async fn access(&self) -> StoreResult<Arc<AccessTable>> {
+        Ok(self.ask(Question::access(None), Consistency::Linearizable).await?.table)
+    }
+
+    /// Replaces all bindings, if they are still at the version that they were read at.
+    pub async fn put_bindings(
+        &self,
+        expected_version: u64,
+        bindings: Vec<Binding>,
+    ) -> StoreResult<Arc<AccessTable>> {
+        let command = Command::PutBindings { expected_version, bindings };
+        Ok(submit_and_read(self, command, None, Question::access(None)).await?.1.table)
+    }
+
+    /// Makes a token known. Repeated, it changes nothing.
+    pub async fn create_token(&self, token: NewToken) -> StoreResult<Arc<AccessTable>> {
+        let NewToken { token, digest, principal, expires_ms, label } = token;
+        let command = Command::CreateToken { token, digest, principal, expires_ms, label };
+        Ok(submit_and_read(self, command, None, Question::access(None)).await?.1.table)
+    }
+
+    /// Makes a token useless, but for giving up what its bearer holds. Repeated, it changes nothing.
+    pub async fn revoke_token(&self, token: TokenId) -> StoreResult<()> {
+        submit(self, Command::RevokeToken { token }, None).await
     }
 
     /// Counts for metrics.

@@ -34,6 +34,13 @@ pub(crate) fn compare(
     events(applied, expected)?;
     effects(state, applied, known, model)?;
     epochs(before, state, expected)?;
+    let access = state.access();
+    let bindings = (access.bindings().version(), access.bindings().list());
+    same("bindings", bindings, (model.bindings.0, model.bindings.1.as_slice()))?;
+    let mut tokens = model.tokens.clone();
+    tokens.sort_unstable();
+    let kept: Vec<_> = access.tokens().map(|(id, record)| (id, record.revoked)).collect();
+    same("tokens", kept, tokens)?;
     same("settings", state.settings(), &model.settings)?;
     for name in model.names() {
         group(state, model, &name)?;

@@ -4,6 +4,7 @@
 //! Whatever is asked is computed from scratch by scanning. It is written from the rules of the
 //! hard corners, and what it does not know (a fast state) it cannot get wrong.
 
+use regent_election::access::{Binding, TokenId};
 use regent_election::{
     Cause, Change, Command, Door, Group, Metadata, Node, Policy, Priority, Reason, RequestId,
     Revision, SessionId, SessionNo, Settings, Term, WaitKind,
@@ -21,6 +22,9 @@ pub(crate) struct Model {
     pub(crate) ended: Vec<SessionId>,
     pub(crate) groups: Vec<Election>,
     pub(crate) candidacies: Vec<Candidacy>,
+    pub(crate) bindings: (u64, Vec<Binding>),
+    /// Tokens, and whether each was revoked.
+    pub(crate) tokens: Vec<(TokenId, bool)>,
     pub(crate) window: Window,
     pub(crate) serials: u64,
     pub(crate) turn: Turn,
@@ -153,6 +157,8 @@ impl Model {
             groups: Vec::new(),
             candidacies: Vec::new(),
             window: Window::new(regent_election::limits::REQUESTS_WITHOUT_SESSION),
+            bindings: (0, Vec::new()),
+            tokens: Vec::new(),
             serials: 0,
             turn: Turn::default(),
         }

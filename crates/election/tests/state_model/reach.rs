@@ -125,5 +125,12 @@ fn refused(refusal: &Refusal) -> &'static str {
         Refusal::RequestReused => "RequestReused",
         Refusal::Policy(_) => "Policy",
         Refusal::TermsExhausted { .. } => "TermsExhausted",
+        Refusal::Denied { .. } => "Denied",
+        Refusal::SessionOfAnother => "SessionOfAnother",
+        Refusal::CredentialOver { .. } => "CredentialOver",
+        Refusal::BindingsChanged { .. } => "BindingsChanged",
+        Refusal::Access(_) => "Access",
+        Refusal::TokenUnknown { .. } => "TokenUnknown",
+        Refusal::TokenExists { .. } => "TokenExists",
     }
 }

@@ -179,6 +179,17 @@ pub(crate) enum Op {
         groups_max: u64,
         policy: Wish,
     },
+    /// From the version that holds, or from another.
+    PutBindings {
+        late: u8,
+        roles: u8,
+    },
+    CreateToken {
+        token: u8,
+    },
+    RevokeToken {
+        token: u8,
+    },
     /// A wait that is running (of another group if nothing runs in this one), or another kind of
     /// wait, or another beginning.
     Elapsed {
@@ -374,6 +385,10 @@ fn ordered() -> impl Strategy<Value = Op> {
         1 => settings.prop_map(|(ceiling_ms, auto_create, groups_max, policy)| {
             Op::PutSettings { ceiling_ms, auto_create, groups_max, policy }
         }),
+        1 => (prop_oneof![4 => Just(0u8), 1 => Just(1u8)], 0u8..3)
+            .prop_map(|(late, roles)| Op::PutBindings { late, roles }),
+        1 => (0u8..3).prop_map(|token| Op::CreateToken { token }),
+        1 => (0u8..3).prop_map(|token| Op::RevokeToken { token }),
     ]
 }
 

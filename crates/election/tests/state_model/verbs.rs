@@ -70,6 +70,30 @@ impl Model {
             Command::ForgetFence { group, resource } => self.forget_fence(group, resource),
             Command::Report { group, finding, reason } => self.report(group, *finding, reason),
             Command::Relieve { group, term, to, reason } => self.relieve(group, *term, to, reason),
+            Command::PutBindings { expected_version, bindings } => {
+                let version = self.bindings.0;
+                if *expected_version != version {
+                    return Err(Refusal::BindingsChanged { expected: *expected_version, version });
+                }
+                if self.bindings.1 != *bindings {
+                    self.bindings = (version + 1, bindings.clone());
+                }
+                // Nobody has an owner here: no binding is about any session of the model.
+                Ok(Answer::Done)
+            }
+            Command::CreateToken { token, .. } => {
+                if self.tokens.iter().all(|(known, _)| known != token) {
+                    self.tokens.push((*token, false));
+                }
+                Ok(Answer::Done)
+            }
+            Command::RevokeToken { token } => {
+                let known = self.tokens.iter_mut().find(|(known, _)| known == token);
+                let (_, revoked) = known.ok_or(Refusal::TokenUnknown { token: *token })?;
+                *revoked = true;
+                Ok(Answer::Done)
+            }
+            Command::As { .. } => unreachable!("who asks is the contract's affair"),
             Command::Delete { group } => self.delete(group),
             Command::PutSettings { settings } => self.put_settings(settings),
             Command::Elapsed { group, kind, since } => {

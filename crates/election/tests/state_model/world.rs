@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use regent_election::access::{Binding, Role, SecretDigest, TokenId, TokenLabel};
 use regent_election::codec::{decode_entry, encode_entry};
 use regent_election::{
     Answer, Command, Door, Entry, Group, Home, IfLost, Metadata, Node, Opening, Reason, Refusal,
@@ -358,6 +359,26 @@ impl World {
                 let settings = settings(ceiling_ms, auto_create, groups_max, policy);
                 Command::PutSettings { settings: Box::new(settings) }
             }
+            Op::PutBindings { late, roles } => {
+                let binding = |role: Role| Binding {
+                    who: "node:*".parse().unwrap(),
+                    role,
+                    groups: vec!["*".parse().unwrap()],
+                    nodes: vec!["self".parse().unwrap()],
+                };
+                let bindings =
+                    Role::ALL.into_iter().take(usize::from(roles)).map(binding).collect();
+                let expected_version = self.model.bindings.0 + u64::from(late);
+                Command::PutBindings { expected_version, bindings }
+            }
+            Op::CreateToken { token } => Command::CreateToken {
+                token: TokenId(u64::from(token)),
+                digest: SecretDigest([token; 32]),
+                principal: "user:alice".parse().unwrap(),
+                expires_ms: None,
+                label: TokenLabel::new("model").unwrap(),
+            },
+            Op::RevokeToken { token } => Command::RevokeToken { token: TokenId(u64::from(token)) },
             Op::Elapsed { group: at, kind, late } => {
                 let all = [group(at)].into_iter().chain(self.model.names());
                 let running = all.filter_map(|name| Some((self.model.wait(&name)?, name)));

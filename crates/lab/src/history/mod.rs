@@ -460,6 +460,7 @@ pub fn plain(mut view: View) -> View {
         | View::History(_)
         | View::Fences(_)
         | View::Census(_)
+        | View::Access(_)
         | View::Replay(_) => {}
     }
     view
@@ -477,6 +478,6 @@ pub fn revision_of(view: &View) -> Option<Revision> {
         View::Groups(page) => Some(page.revision),
         View::Fences(page) => Some(page.revision),
         View::Census(census) => Some(census.revision),
-        View::History(_) | View::Replay(_) => None,
+        View::History(_) | View::Replay(_) | View::Access(_) => None,
     }
 }

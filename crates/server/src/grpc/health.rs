@@ -61,7 +61,7 @@ impl Pulse {
     fn enter(&self, request: Request<HealthCheckRequest>) -> (Ask, String) {
         let peer = request.extensions().get::<Peer>().cloned();
         let Peer { activity, .. } = peer.expect("the connection put itself into every request");
-        let ask = Ask { app: Arc::clone(&self.app), activity, place: None };
+        let ask = Ask { app: Arc::clone(&self.app), guard: None, activity, place: None };
         (ask, request.into_inner().service)
     }
 }

@@ -39,6 +39,7 @@ use tonic_health::pb::health_server::HealthServer;
 
 use crate::admission::Class;
 use crate::app::App;
+use crate::auth;
 use crate::grpc::health::Pulse;
 use crate::grpc::verbs::Verbs;
 use crate::origin;
@@ -142,11 +143,11 @@ impl Grpc {
         target: Option<Target>,
         request: Request<Incoming>,
     ) -> Result<Response<GrpcBody>, Problem> {
-        let (parts, body) = request.into_parts();
-        let local = parts.extensions.get::<Peer>().map(|peer| peer.local);
-        let local = local.expect("the connection put itself into every request");
+        let (mut parts, body) = request.into_parts();
+        let peer = parts.extensions.get::<Peer>().cloned();
+        let peer = peer.expect("the connection put itself into every request");
         let hosts = &self.app.config.hosts_allowed;
-        origin::check(&parts.method, &parts.uri, &parts.headers, local, hosts)?;
+        origin::check(&parts.method, &parts.uri, &parts.headers, peer.local, hosts)?;
         if parts.method != Method::POST {
             return Err(Problem::new(Code::MethodNotAllowed, "a gRPC call is a POST"));
         }
@@ -157,6 +158,17 @@ impl Grpc {
                 "there is no such method; ask the server's reflection for all of them",
             ));
         };
+        let route = match target {
+            Target::Verb(operation) => operation.route(),
+            // Whoever may open a session may have a stream for it.
+            Target::Session => Operation::OpenSession.route(),
+            Target::Health => Operation::Readyz.route(),
+            Target::Reflection | Target::ReflectionOld => Operation::OpenApi.route(),
+        };
+        // The group stands in the message: the guarded store judges by it.
+        if let Some(guard) = auth::admit(&self.app, &peer, &parts.headers, route, None).await? {
+            parts.extensions.insert(guard);
+        }
         // What takes a stream may stay open: it counts among those that wait.
         let (handler, waits_as) = match target {
             Target::Verb(_) => (&self.regent, None),

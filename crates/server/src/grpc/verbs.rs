@@ -9,17 +9,18 @@ use std::sync::Arc;
 use regent_api::grpc as pb;
 use regent_api::grpc::regent_server::Regent;
 use regent_api::{Operation, Problem};
+use regent_election::access::GuardedStore;
 use regent_election::store::Scope;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_stream::{Stream, StreamExt};
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::app::{App, Ask};
-use crate::grpc::session::{self, Lookout, Outgoing};
+use crate::grpc::session::{self, Link, Lookout, Outgoing};
 use crate::router::{self, Peer};
 use crate::{
-    backup, beliefs, campaign, cluster, groups, history, leader, sessions, step_down, tenure,
-    token, watch,
+    access, backup, beliefs, campaign, cluster, groups, history, leader, sessions, step_down,
+    tenure, token, watch,
 };
 
 /// What every method returns.
@@ -39,12 +40,13 @@ impl Verbs {
     fn enter<M>(&self, operation: Operation, request: Request<M>) -> Result<(Ask, M), Problem> {
         let peer = request.extensions().get::<Peer>().cloned();
         let Peer { activity, .. } = peer.expect("the connection put itself into every request");
+        let guard = request.extensions().get::<GuardedStore>().cloned();
         let app = &self.app;
         let place = match router::class(operation) {
             Some(class) => Some(app.admission.admit(class).ok_or_else(|| app.shed(class))?),
             None => None,
         };
-        Ok((Ask { app: Arc::clone(app), activity, place }, request.into_inner()))
+        Ok((Ask { app: Arc::clone(app), guard, activity, place }, request.into_inner()))
     }
 }
 
@@ -69,8 +71,10 @@ impl Regent for Verbs {
     ) -> GrpcResult<Self::SessionStream> {
         let peer = request.extensions().get::<Peer>().cloned();
         let Peer { activity, .. } = peer.expect("the connection put itself into every request");
+        let guard = request.extensions().get::<GuardedStore>().cloned();
         let (app, lookout) = (Arc::clone(&self.app), Arc::clone(&self.lookout));
-        yes(session::open(app, activity, lookout, request.into_inner()).await?)
+        let link = Link { app, guard, activity };
+        yes(session::open(link, lookout, request.into_inner()).await?)
     }
 
     async fn campaign(
@@ -195,7 +199,7 @@ impl Regent for Verbs {
 
     async fn claims(&self, request: Request<pb::ClaimsRequest>) -> GrpcResult<pb::ClaimsResponse> {
         let (ask, message) = self.enter(Operation::Claims, request)?;
-        yes(beliefs::act(&ask, &message.read()?)?)
+        yes(beliefs::act(&ask, &message.read()?).await?)
     }
 
     async fn delete_fence(&self, request: Request<pb::DeleteFenceRequest>) -> GrpcResult<pb::Done> {
@@ -330,5 +334,45 @@ impl Regent for Verbs {
         });
         let pieces: Many<pb::BackupPiece> = Box::pin(pieces);
         yes(pieces)
+    }
+
+    async fn show_bindings(
+        &self,
+        request: Request<pb::ShowBindingsRequest>,
+    ) -> GrpcResult<pb::BindingsResponse> {
+        let (ask, pb::ShowBindingsRequest {}) = self.enter(Operation::ShowBindings, request)?;
+        yes(access::act_show(&ask).await?)
+    }
+
+    async fn put_bindings(
+        &self,
+        request: Request<pb::PutBindingsRequest>,
+    ) -> GrpcResult<pb::BindingsResponse> {
+        let (ask, message) = self.enter(Operation::PutBindings, request)?;
+        yes(access::act_put(&ask, message.into()).await?)
+    }
+
+    async fn list_auth_tokens(
+        &self,
+        request: Request<pb::ListAuthTokensRequest>,
+    ) -> GrpcResult<pb::AuthTokensResponse> {
+        let (ask, pb::ListAuthTokensRequest {}) = self.enter(Operation::ListAuthTokens, request)?;
+        yes(access::act_tokens(&ask).await?)
+    }
+
+    async fn create_auth_token(
+        &self,
+        request: Request<pb::CreateAuthTokenRequest>,
+    ) -> GrpcResult<pb::CreateAuthTokenResponse> {
+        let (ask, message) = self.enter(Operation::CreateAuthToken, request)?;
+        yes(access::act_create(&ask, message.read()?).await?)
+    }
+
+    async fn revoke_auth_token(
+        &self,
+        request: Request<pb::RevokeAuthTokenRequest>,
+    ) -> GrpcResult<pb::Done> {
+        let (ask, message) = self.enter(Operation::RevokeAuthToken, request)?;
+        yes(access::act_revoke(&ask, message.read()?).await?)
     }
 }

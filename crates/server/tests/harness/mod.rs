@@ -1,5 +1,7 @@
 //! A server on a free port over the real in-memory store, for the tests of every face.
 
+pub(crate) mod access;
+
 use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test's helpers are tests too")]
 
+mod access;
 mod browsers;
 mod cluster;
 mod document;

@@ -117,7 +117,7 @@ async fn an_office_outlives_the_server_that_announced_it() {
 async fn a_server_without_an_address_or_with_absurd_settings_does_not_start() {
     let server = Server::start().await;
     let none = regent_server::serve(
-        Vec::new(),
+        Vec::<regent_server::Listener>::new(),
         server.store.clone(),
         ServerConfig::default(),
         std::future::ready(()),

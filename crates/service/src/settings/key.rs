@@ -10,7 +10,7 @@ use std::time::Duration;
 use regent_election::Settings as StoreSettings;
 use regent_replica::disk::limits::SEGMENT_BYTES_DEFAULT;
 use regent_replica::limits::LOG_ENTRIES_BETWEEN_SNAPSHOTS;
-use regent_server::{ReplaceFailing, ServerConfig};
+use regent_server::{Auth, ReplaceFailing, ServerConfig};
 
 use super::value::{Value, ValueKind};
 
@@ -92,7 +92,13 @@ macro_rules! keys {
 keys! {
     Listen = "listen", ValueKind::Address,
         Flag::new("", "ADDR:PORT", "Where to listen [default: 127.0.0.1:7400]"),
-        "where the service listens; there is no authentication yet, so keep it on loopback or on a network you trust";
+        "where the service listens; beyond loopback it needs auth = required, or insecure";
+    Auth = "auth", ValueKind::OneOf(&Auth::WORDS),
+        Flag::new("", "WORD", "Whether callers need a credential: off or required [default: off]"),
+        "whether callers need a credential and a right: off (whoever reaches the service may do everything) or required";
+    Socket = "socket", ValueKind::Text,
+        Flag::new("", "PATH", "The Unix socket for this machine's administrators"),
+        "the Unix socket on which root and the server's own user are administrators; empty means run/regent.sock in data_dir if auth is required, and none otherwise";
     DataDir = "data_dir", ValueKind::Directory,
         Flag::new("", "DIR", "Where the embedded store keeps its data [default: $XDG_DATA_HOME/regent]"),
         "where the embedded store keeps its data; empty means $XDG_DATA_HOME/regent, ~/.local/share/regent or ./regent-data";
@@ -118,8 +124,8 @@ keys! {
         Flag::new("Cluster", "FILE", "The certificates of the CAs that peers are believed by"),
         "the file of the certificates of the CAs that peers are believed by (regent tls init)";
     Insecure = "insecure", ValueKind::Bool,
-        Flag::switch("Cluster", "BOOL", "Whether peer links without TLS may leave this machine [default: false]"),
-        "whether peer links without TLS may leave this machine; any host that reaches the peer port can then depose leaders and read secrets";
+        Flag::switch("Cluster", "BOOL", "Whether peers without TLS and clients without auth may be elsewhere"),
+        "whether peer links without TLS, and clients without authentication, may leave this machine; any host that reaches the ports can then depose leaders and read secrets";
     Timing = "timing", ValueKind::OneOf(TIMINGS),
         Flag::new("Cluster", "PROFILE", "Timers of the cluster: lan or wan [default: lan]"),
         "timers of the cluster: lan (replicas in one data centre) or wan (in several); the same on every replica";
@@ -267,7 +273,8 @@ impl Key {
         let time = |ms| Value::Duration(Duration::from_millis(ms));
         match self {
             Self::Listen => text(LISTEN_DEFAULT),
-            Self::DataDir => text(""),
+            Self::Auth => text(server.auth.word()),
+            Self::DataDir | Self::Socket => text(""),
             Self::Store => text(STORE_DEFAULT),
             Self::PeerListen => text(PEER_LISTEN_DEFAULT),
             Self::PeerAdvertise | Self::ClientAdvertise => text(""),

@@ -20,7 +20,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use regent_election::{Policy, Settings as StoreSettings};
-use regent_server::ServerConfig;
+use regent_server::{Auth, ServerConfig};
+
+use crate::socket::SOCKET_NAME;
 
 pub use file::File;
 pub use key::{Flag, Key, LOG_FORMATS, LOG_LEVELS, STORE_DEFAULT};
@@ -101,6 +103,8 @@ pub struct Effective {
 pub struct Settings {
     /// Where to listen.
     pub listen: SocketAddr,
+    /// The Unix socket to listen on, too.
+    pub socket: Option<PathBuf>,
     /// Where the embedded store keeps its data.
     pub data_dir: PathBuf,
     pub store: String,
@@ -186,6 +190,7 @@ impl Effective {
     pub fn settings(&self) -> Result<Settings, ConfigError> {
         let server = ServerConfig {
             cluster: self.text(Key::Cluster),
+            auth: Auth::find(&self.text(Key::Auth)).unwrap_or_default(),
             hosts_allowed: self.words(Key::HostsAllowed),
             signing_keys: Some(self.text(Key::SigningKeys))
                 .filter(|path| !path.is_empty())
@@ -216,8 +221,14 @@ impl Effective {
         })?;
         let store_settings = self.store_settings()?;
         let replica = self.replica_settings()?;
+        let socket = match (self.text(Key::Socket), server.auth) {
+            (path, _) if !path.is_empty() => Some(PathBuf::from(path)),
+            (_, Auth::Required) => Some(self.directory(Key::DataDir).join(SOCKET_NAME)),
+            (_, Auth::Off) => None,
+        };
         Ok(Settings {
             listen: self.address(Key::Listen),
+            socket,
             data_dir: self.directory(Key::DataDir),
             store: self.text(Key::Store),
             log_level: self.text(Key::LogLevel),
@@ -228,6 +239,20 @@ impl Effective {
             on_split_brain: Some(self.text(Key::OnSplitBrain)).filter(|line| !line.is_empty()),
             server,
         })
+    }
+
+    /// Refuses to serve whoever comes from another machine without authentication, unless that is wanted.
+    pub fn check_exposure(&self) -> Result<(), ConfigError> {
+        let listen = self.address(Key::Listen);
+        let is_open = self.text(Key::Auth) == Auth::Off.word();
+        if listen.ip().to_canonical().is_loopback() || !is_open || self.bool(Key::Insecure) {
+            return Ok(());
+        }
+        let (address, auth) = (self.origin(Key::Listen), self.origin(Key::Auth));
+        let what = format!(
+            "listen {listen} (from {address}) can be reached from other machines, and auth is off (from {auth}): whoever can connect could end any leadership; set auth = \"required\", listen on loopback, or accept it with insecure = true"
+        );
+        Err(ConfigError::Together { what })
     }
 
     /// What holds for the whole store. The bounds of ttls are those of every group that has no

@@ -68,6 +68,11 @@ impl Store for LeaseStore {
                 shared.change_ttl(session.digest(), ttl_ms).await?;
                 shared.done(Answer::Done, None, then).await
             }
+            // Every group's entry would have to be judged by one entry of bindings, in the same write.
+            Command::PutBindings { .. }
+            | Command::CreateToken { .. }
+            | Command::RevokeToken { .. }
+            | Command::As { .. } => Err(super::views::no_access()),
             // What changes the entry of a group.
             command => {
                 let (group, CommandOutcome { answer, record, .. }) =

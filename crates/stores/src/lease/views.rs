@@ -5,7 +5,8 @@ use std::sync::Arc;
 use regent_election::limits::GROUPS_PAGE_MAX;
 use regent_election::state::{Lens, Query, View};
 use regent_election::store::{
-    Census, Consistency, GroupsPage, HeartbeatView, LeaderView, SessionView, StoreResult,
+    Census, Consistency, GroupsPage, HeartbeatView, LeaderView, SessionView, StoreError,
+    StoreResult,
 };
 use regent_election::{Group, Refusal, SessionId, SessionNo};
 
@@ -20,6 +21,13 @@ use crate::register::KeyKind;
 const PAGE: usize = 512;
 /// Groups of the past that a session's list may name before it is tidied.
 const STRANGE_MAX: usize = 16;
+
+/// Why a register keeps neither bindings nor tokens.
+pub(super) const fn no_access() -> StoreError {
+    let what =
+        "keep bindings and tokens; serve it with auth = \"off\", or use the replicas' own store";
+    StoreError::Unsupported { store: "a register", what }
+}
 
 impl Shared {
     pub(super) async fn read(
@@ -38,6 +46,7 @@ impl Shared {
                 self.page(prefix, after.as_ref(), count).await.map(View::Groups)
             }
             Query::Census => self.census().await.map(View::Census),
+            Query::Access(_) => Err(no_access()),
             Query::Candidacy { group, .. } => {
                 let latest = match consistency {
                     Consistency::Stale => self.latest(group),

@@ -20,11 +20,12 @@ use regent_election::SessionId;
 use regent_election::store::Open;
 use tokio::sync::{mpsc, oneshot, watch};
 use tonic::body::Body;
-use tonic::{Status, Streaming};
+use tonic::metadata::AsciiMetadataValue;
+use tonic::{IntoStreamingRequest, Status, Streaming};
 
 use super::lanes::{Lanes, Upward};
 use crate::limits::EVENT_BYTES_MAX;
-use crate::remote::{Address, AddressError, Connector, Spoken, connector};
+use crate::remote::{Address, AddressError, Connector, Spoken, connector, credential};
 
 /// Events that may be on their way before this side took them.
 const WINDOW: u32 = 64;
@@ -89,8 +90,15 @@ impl StreamConnection {
         let channel = channel(&address).map_err(|error| not_opened(error.to_string()))?;
         let mut client =
             RegentClient::with_origin(channel, origin).max_decoding_message_size(EVENT_BYTES_MAX);
+        let credential = credential().map_err(|error| not_opened(error.to_string()))?;
+        let shown =
+            credential.and_then(|it| AsciiMetadataValue::try_from(it.value().as_bytes()).ok());
         let opening = async {
-            let mut down = client.session(Upward(Arc::clone(&lanes))).await?.into_inner();
+            let mut request = Upward(Arc::clone(&lanes)).into_streaming_request();
+            if let Some(value) = &shown {
+                request.metadata_mut().insert("authorization", value.clone());
+            }
+            let mut down = client.session(request).await?.into_inner();
             let first = down.message().await?.and_then(|down| down.message);
             Ok((first, down))
         };

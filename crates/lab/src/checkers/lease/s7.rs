@@ -67,7 +67,8 @@ fn seen(case: &Case<'_>, from: u64, to: u64, view: &View) -> Result<(), String> 
         | View::History(_)
         | View::Fences(_)
         | View::Replay(_)
-        | View::Census(_) => Ok(()),
+        | View::Census(_)
+        | View::Access(_) => Ok(()),
     }
 }
 

@@ -14,7 +14,6 @@ use tokio::sync::watch;
 
 use super::Shared;
 use super::limits::{FOLLOW_MAX, STATE_PAGE_MAX, WATCH_AGAIN_AFTER};
-use crate::app::Ask;
 use crate::groups::check_prefix;
 use crate::stream::{self, Patience};
 
@@ -80,8 +79,7 @@ async fn tell_from(
     cursor: &mut Option<Cursor>,
 ) -> Result<(), Problem> {
     // The stream itself has a place among those that wait; its watch needs no other.
-    let ask =
-        Ask { app: Arc::clone(&shared.app), activity: Arc::clone(&shared.activity), place: None };
+    let ask = shared.link.ask(None);
     let watch = ask.read(ask.store().watch(scope.clone(), *cursor)).await?;
     let patience = Patience { waits_for_ever: true, state_page_max: STATE_PAGE_MAX };
     let tells_state = cursor.is_none();

@@ -26,6 +26,7 @@ use std::time::Duration;
 use regent_api::grpc as pb;
 use regent_api::grpc::session_up::Message;
 use regent_api::{Code, Operation, Problem, SessionResponse, ShowSessionRequest};
+use regent_election::access::GuardedStore;
 use regent_election::{Node, Refusal, Revision, SessionId};
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -33,6 +34,7 @@ use tonic::Streaming;
 
 use crate::admission::Class;
 use crate::app::{App, Ask};
+use crate::count::Entered;
 use crate::grpc::frame;
 use crate::socket::ConnectionActivity;
 use crate::{router, sessions};
@@ -44,12 +46,28 @@ pub(super) use outbox::Outgoing;
 #[derive(Debug)]
 struct Shared {
     app: Arc<App>,
-    activity: Arc<ConnectionActivity>,
+    link: Link,
     lookout: Arc<Lookout>,
     session: SessionId,
     node: Node,
     outbox: Arc<Outbox>,
     told: Mutex<SentState>,
+}
+
+/// The connection of a stream, and who is at its other end.
+#[derive(Clone, Debug)]
+pub(super) struct Link {
+    pub(super) app: Arc<App>,
+    /// The store as the caller may use it. Every request on the stream is judged anew.
+    pub(super) guard: Option<GuardedStore>,
+    pub(super) activity: Arc<ConnectionActivity>,
+}
+
+impl Link {
+    fn ask(&self, place: Option<Entered>) -> Ask {
+        let Self { app, guard, activity } = self.clone();
+        Ask { app, guard, activity, place }
+    }
 }
 
 /// What the peer has been told, and when it was heard.
@@ -69,11 +87,11 @@ struct SentState {
 
 /// Opens a session stream. What is refused before the welcome is the status of the call.
 pub(super) async fn open(
-    app: Arc<App>,
-    activity: Arc<ConnectionActivity>,
+    link: Link,
     lookout: Arc<Lookout>,
     mut inbound: Streaming<pb::SessionUp>,
 ) -> Result<Outgoing, Problem> {
+    let app = Arc::clone(&link.app);
     let arrived_at = Instant::now();
     let hello = first(&mut inbound, app.config.body_timeout).await?;
     let window = match hello.window {
@@ -82,7 +100,7 @@ pub(super) async fn open(
     };
     let request = hello.read()?;
     let wish = follow::read(hello.follow.unwrap_or_default())?;
-    let holds = begin(&app, &activity, request, hello.resume).await?;
+    let holds = begin(&link, request, hello.resume).await?;
     let log_leader = lookout.look(&app).await;
     let shared = Arc::new(Shared {
         session: holds.session_id,
@@ -98,7 +116,7 @@ pub(super) async fn open(
             is_in_jeopardy: false,
         }),
         app,
-        activity,
+        link,
         lookout,
     });
     tracing::debug!(node = %shared.node, resumed = hello.resume, "a session stream begins");
@@ -132,15 +150,15 @@ async fn first(
 
 /// Opens the session, or finds it open.
 async fn begin(
-    app: &Arc<App>,
-    activity: &Arc<ConnectionActivity>,
+    link: &Link,
     request: regent_api::OpenSessionRequest,
     resume: bool,
 ) -> Result<SessionResponse, Problem> {
     let operation = if resume { Operation::ShowSession } else { Operation::OpenSession };
     let class = router::class(operation).unwrap_or(Class::Campaign);
+    let app = &link.app;
     let place = app.admission.admit(class).ok_or_else(|| app.shed(class))?;
-    let ask = Ask { app: Arc::clone(app), activity: Arc::clone(activity), place: Some(place) };
+    let ask = link.ask(Some(place));
     let (Some(session_id), true) = (request.session_id, resume) else {
         return sessions::act_open(&ask, request).await;
     };
@@ -181,7 +199,7 @@ impl Shared {
             }
             None => None,
         };
-        Ok(Ask { app: Arc::clone(&self.app), activity: Arc::clone(&self.activity), place })
+        Ok(self.link.ask(place))
     }
 
     /// Counts a request of the stream as if it had come by itself.

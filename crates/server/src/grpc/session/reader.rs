@@ -79,7 +79,7 @@ pub(super) async fn read(
 async fn until_gone(shared: &Shared) {
     let patience = shared.app.config.write_timeout;
     if tokio::time::timeout(patience, shared.outbox.gone()).await.is_err() {
-        shared.activity.give_up();
+        shared.link.activity.give_up();
     }
 }
 
@@ -167,7 +167,7 @@ fn look(shared: &Shared) -> Result<Instant, Problem> {
     let (now, patience) = (Instant::now(), shared.app.config.write_timeout);
     if shared.outbox.waits_since().is_some_and(|since| since + patience <= now) {
         // Nothing sent on this stream would arrive, not even its end.
-        shared.activity.give_up();
+        shared.link.activity.give_up();
     }
     let mut told = shared.told();
     let (hint_at, end_at) = (told.heard_at + told.ttl / 2, told.heard_at + told.ttl);

@@ -1,0 +1,133 @@
+//! Authentication and authorisation as an operator meets them: real processes, a token over the Unix socket, and what it
+//! opens and what it does not.
+
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
+mod process;
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+
+use process::{Ended, Room, Server};
+
+/// Exit codes of the command: refused by the server, and a wrong configuration.
+const REFUSED: i32 = 77;
+const CONFIG: i32 = 78;
+
+const BINDINGS: &str = r#"
+[[binding]]
+who = "node:web-1"
+role = "participant"
+groups = ["billing"]
+"#;
+
+fn guarded(room: &Room) -> Server {
+    room.serve("127.0.0.1:0", &["--data-dir", &room.text("data"), "--auth", "required"])
+}
+
+/// Asks on the socket, as the user who runs the server.
+fn admin(room: &Room, arguments: &[&str]) -> Ended {
+    let socket = format!("unix://{}", room.text("data/run/regent.sock"));
+    room.run(&[arguments, &["--server", &socket]].concat())
+}
+
+fn yes(ended: Ended) -> String {
+    assert_eq!(ended.code, 0, "{ended:?}");
+    ended.stdout
+}
+
+/// Makes a token for a principal and keeps it in a private file.
+fn token(room: &Room, who: &str, file: &str) -> String {
+    let text = yes(admin(room, &["auth", "token", "create", who]));
+    let path = room.path(file);
+    fs::write(&path, &text).unwrap();
+    fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+    text.trim().to_owned()
+}
+
+#[test]
+fn a_token_opens_what_it_is_bound_to_until_it_is_revoked_and_then_only_gives_up() {
+    let room = Room::new();
+    let server = guarded(&room);
+    let secret = token(&room, "node:web-1", "web-1.token");
+    fs::write(room.path("bindings.toml"), BINDINGS).unwrap();
+
+    let apply = ["auth", "apply", "--file", "bindings.toml"];
+    let dry = yes(admin(&room, &[&apply[..], &["--dry-run"]].concat()));
+    assert!(dry.contains("+ node:web-1 is participant in billing"), "{dry}");
+    let as_web = |arguments: &[&str]| {
+        server.ask(&room, &[arguments, &["--token-file", "web-1.token"]].concat())
+    };
+    // A dry run bound nobody.
+    let campaign =
+        ["campaign", "billing", "--node", "web-1", "--session-file", "s", "--ttl", "60s"];
+    let early = as_web(&campaign);
+    assert_eq!(early.code, REFUSED, "{early:?}");
+    assert!(early.stderr.contains("no binding names it"), "{early:?}");
+    yes(admin(&room, &apply));
+
+    let won = yes(as_web(&campaign));
+    assert!(won.contains("elected") && won.contains("yes"), "{won}");
+    yes(as_web(&["renew", "billing", "--session-file", "s"]));
+
+    // Without a credential nothing, and with one nothing else.
+    let nobody = server.ask(&room, &["leader", "billing"]);
+    assert_eq!(nobody.code, REFUSED, "{nobody:?}");
+    assert!(nobody.stderr.contains("no credential was shown"), "{nobody:?}");
+    for (arguments, why) in [
+        (&["campaign", "orders", "--node", "web-1"][..], "gives it in other groups"),
+        (&["campaign", "billing", "--node", "web-2"][..], "allows other nodes: self"),
+        (&["step-down", "billing", "--reason", "x", "--yes"][..], "lacks the right operate"),
+        (&["auth", "token", "list"][..], "lacks the right administer"),
+    ] {
+        let denied = as_web(arguments);
+        assert_eq!(denied.code, REFUSED, "{arguments:?} {denied:?}");
+        assert!(denied.stderr.contains(why), "{arguments:?} {denied:?}");
+    }
+    let can = admin(&room, &["auth", "can", "node:web-1", "campaign", "orders", "--node", "web-1"]);
+    assert_eq!((can.code, can.stdout.contains("other groups")), (1, true), "{can:?}");
+
+    let id = secret.split('_').nth(1).unwrap();
+    yes(admin(&room, &["auth", "token", "revoke", id]));
+    let renewal = as_web(&["renew", "billing", "--session-file", "s"]);
+    assert_eq!(renewal.code, REFUSED, "{renewal:?}");
+    assert!(renewal.stderr.contains("the credential is revoked"), "{renewal:?}");
+    yes(as_web(&["resign", "billing", "--session-file", "s"]));
+    // Nobody leads: the command says so by its exit code, too.
+    let led = admin(&room, &["leader", "billing", "--output", "json"]);
+    assert_eq!((led.code, led.stdout.contains("\"leader\":null")), (1, true), "{led:?}");
+    let listed = yes(admin(&room, &["auth", "token", "list"]));
+    assert!(listed.contains("node:web-1") && !listed.contains(&secret), "{listed}");
+    // The secret is nowhere in what the server wrote: log, snapshot, recording.
+    assert!(!server.log().contains(&secret[..40]), "the log holds a token");
+}
+
+/// The library's session stream carries the token as well, and a restart keeps what was bound.
+#[test]
+fn a_candidate_that_keeps_its_office_shows_its_token_and_bindings_survive_a_restart() {
+    let room = Room::new();
+    let server = guarded(&room);
+    token(&room, "node:web-1", "web-1.token");
+    fs::write(room.path("bindings.toml"), BINDINGS).unwrap();
+    yes(admin(&room, &["auth", "apply", "--file", "bindings.toml"]));
+    drop(server);
+    let server = guarded(&room);
+    let kept = server.start(
+        &room,
+        &["campaign", "billing", "--node", "web-1", "--keep", "--token-file", "web-1.token"],
+    );
+    kept.line_with("web-1 leads");
+}
+
+#[test]
+fn a_server_without_authentication_stays_on_this_machine_unless_that_is_wanted() {
+    let room = Room::new();
+    let data = room.text("data");
+    let open = room.run(&["serve", "--listen", "0.0.0.0:0", "--data-dir", &data]);
+    assert_eq!(open.code, CONFIG, "{open:?}");
+    assert!(open.stderr.contains("auth is off") && open.stderr.contains("--listen"), "{open:?}");
+    let server = room.serve("0.0.0.0:0", &["--data-dir", &data, "--insecure"]);
+    assert!(server.log().contains("INSECURE"), "{}", server.log());
+    let shown = server.yes(&room, &["cluster", "status", "--output", "json"]);
+    assert!(shown.contains("\"auth\":\"off\""), "{shown}");
+}

@@ -1,0 +1,156 @@
+//! The bearer token that this process shows to servers.
+//!
+//! One process has one identity, so the token is that of the process: named by the program
+//! ([`Credential::set_default`]), or by `REGENT_TOKEN` or `REGENT_TOKEN_FILE`. A file is looked at again when it has
+//! changed, so that a token can be replaced without a restart.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::SystemTime;
+
+use hyper::header::HeaderValue;
+use regent_election::access::{BearerToken, TokenError};
+use regent_files::{FileError, Trust};
+
+/// Most bytes of a token file: a token and the end of its line.
+const TOKEN_FILE_BYTES_MAX: u64 = 1024;
+
+static DEFAULT: OnceLock<Credential> = OnceLock::new();
+
+/// A bearer token, or the file that holds it.
+#[derive(Clone)]
+pub struct Credential(Arc<Source>);
+
+enum Source {
+    Token(HeaderValue),
+    File { path: PathBuf, seen: Mutex<Seen> },
+}
+
+/// What was read of a file, and when it had been changed last.
+struct Seen {
+    changed_at: Option<SystemTime>,
+    value: HeaderValue,
+}
+
+/// Why there is no credential where one was named. Nothing of a token is repeated.
+#[derive(Debug, thiserror::Error)]
+pub enum CredentialError {
+    #[error("{0}")]
+    File(#[from] FileError),
+    #[error("{place}: {source}")]
+    Token { place: String, source: TokenError },
+}
+
+impl Credential {
+    /// This token.
+    pub fn token(text: &str, place: &str) -> Result<Self, CredentialError> {
+        Ok(Self(Arc::new(Source::Token(header(text, place)?))))
+    }
+
+    /// The token in a file that only this user may read.
+    pub fn file(path: &Path) -> Result<Self, CredentialError> {
+        let seen = Mutex::new(read(path)?);
+        Ok(Self(Arc::new(Source::File { path: path.to_owned(), seen })))
+    }
+
+    /// Makes this the credential of the process. The first one stays.
+    pub fn set_default(self) {
+        let _ = DEFAULT.set(self);
+    }
+
+    /// The credential of the process, if it has one.
+    pub fn of_process() -> Result<Option<Self>, CredentialError> {
+        if let Some(known) = DEFAULT.get() {
+            return Ok(Some(known.clone()));
+        }
+        let given = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+        let found = if let Some(token) = given("REGENT_TOKEN") {
+            Self::token(&token.to_string_lossy(), "REGENT_TOKEN")?
+        } else if let Some(path) = given("REGENT_TOKEN_FILE") {
+            Self::file(Path::new(&path))?
+        } else {
+            return Ok(None);
+        };
+        Ok(Some(DEFAULT.get_or_init(|| found).clone()))
+    }
+
+    /// The value of the `Authorization` header. If a file cannot be read any more, what it held last.
+    pub(crate) fn value(&self) -> HeaderValue {
+        match &*self.0 {
+            Source::Token(value) => value.clone(),
+            Source::File { path, seen } => {
+                let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+                let changed_at = std::fs::metadata(path).and_then(|facts| facts.modified()).ok();
+                if changed_at != seen.changed_at {
+                    match read(path) {
+                        Ok(fresh) => *seen = fresh,
+                        Err(error) => {
+                            tracing::warn!(%error, "the token file cannot be read; the old token is used");
+                            seen.changed_at = changed_at;
+                        }
+                    }
+                }
+                seen.value.clone()
+            }
+        }
+    }
+}
+
+fn read(path: &Path) -> Result<Seen, CredentialError> {
+    // Before the bytes: a change in between is seen the next time.
+    let changed_at = std::fs::metadata(path).and_then(|facts| facts.modified()).ok();
+    let text = regent_files::read_text(path, TOKEN_FILE_BYTES_MAX, Trust::Secret)?;
+    Ok(Seen { changed_at, value: header(&text, &path.display().to_string())? })
+}
+
+fn header(text: &str, place: &str) -> Result<HeaderValue, CredentialError> {
+    let wrong = |source| CredentialError::Token { place: place.to_owned(), source };
+    let token: BearerToken = text.trim().parse().map_err(wrong)?;
+    let mut value = HeaderValue::try_from(format!("Bearer {}", token.reveal()))
+        .map_err(|_| wrong(TokenError::Shape))?;
+    // Kept out of logs and out of the compression tables of HTTP/2.
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+impl fmt::Debug for Credential {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &*self.0 {
+            Source::Token(_) => f.write_str("a token"),
+            Source::File { path, .. } => write!(f, "the token in {}", path.display()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::PermissionsExt;
+
+    use regent_election::access::TokenId;
+
+    use super::*;
+
+    #[test]
+    fn a_token_file_is_read_again_when_it_changes_and_must_be_private() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("token");
+        let text = |n: u8| BearerToken::new(TokenId(n.into()), [n; 32]).reveal();
+        fs::write(&path, text(1) + "\n").unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
+        let error = Credential::file(&path).unwrap_err().to_string();
+        assert!(!error.contains("0101"), "{error}");
+        fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+        let credential = Credential::file(&path).unwrap();
+        assert_eq!(credential.value(), format!("Bearer {}", text(1)));
+        fs::write(&path, text(2)).unwrap();
+        let later = SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(4_000_000_000);
+        fs::File::options().write(true).open(&path).unwrap().set_modified(later).unwrap();
+        assert_eq!(credential.value(), format!("Bearer {}", text(2)));
+        // One that has become unreadable leaves the old one in use.
+        fs::write(&path, "nonsense").unwrap();
+        assert_eq!(credential.value(), format!("Bearer {}", text(2)));
+        assert!(!format!("{credential:?} {:?}", credential.value()).contains("0202"));
+    }
+}

@@ -1,0 +1,325 @@
+//! A store as one authenticated caller sees it.
+//!
+//! The guard stands at the Store port, below every verb and above every engine, so no verb can be reached around it:
+//! what a caller may not do is refused, what it may not see is left out. Commands are judged twice. Here, by what this
+//! server has applied, so that a hopeless one costs no log entry; and where they are applied, on behalf of the caller,
+//! which is the judgement that counts (S11). Reads, heartbeats and watches are judged here.
+//!
+//! What is read here may be old, on a server that is cut off. Such a server can neither apply a command nor
+//! acknowledge a heartbeat.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use super::{
+    AccessTable, AccessView, CredentialFlaw, Extent, Principal, Request, Right, TokenId, judge,
+};
+use crate::command::Command;
+use crate::limits::{GROUPS_PAGE_MAX, PAGES_SEARCHED_MAX};
+use crate::name::{Group, Node, RequestId, SessionId};
+use crate::outcome::Refusal;
+use crate::state::{Query, Question, View};
+use crate::store::{
+    Consistency, Description, Done, GroupsPage, HeartbeatView, Scope, Store, StoreError,
+    StoreResult, Time, Watch, WatchItem,
+};
+use crate::term::{Cursor, Term};
+
+/// Who calls, and by which credential.
+#[derive(Clone, Debug)]
+pub struct Caller {
+    pub who: Principal,
+    /// The token that was shown; none for a caller that is known in another way.
+    pub token: Option<TokenId>,
+    /// The wall clock of this server, in milliseconds since 1970: for the expiry of tokens only.
+    pub wall_ms: fn() -> u64,
+}
+
+impl Caller {
+    /// Why the credential is not good any more, if so. A token that is not known any more was revoked long ago.
+    #[must_use]
+    pub fn flaw(&self, table: &AccessTable) -> Option<CredentialFlaw> {
+        let id = self.token?;
+        match table.token(id).filter(|record| record.principal == self.who) {
+            Some(record) => record.flaw((self.wall_ms)()),
+            None => Some(CredentialFlaw::Revoked),
+        }
+    }
+
+    fn check_credential(&self, table: &AccessTable) -> Result<(), Refusal> {
+        self.flaw(table).map_or(Ok(()), |flaw| Err(Refusal::CredentialOver { flaw }))
+    }
+
+    /// Whether the caller has a good credential and a right.
+    pub fn check(
+        &self,
+        table: &AccessTable,
+        right: Right,
+        extent: Extent<'_>,
+    ) -> Result<(), Refusal> {
+        self.check_credential(table)?;
+        judge(table.bindings(), Request { who: &self.who, right, extent, node: None })?;
+        Ok(())
+    }
+
+    fn may_observe(&self, table: &AccessTable, group: &Group) -> bool {
+        self.check(table, Right::Observe, Extent::Group(group)).is_ok()
+    }
+}
+
+/// Where a caller has one right, at one moment.
+#[derive(Debug)]
+pub struct Permitted {
+    table: Arc<AccessTable>,
+    caller: Arc<Caller>,
+    right: Right,
+}
+
+impl Permitted {
+    /// Whether the caller has the right in a group, under the name of a node if one is given.
+    #[must_use]
+    pub fn covers(&self, group: &Group, node: Option<&Node>) -> bool {
+        let (who, right, extent) = (&self.caller.who, self.right, Extent::Group(group));
+        self.caller.flaw(&self.table).is_none()
+            && judge(self.table.bindings(), Request { who, right, extent, node }).is_ok()
+    }
+}
+
+/// A store as one caller may use it.
+#[derive(Clone, Debug)]
+pub struct GuardedStore {
+    inner: Arc<dyn Store>,
+    caller: Arc<Caller>,
+}
+
+impl GuardedStore {
+    /// Guards a store against a caller.
+    #[must_use]
+    pub fn new(inner: Arc<dyn Store>, caller: Caller) -> Self {
+        Self { inner, caller: Arc::new(caller) }
+    }
+
+    /// Who calls.
+    #[must_use]
+    pub fn caller(&self) -> &Caller {
+        &self.caller
+    }
+
+    /// Refuses a caller without a good credential or without this right: for what a server does beside its store.
+    pub async fn check(&self, right: Right, extent: Extent<'_>) -> StoreResult<()> {
+        let table = access(&*self.inner, None).await?.table;
+        Ok(self.caller.check(&table, right, extent)?)
+    }
+
+    /// Where the caller has a right: for lists that a server keeps beside its store.
+    pub async fn permitted(&self, right: Right) -> StoreResult<Permitted> {
+        let table = access(&*self.inner, None).await?.table;
+        Ok(Permitted { table, caller: Arc::clone(&self.caller), right })
+    }
+
+    /// Refuses a caller whose session this is not. One that was opened without authentication is anybody's who may
+    /// stand under its name.
+    pub async fn check_session(
+        &self,
+        session: SessionId,
+        group: Option<&Group>,
+    ) -> StoreResult<()> {
+        let mut view = access(&*self.inner, Some(session)).await?;
+        if view.session.is_none() {
+            // It may be too new for what this server has applied.
+            let fresh = Question::access(Some(session));
+            view = self.inner.ask(fresh, Consistency::Linearizable).await?;
+        }
+        self.caller.check_credential(&view.table)?;
+        let Some(open) = view.session else { return Err(Refusal::SessionUnknown.into()) };
+        if open.owner.as_ref().is_some_and(|owner| *owner != self.caller.who) {
+            return Err(Refusal::SessionOfAnother.into());
+        }
+        let (who, right, node) = (&self.caller.who, Right::Stand, Some(&open.node));
+        let extent = group.map_or(Extent::SomeGroup, Extent::Group);
+        judge(view.table.bindings(), Request { who, right, extent, node })
+            .map_err(Refusal::from)?;
+        Ok(())
+    }
+
+    /// The groups of a page that the caller may see. Nothing names those that it may not: the page goes on behind the
+    /// last group that was seen.
+    async fn groups(
+        &self,
+        prefix: &str,
+        after: Option<Group>,
+        count: usize,
+        consistency: Consistency,
+    ) -> StoreResult<GroupsPage> {
+        let count = count.clamp(1, GROUPS_PAGE_MAX);
+        let table = access(&*self.inner, None).await?.table;
+        self.caller.check(&table, Right::Observe, Extent::SomeGroup)?;
+        let (mut seen, mut from) = (Vec::new(), after);
+        for _ in 0..PAGES_SEARCHED_MAX {
+            let question = Question::groups(prefix.to_owned(), from, GROUPS_PAGE_MAX);
+            let mut page = self.inner.ask(question, consistency).await?;
+            let groups = std::mem::take(&mut page.groups);
+            for view in groups.into_iter().filter(|it| self.caller.may_observe(&table, &it.group)) {
+                if seen.len() == count {
+                    page.next =
+                        seen.last().map(|last: &crate::store::LeaderView| last.group.clone());
+                    page.groups = seen;
+                    return Ok(page);
+                }
+                seen.push(view);
+            }
+            match page.next.take() {
+                None => return Ok(GroupsPage { groups: seen, ..page }),
+                next => from = next,
+            }
+        }
+        Err(Refusal::Full {
+            what: "the part of the list that one request may search for groups you may observe (name a longer prefix)",
+            max: (PAGES_SEARCHED_MAX * GROUPS_PAGE_MAX) as u64,
+        }
+        .into())
+    }
+}
+
+/// Who may do what, as far as this server has applied.
+async fn access(store: &dyn Store, session: Option<SessionId>) -> StoreResult<AccessView> {
+    store.ask(Question::access(session), Consistency::Stale).await
+}
+
+#[async_trait]
+impl Store for GuardedStore {
+    fn describe(&self) -> Description {
+        self.inner.describe()
+    }
+
+    fn time(&self) -> &dyn Time {
+        self.inner.time()
+    }
+
+    async fn ready(&self) -> StoreResult<()> {
+        self.inner.ready().await
+    }
+
+    /// What is read after a command is about its own group or session, so whoever may have the command applied may
+    /// read it: every role observes.
+    async fn submit(
+        &self,
+        command: Command,
+        request: Option<RequestId>,
+        then: Option<Query>,
+    ) -> StoreResult<Done> {
+        // Giving up waits for nothing here: a campaign that is dropped polls this only once.
+        if !command.gives_up() {
+            let table = access(&*self.inner, None).await?.table;
+            self.caller.check_credential(&table)?;
+            let extent = match (command.group(), command.right()) {
+                (Some(group), _) => Extent::Group(group),
+                (None, Right::Stand) => Extent::SomeGroup,
+                (None, _) => Extent::Cluster,
+            };
+            self.caller.check(&table, command.right(), extent)?;
+        }
+        self.inner.submit(command.on_behalf_of(self.caller.who.clone()), request, then).await
+    }
+
+    async fn count_heartbeat(
+        &self,
+        session: SessionId,
+        sequence: Option<u64>,
+        proves: Option<(Group, Term)>,
+    ) -> StoreResult<HeartbeatView> {
+        self.check_session(session, proves.as_ref().map(|(group, _)| group)).await?;
+        self.inner.count_heartbeat(session, sequence, proves).await
+    }
+
+    async fn read(&self, query: Query, consistency: Consistency) -> StoreResult<View> {
+        match &query {
+            Query::Groups { prefix, after, count } => {
+                let page = self.groups(prefix, after.clone(), *count, consistency).await?;
+                return Ok(View::Groups(page));
+            }
+            Query::Session(session) | Query::Heartbeat(session) => {
+                self.check_session(*session, None).await?;
+            }
+            // A campaign looks whether its session is promoted. One that is gone has nothing to hide.
+            Query::Candidacy { group, session, .. } => {
+                match self.check_session(*session, Some(group)).await {
+                    Err(StoreError::Refused(Refusal::SessionUnknown)) => {
+                        self.check(Right::Stand, Extent::Group(group)).await?;
+                    }
+                    other => other?,
+                }
+            }
+            Query::Leader(group)
+            | Query::Group(group)
+            | Query::History(group)
+            | Query::Fences { group, .. }
+            | Query::Replay(group, _) => self.check(Right::Observe, Extent::Group(group)).await?,
+            Query::Census => self.check(Right::Observe, Extent::SomeGroup).await?,
+            Query::Access(_) => self.check(Right::Administer, Extent::Cluster).await?,
+        }
+        self.inner.read(query, consistency).await
+    }
+
+    async fn watch(&self, scope: Scope, cursor: Option<Cursor>) -> StoreResult<Box<dyn Watch>> {
+        let table = access(&*self.inner, None).await?.table;
+        match &scope {
+            Scope::Group(group) | Scope::Turn(group) => {
+                self.caller.check(&table, Right::Observe, Extent::Group(group))?;
+            }
+            Scope::Groups(groups) => {
+                self.caller.check(&table, Right::Observe, Extent::SomeGroup)?;
+                for group in groups {
+                    self.caller.check(&table, Right::Observe, Extent::Group(group))?;
+                }
+            }
+            Scope::Prefix(_) => self.caller.check(&table, Right::Observe, Extent::SomeGroup)?,
+        }
+        let inner = self.inner.watch(scope, cursor).await?;
+        let delivered = inner.cursor();
+        let guard = self.clone();
+        Ok(Box::new(GuardedWatch { inner, guard, held: None, delivered }))
+    }
+
+    /// Callers do not end stores.
+    async fn shut_down(&self) {}
+}
+
+/// A watch that leaves out what its caller may not see when it would be delivered, and ends with its credential.
+#[derive(Debug)]
+struct GuardedWatch {
+    inner: Box<dyn Watch>,
+    guard: GuardedStore,
+    /// Taken from the watch and not judged yet.
+    held: Option<WatchItem>,
+    delivered: Cursor,
+}
+
+#[async_trait]
+impl Watch for GuardedWatch {
+    async fn next(&mut self) -> Option<WatchItem> {
+        loop {
+            if self.held.is_none() {
+                self.held = Some(self.inner.next().await?);
+            }
+            let table = access(&*self.guard.inner, None).await.ok()?.table;
+            let item = self.held.take()?;
+            self.delivered = self.inner.cursor();
+            if self.guard.caller.flaw(&table).is_some() {
+                return None;
+            }
+            let is_seen = match &item {
+                WatchItem::Changed(event) => self.guard.caller.may_observe(&table, &event.group),
+                WatchItem::Gap { .. } => true,
+            };
+            if is_seen {
+                return Some(item);
+            }
+        }
+    }
+
+    fn cursor(&self) -> Cursor {
+        self.delivered
+    }
+}

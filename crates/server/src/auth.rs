@@ -1,0 +1,112 @@
+//! Who calls: from a request's head to a principal, and from there to a store that is guarded against it.
+//!
+//! A bearer token that is shown always counts, wherever it is shown: a program on the replica's own machine that was
+//! given one means to act as that principal, and not with all the rights of its user. Without one, a caller on the
+//! Unix socket is known by its user id, for which the kernel vouches. Everybody else is unknown.
+//!
+//! Nothing of a token gets into a message or a log.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use hyper::HeaderMap;
+use hyper::header::AUTHORIZATION;
+use regent_api::{Code, Gate, Problem, Route};
+use regent_election::access::{BearerToken, Caller, GuardedStore, Principal, SecretDigest};
+use regent_election::state::Question;
+use regent_election::store::Consistency;
+use regent_election::{Account, Group};
+use sha2::{Digest, Sha256};
+
+use crate::app::App;
+use crate::config::Auth;
+use crate::router::Peer;
+
+/// Finds out who calls, and refuses whoever may not. None if callers are not authenticated here, or need not be for
+/// this route.
+///
+/// `group` is the one that the request names, if its head says so; the guarded store judges again by what the body
+/// says.
+pub(crate) async fn admit(
+    app: &App,
+    peer: &Peer,
+    headers: &HeaderMap,
+    route: &Route,
+    group: Option<&Group>,
+) -> Result<Option<GuardedStore>, Problem> {
+    let (Auth::Required, Gate::Needs(right)) = (app.config.auth, route.gate) else {
+        return Ok(None);
+    };
+    let caller = identify(app, peer, headers).await?;
+    let guarded = GuardedStore::new(app.store.clone(), caller);
+    // What a caller holds it may give up: whether it holds it, the store knows.
+    if !route.gives_up {
+        let checked = guarded.check(right, route.extent(group)).await;
+        checked.map_err(|error| denied(&guarded, route, error.into()))?;
+    }
+    Ok(Some(guarded))
+}
+
+fn denied(guarded: &GuardedStore, route: &Route, problem: Problem) -> Problem {
+    let who = &guarded.caller().who;
+    tracing::info!(%who, route = route.id, code = problem.code.word(), "denied");
+    problem
+}
+
+async fn identify(app: &App, peer: &Peer, headers: &HeaderMap) -> Result<Caller, Problem> {
+    let mut shown = headers.get_all(AUTHORIZATION).iter();
+    let (first, second) = (shown.next(), shown.next());
+    if second.is_some() {
+        return Err(unknown("there is more than one Authorization header"));
+    }
+    if let Some(header) = first {
+        let text = header.to_str().ok().and_then(|text| text.split_once(' '));
+        let Some((scheme, token)) = text else {
+            return Err(unknown("the Authorization header is not `Bearer TOKEN`"));
+        };
+        if !scheme.eq_ignore_ascii_case("bearer") {
+            return Err(unknown("the Authorization header is not `Bearer TOKEN`"));
+        }
+        return bearer(app, token.trim()).await;
+    }
+    match peer.user_id {
+        Some(id) if id == 0 || id == rustix::process::geteuid().as_raw() => {
+            let name = if id == 0 { "root".to_owned() } else { id.to_string() };
+            let account = Account::new(&name).map_err(Problem::from)?;
+            Ok(Caller { who: Principal::Local(account), token: None, wall_ms })
+        }
+        Some(_) | None => Err(unknown(
+            "no credential was shown; send `Authorization: Bearer TOKEN` (`regent auth token create` makes one)",
+        )),
+    }
+}
+
+/// The caller that a token names, if the store knows the token and its secret is right. Whether it is still good is
+/// judged later: with one that is not, its bearer may still give up what it holds.
+async fn bearer(app: &App, text: &str) -> Result<Caller, Problem> {
+    let token: BearerToken = text.parse().map_err(|why| unknown(&format!("{why}")))?;
+    let table = app.store.ask(Question::access(None), Consistency::Stale).await?.table;
+    let digest = digest(&token);
+    match table.token(token.id) {
+        Some(record) if record.digest.is(&digest) => {
+            Ok(Caller { who: record.principal.clone(), token: Some(token.id), wall_ms })
+        }
+        Some(_) | None => Err(unknown(
+            "this cluster does not know the token; if it was made this very moment, try again",
+        )),
+    }
+}
+
+/// What is stored of a token's secret.
+pub(crate) fn digest(token: &BearerToken) -> SecretDigest {
+    SecretDigest(Sha256::digest(token.secret()).into())
+}
+
+/// The wall clock, for the expiry of tokens. No election depends on it.
+pub(crate) fn wall_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn unknown(why: &str) -> Problem {
+    Problem::new(Code::Unauthenticated, why)
+}

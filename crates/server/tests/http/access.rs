@@ -1,0 +1,189 @@
+//! Who may do what over HTTP: every role, every route, compared with a reference (S11).
+
+use http_body_util::Full;
+use hyper::Request;
+use hyper::body::Bytes;
+use regent_api::{Code, Gate, Operation, ROUTES};
+use regent_election::store::{Consistency, Store};
+use regent_server::{Auth, Listener, ServerConfig, serve};
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{UnixListener, UnixStream};
+
+use crate::harness::access::{EVERYBODY, Reach, find, guarded, lets_in, token_of};
+use crate::support::{Answer, Server, exact, example, patiently, request, secret};
+
+fn shown(
+    method: &str,
+    path: &str,
+    body: Option<Value>,
+    token: Option<&str>,
+) -> Request<Full<Bytes>> {
+    let mut request = request(method, path, body.map(|body| body.to_string()));
+    if let Some(token) = token {
+        let value = format!("Bearer {token}").parse().unwrap();
+        request.headers_mut().insert("authorization", value);
+    }
+    request
+}
+
+async fn ask(server: &Server, method: &str, path: &str, body: Value, token: &str) -> Answer {
+    let body = Some(body).filter(|_| method != "GET" && method != "DELETE");
+    server.send(shown(method, path, body, Some(token))).await
+}
+
+/// What the door said, whatever came after it: the code of a refusal for want of a credential or a right.
+async fn refusal(server: &Server, request: Request<Full<Bytes>>) -> Option<Code> {
+    let (_, response) = server.begin(request).await;
+    if !matches!(response.status().as_u16(), 401 | 403) {
+        return None;
+    }
+    use http_body_util::BodyExt as _;
+    let body = patiently("a problem", response.into_body().collect()).await.unwrap().to_bytes();
+    Some(exact::<regent_api::Problem>(&body).code)
+}
+
+#[tokio::test]
+async fn every_role_gets_past_the_door_of_exactly_its_routes() {
+    let server = guarded().await;
+    for route in ROUTES {
+        for group in ["mine/a", "other/a"] {
+            let (method, path, body) = example(route.operation, &group.replace('/', "%2F"));
+            let names_group = route.path.contains("{group}");
+            let reach = if names_group { Reach::Group(group) } else { Reach::Some };
+            let ask = |token: Option<String>| {
+                let request = shown(method.word(), &path, body.clone(), token.as_deref());
+                refusal(&server, request)
+            };
+            let is_open = route.gate == Gate::Open;
+            for token in [None, Some("rgt_nonsense".to_owned()), Some(token_of(99).reveal())] {
+                let expected = (!is_open).then_some(Code::Unauthenticated);
+                assert_eq!(ask(token.clone()).await, expected, "{} {token:?}", route.id);
+            }
+            for (number, someone) in EVERYBODY.iter().enumerate() {
+                let code = ask(Some(token_of(number).reveal())).await;
+                let expected = (!lets_in(*someone, route, reach)).then_some(Code::Forbidden);
+                assert_eq!(code, expected, "{} asks {} in {reach:?}", someone.name, route.id);
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_denial_names_the_right_and_the_nearest_binding_and_changes_nothing() {
+    let server = guarded().await;
+    let (observer, participant) = (find("observer"), find("participant"));
+    let body = json!({"node_id": "observer"});
+    let path = "/v1/groups/mine%2Fa/campaign";
+    let problem = ask(&server, "POST", path, body, &observer).await.problem(Code::Forbidden);
+    assert_eq!(problem.facts.right.as_deref(), Some("stand"));
+    assert!(
+        problem.detail.contains("binding 1 (node:observer is observer in mine/*)"),
+        "{problem}"
+    );
+    for (group, node, why) in [
+        ("other%2Fa", "participant", "gives it in other groups"),
+        ("mine%2Fa", "somebody", "allows other nodes: self"),
+    ] {
+        let path = format!("/v1/groups/{group}/campaign");
+        let answer = ask(&server, "POST", &path, json!({"node_id": node}), &participant).await;
+        let problem = answer.problem(Code::Forbidden);
+        assert!(problem.detail.contains(why), "{problem}");
+    }
+    let page = server.store.groups("", None, 10).await.unwrap();
+    assert!(page.groups.is_empty(), "{page:?}");
+    assert_eq!(server.store.census().await.unwrap().sessions, 0);
+    let unknown = server.get("/v1/groups").await;
+    assert_eq!(unknown.header("www-authenticate"), "Bearer realm=\"regent\"");
+}
+
+#[tokio::test]
+async fn lists_show_only_what_may_be_observed() {
+    let server = guarded().await;
+    for group in ["mine/a", "mine/b", "other/a", "zzz"] {
+        server.store.put_policy(&group.parse().unwrap(), None, None).await.unwrap();
+    }
+    let seen = |token: String| {
+        let server = &server;
+        async move {
+            let listed: regent_api::GroupsResponse =
+                ask(server, "GET", "/v1/groups?count=1", Value::Null, &token).await.ok();
+            let next = listed.next.map(|next| next.to_string());
+            let all: regent_api::GroupsResponse =
+                ask(server, "GET", "/v1/groups", Value::Null, &token).await.ok();
+            let names: Vec<_> = all.groups.iter().map(|office| office.group.to_string()).collect();
+            (next, names)
+        }
+    };
+    let mine = ["mine/a", "mine/b"].map(str::to_owned).to_vec();
+    assert_eq!(seen(find("observer")).await, (Some("mine/a".to_owned()), mine));
+    assert_eq!(seen(find("onlooker")).await.1.len(), 4);
+}
+
+#[tokio::test]
+async fn a_leaked_session_is_worthless_and_a_revoked_token_only_gives_up() {
+    let server = guarded().await;
+    let (participant, id) = (find("participant"), secret(7));
+    let at = |verb: &str| format!("/v1/groups/mine%2Fa/{verb}");
+    let bid = json!({"node_id": "participant", "session_id": id});
+    let won: regent_api::CampaignResponse =
+        ask(&server, "POST", &at("campaign"), bid.clone(), &participant).await.ok();
+    let held = json!({"session_id": id, "term": won.office.term.get()});
+    // An administrator is somebody else, too.
+    let other = find("administrator");
+    let resign = ask(&server, "POST", &at("resign"), held.clone(), &other).await;
+    resign.problem(Code::SessionOfAnother);
+    let session = json!({"session_id": id});
+    let close = ask(&server, "POST", "/v1/sessions/close", session.clone(), &other).await;
+    close.problem(Code::SessionOfAnother);
+    let beat = ask(&server, "POST", "/v1/sessions/heartbeat", session.clone(), &participant).await;
+    beat.ok::<regent_api::HeartbeatResponse>();
+
+    let number = EVERYBODY.iter().position(|it| it.name == "participant").unwrap();
+    let revoke = json!({"id": token_of(number).id.to_string()});
+    let path = Operation::RevokeAuthToken.route().path;
+    ask(&server, "POST", path, revoke, &other).await.ok::<regent_api::Done>();
+    let renew = ask(&server, "POST", &at("renew"), held.clone(), &participant).await;
+    renew.problem(Code::CredentialOver);
+    for (path, body) in [
+        ("/v1/sessions/heartbeat".to_owned(), session),
+        (at("campaign"), bid),
+        ("/v1/sessions/open".to_owned(), json!({"node_id": "participant"})),
+    ] {
+        ask(&server, "POST", &path, body, &participant).await.problem(Code::CredentialOver);
+    }
+    let resign = ask(&server, "POST", &at("resign"), held, &participant).await;
+    resign.ok::<regent_api::Done>();
+    let office = server.store.leader(&"mine/a".parse().unwrap(), Consistency::Linearizable).await;
+    assert_eq!(office.unwrap().leader, None);
+}
+
+/// The first binding and the first token need no secret that could be lost.
+#[tokio::test]
+async fn the_servers_own_user_administers_by_the_unix_socket_and_nobody_else_does() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("regent.sock");
+    let listener = Listener::from(UnixListener::bind(&path).unwrap());
+    let store: std::sync::Arc<dyn Store> =
+        std::sync::Arc::new(regent_stores::MemoryStore::new().unwrap());
+    let config = ServerConfig { auth: Auth::Required, ..ServerConfig::default() };
+    tokio::spawn(serve(vec![listener], store, config, std::future::pending()));
+    let raw = |head: &'static str| {
+        let path = path.clone();
+        async move {
+            let mut stream = UnixStream::connect(path).await.unwrap();
+            stream.write_all(head.as_bytes()).await.unwrap();
+            let mut answer = String::new();
+            patiently("an answer", stream.read_to_string(&mut answer)).await.unwrap();
+            answer
+        }
+    };
+    let end = "host: localhost\r\nconnection: close\r\n\r\n";
+    let yes = raw("GET /v1/auth/tokens HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
+    assert!(yes.await.starts_with("HTTP/1.1 200"), "{end}");
+    // A credential that is shown counts, even where none would be needed.
+    let no = raw(
+        "GET /v1/auth/tokens HTTP/1.1\r\nauthorization: Bearer x\r\nhost: localhost\r\nconnection: close\r\n\r\n",
+    );
+    assert!(no.await.starts_with("HTTP/1.1 401"));
+}
