@@ -455,7 +455,7 @@ fn is_permanent(refusal: &Refusal) -> bool {
         | Refusal::Access(_)
         | Refusal::Policy(_) => true,
         Refusal::SessionUnknown
-        | Refusal::SessionMismatch { .. }
+        | Refusal::SessionMismatch
         | Refusal::HeartbeatNotNewer { .. }
         | Refusal::NotLeader { .. }
         | Refusal::TenureEnding { .. }
