@@ -254,10 +254,10 @@ mod tests {
     #[test]
     fn a_full_table_of_tokens_forgets_the_oldest_that_was_revoked() {
         let mut state = State::new(Settings::default());
-        let mut create = |state: &mut State, number: u64| {
+        let create = |state: &mut State, number: u64| {
             let create = Command::CreateToken {
                 token: TokenId(number),
-                digest: SecretDigest([0; 32]),
+                digest: Box::new(SecretDigest([0; 32])),
                 principal: who("user:a"),
                 expires_ms: None,
                 label: TokenLabel::new("").unwrap(),
