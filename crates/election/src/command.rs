@@ -256,7 +256,8 @@ pub enum Command {
     /// Makes a token known. Only a digest of its secret is.
     CreateToken {
         token: TokenId,
-        digest: SecretDigest,
+        /// Boxed: it would make every command larger.
+        digest: Box<SecretDigest>,
         /// Whom its bearer is.
         principal: Principal,
         /// When servers begin to refuse it, by their wall clocks.

@@ -257,7 +257,7 @@ mod tests {
         let create = |state: &mut State, number: u64| {
             let create = Command::CreateToken {
                 token: TokenId(number),
-                digest: SecretDigest([0; 32]),
+                digest: Box::new(SecretDigest([0; 32])),
                 principal: who("user:a"),
                 expires_ms: None,
                 label: TokenLabel::new("").unwrap(),

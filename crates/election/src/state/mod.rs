@@ -305,7 +305,7 @@ impl State {
                 self.put_bindings(expected_version, bindings)
             }
             Command::CreateToken { token, digest, principal, expires_ms, label } => {
-                self.create_token(turn, token, digest, principal, expires_ms, label)
+                self.create_token(turn, token, *digest, principal, expires_ms, label)
             }
             Command::RevokeToken { token } => self.revoke_token(token),
             // Who asks was taken off before, and nobody asks on behalf of two.

@@ -360,6 +360,7 @@ impl dyn Store {
     /// Makes a token known. Repeated, it changes nothing.
     pub async fn create_token(&self, token: NewToken) -> StoreResult<Arc<AccessTable>> {
         let NewToken { token, digest, principal, expires_ms, label } = token;
+        let digest = Box::new(digest);
         let command = Command::CreateToken { token, digest, principal, expires_ms, label };
         Ok(submit_and_read(self, command, None, Question::access(None)).await?.1.table)
     }

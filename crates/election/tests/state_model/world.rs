@@ -373,7 +373,7 @@ impl World {
             }
             Op::CreateToken { token } => Command::CreateToken {
                 token: TokenId(u64::from(token)),
-                digest: SecretDigest([token; 32]),
+                digest: Box::new(SecretDigest([token; 32])),
                 principal: "user:alice".parse().unwrap(),
                 expires_ms: None,
                 label: TokenLabel::new("model").unwrap(),
