@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use raft::eraftpb::{Entry, EntryType, SnapshotMetadata};
-use regent_election::Moment;
 use regent_election::watch::{Bounds, Hub, HubWatch};
+use regent_election::{Group, Moment, SessionId, Term};
 use regent_replica::io::{Batch, SnapshotTask, Token};
 use regent_replica::{Core, CoreConfig, ReplicaId, ReplicatedState};
 
@@ -66,6 +66,9 @@ pub(super) struct Running {
     pub(super) arriving: BTreeMap<u64, u64>,
     /// The snapshot that the next one is built on.
     base: Base,
+    /// What the log says as far as this replica knows it to be committed, and up to which index: the world's own
+    /// reading of it, whatever the core has applied.
+    committed: Option<(u64, ReplicatedState)>,
 }
 
 #[derive(Clone, Debug)]
@@ -151,6 +154,7 @@ impl Running {
             led: 0,
             arriving: BTreeMap::new(),
             base,
+            committed: None,
         })
     }
 
@@ -172,9 +176,28 @@ impl Running {
         if let Some((place, bytes)) = &batch.snapshot {
             self.log = Mirror::new(place.index, chain, Vec::new());
             self.base = Base { index: place.index, bytes: Arc::clone(bytes) };
+            self.committed = None;
             self.noted = self.noted.max(place.index);
         }
         self.log.append(&batch.entries);
+    }
+
+    /// Whether a heartbeat of this session proves this tenure, by everything that this replica knows to be committed.
+    /// Decided from the log alone: the core is what is judged by it.
+    pub(super) fn is_proved(&mut self, session: SessionId, (group, term): &(Group, Term)) -> bool {
+        let (at, replicated) = self.committed.get_or_insert_with(|| {
+            let replicated = ReplicatedState::decode(&self.base.bytes);
+            (self.base.index, replicated.expect("a snapshot of one's own can be read"))
+        });
+        let committed = self.core.status().committed;
+        while *at < committed {
+            // What was appended since the last turn is not in the mirror: it came from another leader.
+            let Some(entry) = self.log.entry(*at + 1) else { return false };
+            replicated.replay(entry).expect("what is committed can be applied");
+            *at += 1;
+        }
+        let state = &replicated.state;
+        state.find_session(session).is_some_and(|no| state.may_renew(group, no, *term).is_ok())
     }
 
     /// Makes the snapshot that the core asks for: the last one, plus the entries since.
