@@ -354,6 +354,9 @@ impl Worker {
 
     fn act(&mut self, outputs: Outputs) {
         let Outputs { sends, batches, answers, events, taped, snapshot, installed, .. } = outputs;
+        for (from, why) in outputs.refused {
+            self.peers.refuse(from, why);
+        }
         if let Some(tape) = &self.tape {
             if let Some(revision) = installed {
                 tape.leap(revision);

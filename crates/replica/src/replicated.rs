@@ -12,6 +12,7 @@ use regent_election::codec::{CodecError, Input, Wire, decode_entry, encode_entry
 use regent_election::mutant::{self, Mutant};
 use regent_election::{Entry, Settings, State};
 
+use crate::limits::{BOOT_LEAP_MAX, PROPOSAL_LEAP_MAX};
 use crate::member::{Member, MemberChange, Members, ReplicaId, put_member, take_id, take_member};
 
 /// The version that opens every encoded [`ReplicatedState`].
@@ -43,6 +44,15 @@ pub enum Payload {
 
 /// What marks the entry that ends the hold after a restore.
 pub const RELEASE: &[u8] = b"release";
+
+/// Whether a replica whose last known proposal has boot and number `last` cannot have come this far. Applied, such a
+/// proposal would make every later one of that replica an old one.
+#[must_use]
+pub const fn leaps(last: (u64, u64), boot: u64, number: u64) -> bool {
+    let numbered_from = if boot == last.0 { last.1 } else { 0 };
+    boot.saturating_sub(last.0) > BOOT_LEAP_MAX
+        || number.saturating_sub(numbered_from) > PROPOSAL_LEAP_MAX
+}
 
 /// The bytes of a proposal.
 #[must_use]
@@ -127,19 +137,27 @@ impl ReplicatedState {
         Self { state: State::new(settings), has_no_state: true, ..self }
     }
 
-    /// Whether this proposal is to be applied, and notes that it is. False for a duplicate, and for one
-    /// of a replica that is no member: nobody remembers any more which of its proposals were applied.
+    /// Whether this proposal is to be applied, and notes that it is. False for a duplicate, for one that is numbered
+    /// further ahead than its replica can have come, and for one of a replica that is no member: nobody remembers any
+    /// more which of its proposals were applied.
     pub fn admit(&mut self, origin: Origin) -> bool {
         if !self.members.contains_key(&origin.replica) {
             return false;
         }
         let last = self.applied.entry(origin.replica).or_insert((0, 0));
-        let is_fresh =
-            (origin.boot, origin.number) > *last || mutant::is(Mutant::DuplicatesApplied);
+        let is_fresh = (origin.boot, origin.number) > *last
+            && !leaps(*last, origin.boot, origin.number)
+            || mutant::is(Mutant::DuplicatesApplied);
         if is_fresh {
             *last = (origin.boot, origin.number);
         }
         is_fresh
+    }
+
+    /// The boot and the number of the last proposal of a replica that was applied.
+    #[must_use]
+    pub fn last_applied(&self, replica: ReplicaId) -> (u64, u64) {
+        self.applied.get(&replica).copied().unwrap_or_default()
     }
 
     /// Whether this replica is a witness: as the members say, or because it has no state to serve
@@ -226,6 +244,24 @@ impl ReplicatedState {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_proposal_numbered_further_than_its_replica_can_have_come_is_not_applied() {
+        let honest = [(5, 8), (6, 1), (5, 7 + PROPOSAL_LEAP_MAX), (5 + BOOT_LEAP_MAX, 1)];
+        assert!(honest.into_iter().all(|(boot, number)| !leaps((5, 7), boot, number)));
+        let leaping = [(5, 8 + PROPOSAL_LEAP_MAX), (6 + BOOT_LEAP_MAX, 1), (6, u64::MAX)];
+        assert!(leaping.into_iter().all(|(boot, number)| leaps((5, 7), boot, number)));
+        let id = ReplicaId::new(1).unwrap();
+        let member = Member {
+            peer_address: "10.0.0.1:7401".into(),
+            client_address: "10.0.0.1:7400".into(),
+            is_witness: false,
+        };
+        let mut replicated = ReplicatedState::found(Settings::default(), [(id, member)].into());
+        assert!(!replicated.admit(Origin { replica: id, boot: u64::MAX, number: 1 }));
+        assert!(!replicated.admit(Origin { replica: id, boot: 1, number: u64::MAX }));
+        assert!(replicated.admit(Origin { replica: id, boot: 1, number: 1 }), "it is not muted");
+    }
 
     #[test]
     fn a_late_proposal_of_a_removed_replica_is_not_applied_again() {

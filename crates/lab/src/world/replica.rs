@@ -5,14 +5,17 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use raft::eraftpb::{Entry, EntryType, SnapshotMetadata};
+use regent_election::mutant::{self, Mutant};
 use regent_election::watch::{Bounds, Hub, HubWatch};
 use regent_election::{Group, Moment, SessionId, Term};
+use regent_replica::core::Refused;
 use regent_replica::io::{Batch, SnapshotTask, Token};
 use regent_replica::{Core, CoreConfig, ReplicaId, ReplicatedState};
 
 use crate::fnv::print;
 
-use super::disk::{Disk, Refused};
+use super::World;
+use super::disk::{Disk, Refused as RefusedDisk};
 use super::net::Address;
 use super::parcel::{Ask, Parcel};
 use crate::clock::Clock;
@@ -120,7 +123,7 @@ pub(super) struct Birth {
 
 impl Running {
     /// Starts from what the disk remembers; or says why that is refused.
-    pub(super) fn start(birth: &Birth, disk: &mut Disk, now: Moment) -> Result<Self, Refused> {
+    pub(super) fn start(birth: &Birth, disk: &mut Disk, now: Moment) -> Result<Self, RefusedDisk> {
         let (recovered, run, chain) = disk.recover()?;
         let mut config = CoreConfig::new(birth.id, run, birth.seed);
         config.snapshot_every = birth.snapshot_every;
@@ -215,6 +218,19 @@ impl Running {
         let bytes: Arc<[u8]> = replicated.encode().into();
         self.base = Base { index: task.place.index, bytes: Arc::clone(&bytes) };
         (bytes, self.log.chain_at(task.place.index))
+    }
+}
+
+impl World {
+    /// Here every replica is in order, whatever befalls it, unless a mistake was planted. So whatever one sends, the others
+    /// must take for what a replica in order sends.
+    pub(super) fn refuses_nobody(&self, id: u64, refused: &[(ReplicaId, Refused)]) {
+        let is_planted = self.plan.sabotage.is_some() || Mutant::ALL.into_iter().any(mutant::is);
+        if let [(from, why), ..] = refused
+            && !is_planted
+        {
+            panic!("replica {id} refused replica {from}, which is in order: {why}");
+        }
     }
 }
 

@@ -211,7 +211,8 @@ impl World {
 
     /// Does what a turn wants done.
     fn act(&mut self, id: u64, running: &mut Running, outputs: Outputs) {
-        let Outputs { sends, batches, answers, events, snapshot, installed, .. } = outputs;
+        let Outputs { sends, batches, answers, events, snapshot, installed, refused, .. } = outputs;
+        self.refuses_nobody(id, &refused);
         self.note_role(id, running);
         for batch in batches {
             self.note_appended(id, running, &batch.entries);

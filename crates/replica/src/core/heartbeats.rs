@@ -10,7 +10,7 @@ use regent_election::store::OfficeState;
 use regent_election::{Group, Moment, Refusal, SessionId, SessionNo, Term};
 
 use super::requests::Waiter;
-use super::{Core, Role, unavailable};
+use super::{Away, Core, Role, unavailable};
 use crate::io::{HeartbeatAnswer, PeerMessage, Response, Token};
 use crate::member::ReplicaId;
 
@@ -175,7 +175,7 @@ impl Core {
         }
         self.numbers += 1;
         let number = self.numbers;
-        self.away.insert(number, (self.now, waiter));
+        self.away.insert(number, Away { sent_at: self.now, to: leader, waiter });
         let (boot, ArrivedHeartbeat { session, sequence, tenure }) = (self.config.boot, heartbeat);
         let message = PeerMessage::Heartbeat { boot, number, session, sequence, tenure };
         self.out.sends.push((leader, message));

@@ -9,19 +9,17 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use regent_election::Moment;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 
 use super::frame::{Greeting, Purpose};
 use super::link::Connected;
+use super::refusals::Refusals;
 use super::roll::Standing;
 use super::transport::{Channel, PeerName};
 use super::{Identity, Shared, snapshot};
-use crate::limits::{
-    HANDSHAKE_WITHIN, REFUSALS_TOLD_EVERY, REPLICAS_MAX, SNAPSHOTS_ARRIVING_MAX, UNPROVEN_MAX,
-};
+use crate::limits::{HANDSHAKE_WITHIN, REPLICAS_MAX, SNAPSHOTS_ARRIVING_MAX, UNPROVEN_MAX};
 use crate::member::ReplicaId;
 
 /// How soon it is tried again to listen, or to accept.
@@ -204,39 +202,5 @@ async fn welcome(
             let _ = connected.try_send(Connected { channel, incarnation });
             Ok(())
         }
-    }
-}
-
-/// Refusals since the log was last told of one.
-#[derive(Debug, Default)]
-struct Refusals {
-    told_at: Option<Moment>,
-    untold: u64,
-}
-
-impl Refusals {
-    /// Counts one. If the log is to be told of it: how many others it was not told of.
-    fn note(&mut self, now: Moment) -> Option<u64> {
-        if self.told_at.is_some_and(|at| now.since(at) < REFUSALS_TOLD_EVERY) {
-            self.untold += 1;
-            return None;
-        }
-        self.told_at = Some(now);
-        Some(std::mem::take(&mut self.untold))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_flood_of_refusals_is_told_in_few_lines_that_count_the_others() {
-        let mut refusals = Refusals::default();
-        let at = |ms| Moment::ZERO + Duration::from_millis(ms);
-        assert_eq!(refusals.note(at(0)), Some(0));
-        assert!((1..1_000).all(|ms| refusals.note(at(ms)).is_none()));
-        assert_eq!(refusals.note(at(10_000)), Some(999));
-        assert_eq!(refusals.note(at(20_000)), Some(0));
     }
 }

@@ -16,6 +16,7 @@
 mod frame;
 mod handshake;
 mod link;
+mod refusals;
 mod roll;
 mod snapshot;
 mod transport;
@@ -31,12 +32,13 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::sleep;
 
-use crate::core::Status;
+use crate::core::{Refused, Status};
 use crate::disk::Acquaintances;
 use crate::io::{Input, PeerMessage};
 use crate::limits::{LED_WITHIN, REPLICAS_MAX};
 use crate::member::ReplicaId;
 use link::Link;
+use refusals::Refusals;
 use roll::{Roll, Standing};
 
 pub use handshake::PeerListener;
@@ -81,6 +83,8 @@ struct Shared {
     roll: watch::Receiver<Roll>,
     /// Who leads the log, as far as the core knows; zero is nobody.
     leader: AtomicU64,
+    /// Messages that the core refused.
+    refusals: Mutex<Refusals>,
 }
 
 /// What a replica's peers need to know of it when it starts.
@@ -115,6 +119,7 @@ impl Peers {
             links: Mutex::default(),
             roll: receiver,
             leader: AtomicU64::new(0),
+            refusals: Mutex::default(),
         });
         let accepting = tokio::spawn(handshake::listen(Arc::clone(&shared), listener));
         let peers = Self { shared, roll: sender, tasks: Mutex::new(vec![accepting]) };
@@ -140,6 +145,23 @@ impl Peers {
         let links = self.shared.lock();
         if let Some(link) = links.get(&to) {
             let _ = link.queue.try_send(message);
+        }
+    }
+
+    /// Ends the connection of a peer that sent what no honest replica sends.
+    pub fn refuse(&self, from: ReplicaId, why: Refused) {
+        let mut refusals = self.shared.refusals.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(others) = refusals.note(regent_clock::now()) {
+            tracing::error!(
+                replica = %from,
+                %why,
+                others,
+                "a peer sent what no replica in order sends, and was disconnected: it is broken, of another build, or in other hands"
+            );
+        }
+        drop(refusals);
+        if let Some(link) = self.shared.lock().get(&from) {
+            link.cut();
         }
     }
 

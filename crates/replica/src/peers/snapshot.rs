@@ -13,6 +13,7 @@ use super::frame::{CHUNK_BYTES, Kind, Purpose, put_frame, take_frame};
 use super::handshake::dial;
 use super::roll::Standing;
 use super::transport::Channel;
+use crate::core::check_shape;
 use crate::io::{Input, PeerMessage};
 use crate::member::ReplicaId;
 use crate::replicated::ReplicatedState;
@@ -68,7 +69,11 @@ pub(super) async fn receive(shared: &Shared, from: ReplicaId, channel: Channel) 
         let kind = timeout(CHUNK_WITHIN, take_frame(&mut reader, &mut buffer)).await;
         match kind.map_err(stalled)?? {
             Kind::Announcement if announced.is_none() => {
-                announced = Some(announcement(&buffer)?);
+                let message = announcement(&buffer)?;
+                // What cannot be is not gathered first.
+                let own = shared.identity.id.get();
+                check_shape(own, from.get(), &message).map_err(io::Error::other)?;
+                announced = Some(message);
             }
             Kind::Chunk if announced.is_some() => {
                 if bytes.len() + buffer.len() > SNAPSHOT_BYTES_MAX {

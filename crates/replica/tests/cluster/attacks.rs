@@ -21,7 +21,7 @@ fn joining_disk() -> Disk {
     empty
 }
 
-fn one_with_a_learner() -> Cluster {
+pub(crate) fn one_with_a_learner() -> Cluster {
     let mut cluster = Cluster::new(1);
     let leader = cluster.await_leader();
     let add = MemberChange::Add { id: id(2), member: member(2) };
@@ -236,6 +236,7 @@ fn a_peer_that_sends_nonsense_ends_nobody() {
     let leader = cluster.await_leader();
     cluster.submit(leader, open(1, 60_000)).unwrap();
     cluster.run(100);
+    cluster.is_attacked = true;
     let victim = (1..=3).map(id).find(|other| *other != leader).unwrap();
     let status = cluster.cores[&victim].status();
     let lie = |kind, change: &dyn Fn(&mut Message)| {

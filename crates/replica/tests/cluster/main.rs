@@ -7,6 +7,8 @@
 
 mod attacks;
 mod bench;
+mod fuzz;
+mod hostile;
 mod patience;
 mod renewals;
 
