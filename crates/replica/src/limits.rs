@@ -68,8 +68,8 @@ const _: () = assert!(PATIENCE_CALM_FOR.as_secs() <= MEASURED_FOR.as_secs() / 2)
 /// Most replicas in a cluster, learners and witnesses included.
 pub const REPLICAS_MAX: usize = 16;
 
-/// Connections at a time whose other end has not proved who it is: some for every replica there can be.
-/// Further ones wait in the system's queue.
+/// Connections at a time whose other end has not proved who it is: some for every replica there can be. With one more,
+/// the first of them gives way.
 pub const UNPROVEN_MAX: usize = 4 * REPLICAS_MAX;
 /// Snapshots that arrive at a time: one of every replica there can be. Each may take the memory of a snapshot.
 pub const SNAPSHOTS_ARRIVING_MAX: usize = REPLICAS_MAX;

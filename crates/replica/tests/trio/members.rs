@@ -8,6 +8,7 @@ use raft::eraftpb::{Entry, Message, MessageType, Snapshot};
 use regent_election::store::{Open, Store};
 use regent_replica::ReplicaId;
 use regent_replica::io::PeerMessage;
+use regent_replica::limits::UNPROVEN_MAX;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -146,6 +147,23 @@ async fn two_elect_after_a_third_has_sent_the_last_of_all_terms() {
     }
     serves(&cluster).await;
     assert!(state(&cluster, id(1)).0 < u64::MAX / 16);
+    cluster.end().await;
+}
+
+/// Connections that say nothing take all the places there are, several times over.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_flood_of_connections_that_say_nothing_keeps_no_member_out() {
+    let ca = Arc::new(Ca::new());
+    let mut cluster = cluster(&ca, 3).await;
+    settle(&cluster).await;
+    cluster.stop(id(3)).await;
+    let mut flood = Vec::new();
+    for _ in 0..3 * UNPROVEN_MAX {
+        flood.push(TcpStream::connect(&cluster.members[&id(1)].peer_address).await.unwrap());
+    }
+    let is_linked = timeout(PATIENCE, link(&cluster, &ca, id(3))).await.is_ok();
+    assert!(is_linked, "a member is kept out");
+    drop(flood);
     cluster.end().await;
 }
 
