@@ -374,11 +374,11 @@ fn objection_to_adding(
     }
     // A number that was used before may belong to a disk that remembers another life; and the
     // replica with the lower number dials, so one that knows nobody must have the highest.
-    let highest = status.members.keys().next_back();
-    if let Some(highest) = highest.filter(|highest| **highest > id) {
-        let next = highest.get() + 1;
+    let highest = status.highest;
+    if highest >= id.get() {
+        let next = highest.saturating_add(1);
         return Some(format!(
-            "replica {id} must have a number above {highest}, the highest there is; take {next} or more"
+            "replica {id} must have a number above {highest}, the highest that was ever used; take {next} or more"
         ));
     }
     if status.members.len() >= REPLICAS_MAX {

@@ -32,6 +32,8 @@ pub struct LocalRaft<'a> {
     pub leader: u64,
     /// Whether it knows of any voter.
     pub has_voters: bool,
+    /// Whether it knows the sender for a member.
+    pub knows_sender: bool,
     /// The last entry, and the last one known to be committed.
     pub last: u64,
     pub committed: u64,
@@ -75,6 +77,9 @@ type Admitted = Result<Admission, Refused>;
 /// Judges a message that the connection to `from` brought.
 pub fn admit(local: &LocalRaft<'_>, from: u64, message: &Message) -> Admitted {
     check_shape(local.id, from, message)?;
+    if !local.knows_sender && !is_heard_on_trial(message.msg_type) {
+        return Ok(Admission::Ignore);
+    }
     if (1..local.term).contains(&message.term) {
         // Of a leader that was replaced: it may well contradict what its successor has committed. Raft looks at nothing
         // but the term, and tells it so.
@@ -121,6 +126,19 @@ pub fn admit(local: &LocalRaft<'_>, from: u64, message: &Message) -> Admitted {
         _ => {}
     }
     Ok(Admission::Step)
+}
+
+/// What is heard of a peer that may be a member without this replica knowing it: it was away while the cluster was
+/// replaced, or knows nobody yet. Such a peer may lead it and answer its rounds, and a candidate may ask for its vote.
+const fn is_heard_on_trial(kind: MessageType) -> bool {
+    matches!(
+        kind,
+        MessageType::MsgAppend
+            | MessageType::MsgHeartbeat
+            | MessageType::MsgReadIndexResp
+            | MessageType::MsgRequestVote
+            | MessageType::MsgRequestPreVote
+    )
 }
 
 /// Judges a snapshot that the connection to `from` brought whole. `revision` is that of the state here.

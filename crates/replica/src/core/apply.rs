@@ -179,6 +179,10 @@ impl Core {
             MemberChange::Add { id, .. } if is_voter(id) || is_learner(id) => {
                 Some(format!("replica {id} is a member already"))
             }
+            MemberChange::Add { id, .. } if id.get() <= self.ledger.kept().highest => {
+                let next = self.ledger.kept().highest.saturating_add(1);
+                Some(format!("the number {id} was used before; take {next} or more"))
+            }
             MemberChange::Add { .. }
                 if members.voters.len() + members.learners.len() >= REPLICAS_MAX =>
             {
@@ -215,7 +219,7 @@ impl Core {
     fn members_changed(&mut self, change: &MemberChange) {
         self.out.members_changed = true;
         if let MemberChange::Remove { id } = change {
-            // Should it come back, it comes with an empty disk and counts its runs from the first.
+            // Its number is never used again.
             self.taken.remove(id);
         }
         let is_joint = !self.node.store().members().voters_outgoing.is_empty();

@@ -20,6 +20,11 @@ impl Core {
     pub(super) fn on_message(&mut self, from: ReplicaId, message: PeerMessage) {
         match message {
             PeerMessage::Raft(message) => self.on_raft(from, *message),
+            // Only members have clients whose wishes count.
+            PeerMessage::Propose { .. }
+            | PeerMessage::Heartbeat { .. }
+            | PeerMessage::Look { .. }
+                if !self.knows(from) => {}
             PeerMessage::Propose { boot, number, command, request } => {
                 let last = self.ledger.kept().last_applied(from);
                 let taken = self.taken.get(&from).copied().unwrap_or_default();
@@ -95,7 +100,7 @@ impl Core {
             self.out.refused.push((from, why));
             return;
         }
-        match self.judged(|local| admit(local, from.get(), &message)) {
+        match self.judged(from, |local| admit(local, from.get(), &message)) {
             Ok(Admission::Step) => {}
             Ok(Admission::Ignore) => return,
             Err(why) => {
@@ -121,8 +126,9 @@ impl Core {
         replicated: Box<ReplicatedState>,
     ) {
         let revision = self.ledger.state().revision();
-        let admitted =
-            self.judged(|local| admit_snapshot(local, from.get(), &message, &replicated, revision));
+        let admitted = self.judged(from, |local| {
+            admit_snapshot(local, from.get(), &message, &replicated, revision)
+        });
         match admitted {
             Ok(Admission::Step) => {}
             Ok(Admission::Ignore) => return,
@@ -143,8 +149,14 @@ impl Core {
         }
     }
 
-    /// Lets somebody judge by the condition of the local Raft.
-    fn judged<T>(&self, judge: impl FnOnce(&LocalRaft<'_>) -> T) -> T {
+    /// Whether a peer is a member, or still counts in a change of members that is half done.
+    fn knows(&self, id: ReplicaId) -> bool {
+        let is_counted = self.node.raft.prs().get(id.get()).is_some();
+        is_counted || self.ledger.kept().members.contains_key(&id)
+    }
+
+    /// Lets somebody judge what `from` sent by the condition of the local Raft.
+    fn judged<T>(&self, from: ReplicaId, judge: impl FnOnce(&LocalRaft<'_>) -> T) -> T {
         let raft = &self.node.raft;
         let log = &raft.raft_log;
         judge(&LocalRaft {
@@ -152,6 +164,7 @@ impl Core {
             term: raft.term,
             is_leader: raft.state == raft::StateRole::Leader,
             leader: raft.leader_id,
+            knows_sender: self.knows(from),
             has_voters: !self.node.store().members().voters.is_empty(),
             last: log.last_index(),
             committed: log.committed,

@@ -14,6 +14,7 @@ fn local(judge: impl FnOnce(&mut LocalRaft<'_>)) -> LocalRaft<'static> {
         is_leader: false,
         leader: 1,
         has_voters: true,
+        knows_sender: true,
         last: 8,
         committed: 7,
         is_durable: true,
@@ -171,6 +172,26 @@ fn what_came_too_early_too_late_or_to_the_wrong_place_is_ignored() {
     assert!(ignored(|it| it.is_durable = false, &vote));
     let request = message(M::MsgRequestVote, |_| {});
     assert!(ignored(|it| it.has_voters = false, &request));
+}
+
+#[test]
+fn a_peer_on_trial_leads_and_asks_for_votes_and_nothing_else_of_it_is_heard() {
+    use MessageType as M;
+    let judge = |message: &Message| admit(&local(|it| it.knows_sender = false), 1, message);
+    let kinds = [M::MsgHeartbeat, M::MsgRequestVote, M::MsgRequestPreVote];
+    for kind in kinds {
+        assert_eq!(judge(&message(kind, |_| {})), Ok(Admission::Step), "{kind:?}");
+    }
+    assert_eq!(judge(&append(|_| {})), Ok(Admission::Step));
+    for kind in [
+        M::MsgTimeoutNow,
+        M::MsgAppendResponse,
+        M::MsgHeartbeatResponse,
+        M::MsgRequestVoteResponse,
+        M::MsgRequestPreVoteResponse,
+    ] {
+        assert_eq!(judge(&message(kind, |_| {})), Ok(Admission::Ignore), "{kind:?}");
+    }
 }
 
 #[test]
