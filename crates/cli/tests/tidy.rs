@@ -16,7 +16,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("api", &["election"]),
     ("server", &["api", "election", "clock", "signing"]),
     ("service", &["api", "clock", "election", "files", "replica", "server", "tls"]),
-    ("tls", &[]),
+    ("tls", &["files"]),
     ("load", &["api", "client", "clock", "election", "replica"]),
     ("client", &["api", "election", "clock", "files", "stores", "replica", "signing"]),
     ("servers", &[]),

@@ -44,6 +44,14 @@ pub(crate) struct ReplicaCluster {
     pub(crate) are_peers_local: bool,
 }
 
+impl ReplicaCluster {
+    /// For how long the certificates of this replica are good.
+    fn certificates(&self) -> Vec<(&'static str, i64)> {
+        let left_s = |at_s: u64| at_s.cast_signed().saturating_sub(wall_s().cast_signed());
+        self.handle.links_expire_at_s().map(|at_s| ("peer", left_s(at_s))).into_iter().collect()
+    }
+}
+
 #[async_trait]
 impl Cluster for ReplicaCluster {
     async fn show(&self) -> ClusterResponse {
@@ -84,6 +92,7 @@ impl Cluster for ReplicaCluster {
             commits: durations(&measures.commits),
             syncs: durations(&measures.syncs),
             due_expiries: self.handle.status().due_expiries as u64,
+            certificates: self.certificates(),
         }
     }
 

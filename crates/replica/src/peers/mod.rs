@@ -194,6 +194,12 @@ impl Peers {
         tasks.push(task);
     }
 
+    /// When this replica's proof of who it is ends, in seconds since 1970, if it has one.
+    #[must_use]
+    pub fn expires_at_s(&self) -> Option<u64> {
+        self.shared.transport.expires_at_s()
+    }
+
     /// The last measured round trip to each peer that answers.
     #[must_use]
     pub fn round_trips(&self) -> BTreeMap<ReplicaId, Duration> {
