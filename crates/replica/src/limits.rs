@@ -71,7 +71,7 @@ pub const REPLICAS_MAX: usize = 16;
 /// Connections at a time whose other end has not proved who it is: some for every replica there can be. With one more,
 /// the first of them gives way.
 pub const UNPROVEN_MAX: usize = 4 * REPLICAS_MAX;
-/// Snapshots that arrive at a time: one of every replica there can be. Each may take the memory of a snapshot.
+/// Snapshots that arrive at a time: one of every replica there can be, each in a file.
 pub const SNAPSHOTS_ARRIVING_MAX: usize = REPLICAS_MAX;
 /// How long a peer has to connect, to prove who it is and to greet.
 pub const HANDSHAKE_WITHIN: Duration = Duration::from_secs(2);

@@ -144,6 +144,7 @@ impl Node {
             status: &status,
             entries: &entries,
             acquaintances: Arc::clone(disk.acquaintances()),
+            arrivals: disk.arrivals(),
         };
         let transport = Arc::clone(&config.transport);
         let peers = Arc::new(Peers::start(beginning, listener.into(), transport, deliver));

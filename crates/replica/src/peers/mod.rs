@@ -21,7 +21,7 @@ mod roll;
 mod snapshot;
 mod transport;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -33,7 +33,7 @@ use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::sleep;
 
 use crate::core::{Refused, Status};
-use crate::disk::Acquaintances;
+use crate::disk::{Acquaintances, Arrivals};
 use crate::io::{Input, PeerMessage};
 use crate::limits::{LED_WITHIN, REPLICAS_MAX};
 use crate::member::ReplicaId;
@@ -85,6 +85,11 @@ struct Shared {
     leader: AtomicU64,
     /// Messages that the core refused.
     refusals: Mutex<Refusals>,
+    arrivals: Arrivals,
+    /// Peers whose snapshots arrive: one of each at a time.
+    receiving: Mutex<BTreeSet<ReplicaId>>,
+    /// Held while a snapshot that has arrived is read: the memory has room for one.
+    reading: tokio::sync::Mutex<()>,
 }
 
 /// What a replica's peers need to know of it when it starts.
@@ -98,6 +103,8 @@ pub struct Beginning<'a> {
     pub entries: &'a [Entry],
     /// Which peers it has met.
     pub acquaintances: Arc<Acquaintances>,
+    /// Where snapshots that arrive are gathered.
+    pub arrivals: Arrivals,
 }
 
 impl Peers {
@@ -109,7 +116,7 @@ impl Peers {
         transport: Arc<dyn Transport>,
         deliver: Deliver,
     ) -> Self {
-        let Beginning { identity, status, entries, acquaintances } = beginning;
+        let Beginning { identity, status, entries, acquaintances, arrivals } = beginning;
         let (sender, receiver) = watch::channel(Roll::new(status, entries));
         let shared = Arc::new(Shared {
             identity,
@@ -120,6 +127,9 @@ impl Peers {
             roll: receiver,
             leader: AtomicU64::new(0),
             refusals: Mutex::default(),
+            arrivals,
+            receiving: Mutex::default(),
+            reading: tokio::sync::Mutex::new(()),
         });
         let accepting = tokio::spawn(handshake::listen(Arc::clone(&shared), listener));
         let peers = Self { shared, roll: sender, tasks: Mutex::new(vec![accepting]) };

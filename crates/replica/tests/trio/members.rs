@@ -21,6 +21,8 @@ use crate::strangers::{connector, greeting, settle, state};
 const MESSAGE: u8 = 1;
 const PING: u8 = 2;
 const PONG: u8 = 3;
+const ANNOUNCEMENT: u8 = 4;
+const CHUNK: u8 = 5;
 const GREETING_BYTES: usize = 54;
 
 /// A frame, by the format that the peers' frames describe.
@@ -43,6 +45,80 @@ async fn await_frame(stream: &mut (impl AsyncRead + Unpin), wanted: u8) -> Optio
             return Some(body.split_off(1));
         }
     }
+}
+
+/// A connection for a snapshot, greeted as a member.
+async fn snapshot_link(
+    cluster: &Cluster,
+    ca: &Ca,
+    from: ReplicaId,
+) -> impl AsyncRead + AsyncWrite + Unpin {
+    let to = id(1);
+    let stream = TcpStream::connect(&cluster.members[&to].peer_address).await.unwrap();
+    let host = ServerName::try_from("replica.invalid").unwrap();
+    let files = ca.of(from.get());
+    let mut stream = connector(Some(&files)).connect(host, stream).await.unwrap();
+    let mut greeting = greeting(from.get(), to, from.get() * 1000);
+    // Its purpose, and the checksum of all that.
+    greeting[9] = 2;
+    let body = greeting.len() - 4;
+    let sum = crc32fast::hash(&greeting[..body]);
+    greeting[body..].copy_from_slice(&sum.to_le_bytes());
+    stream.write_all(&greeting).await.unwrap();
+    stream.flush().await.unwrap();
+    let mut heard = [0; GREETING_BYTES];
+    timeout(PATIENCE, stream.read_exact(&mut heard)).await.unwrap().unwrap();
+    stream
+}
+
+/// The files of replica 1 in which snapshots are gathered.
+fn arriving(cluster: &Cluster) -> usize {
+    let names = std::fs::read_dir(cluster.directory(id(1))).unwrap();
+    let is_arriving = |name: String| name.starts_with("arriving-") && name.ends_with(".tmp");
+    names.filter(|it| is_arriving(it.as_ref().unwrap().file_name().into_string().unwrap())).count()
+}
+
+async fn until_arriving(cluster: &Cluster, count: usize) {
+    let waiting = async {
+        while arriving(cluster) != count {
+            sleep(Duration::from_millis(10)).await;
+        }
+    };
+    timeout(PATIENCE, waiting).await.unwrap();
+}
+
+/// Snapshots that are begun and held open take a file and no memory, and a peer has one of them at a time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_member_that_holds_snapshots_open_has_one_of_them_in_a_file() {
+    let ca = Arc::new(Ca::new());
+    let mut cluster = cluster(&ca, 3).await;
+    settle(&cluster).await;
+    cluster.stop(id(3)).await;
+    let (term, _, last, _) = state(&cluster, id(1));
+    let mut announced = message(id(3), term, MessageType::MsgSnapshot);
+    let mut snapshot = Snapshot::default();
+    (snapshot.mut_metadata().index, snapshot.mut_metadata().term) = (last + 5, term);
+    snapshot.mut_metadata().mut_conf_state().voters = vec![1, 2, 3];
+    announced.set_snapshot(snapshot);
+    let mut payload = Vec::new();
+    PeerMessage::Raft(Box::new(announced)).put(&mut payload);
+    let begun = [frame(ANNOUNCEMENT, &payload), frame(CHUNK, &[7; 1000])].concat();
+
+    let mut first = snapshot_link(&cluster, &ca, id(3)).await;
+    first.write_all(&begun).await.unwrap();
+    first.flush().await.unwrap();
+    until_arriving(&cluster, 1).await;
+    let mut second = snapshot_link(&cluster, &ca, id(3)).await;
+    let _ = second.write_all(&begun).await;
+    let _ = second.flush().await;
+    let mut rest = Vec::new();
+    let ended = timeout(PATIENCE, second.read_to_end(&mut rest)).await;
+    assert!(ended.is_ok(), "a second one is taken");
+    assert_eq!(arriving(&cluster), 1);
+    drop((first, second));
+    until_arriving(&cluster, 0).await;
+    serves(&cluster).await;
+    cluster.end().await;
 }
 
 /// A link to replica 1 with the certificate of a member, on which it has been shown that it is one.
