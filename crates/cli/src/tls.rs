@@ -226,7 +226,7 @@ mod made {
             TlsError::Days { .. } => Exit::Usage,
             TlsError::Cryptography(_) => Exit::Unavailable,
             TlsError::File { .. }
-            | TlsError::TooLong { .. }
+            | TlsError::Unfit(_)
             | TlsError::KeyIsOpen { .. }
             | TlsError::Malformed { .. }
             | TlsError::OtherName { .. }

@@ -116,6 +116,12 @@ impl Handle {
         &self.measures
     }
 
+    /// When the certificate of this replica's links ends, in seconds since 1970, if they have one.
+    #[must_use]
+    pub fn links_expire_at_s(&self) -> Option<u64> {
+        self.peers.expires_at_s()
+    }
+
     /// The measured round trips to the peers that answer.
     #[must_use]
     pub fn round_trips(&self) -> std::collections::BTreeMap<ReplicaId, Duration> {

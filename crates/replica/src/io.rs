@@ -11,6 +11,7 @@ use regent_election::{
     Answer, Command, Event, Group, Refusal, RequestId, Revision, SessionId, SessionNo, Term,
 };
 
+use crate::core::Refused;
 use crate::member::{MemberChange, ReplicaId};
 use crate::raft_codec::{put_message, take_message};
 use crate::replicated::ReplicatedState;
@@ -266,6 +267,8 @@ pub struct Outputs {
     pub installed: Option<Revision>,
     /// Who votes or learns is different from before this turn.
     pub members_changed: bool,
+    /// Peers that sent what no honest replica sends: their links are to be ended.
+    pub refused: Vec<(ReplicaId, Refused)>,
 }
 
 impl PeerMessage {

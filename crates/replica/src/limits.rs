@@ -68,10 +68,10 @@ const _: () = assert!(PATIENCE_CALM_FOR.as_secs() <= MEASURED_FOR.as_secs() / 2)
 /// Most replicas in a cluster, learners and witnesses included.
 pub const REPLICAS_MAX: usize = 16;
 
-/// Connections at a time whose other end has not proved who it is: some for every replica there can be.
-/// Further ones wait in the system's queue.
+/// Connections at a time whose other end has not proved who it is: some for every replica there can be. With one more,
+/// the first of them gives way.
 pub const UNPROVEN_MAX: usize = 4 * REPLICAS_MAX;
-/// Snapshots that arrive at a time: one of every replica there can be. Each may take the memory of a snapshot.
+/// Snapshots that arrive at a time: one of every replica there can be, each in a file.
 pub const SNAPSHOTS_ARRIVING_MAX: usize = REPLICAS_MAX;
 /// How long a peer has to connect, to prove who it is and to greet.
 pub const HANDSHAKE_WITHIN: Duration = Duration::from_secs(2);
@@ -80,3 +80,27 @@ pub const HANDSHAKE_WITHIN: Duration = Duration::from_secs(2);
 pub const LED_WITHIN: Duration = Duration::from_secs(5);
 /// How often at most the log tells of connections that were refused: a stranger must not fill it.
 pub const REFUSALS_TOLD_EVERY: Duration = Duration::from_secs(10);
+
+/// The largest Raft term and index that a message may bear: sums with it do not overflow.
+pub const RAFT_NUMBER_MAX: u64 = u64::MAX / 4;
+/// By how much the Raft term rises at most, within [`TERM_LEAP_EVERY`], by what peers say.
+///
+/// A replica that was away hears of all terms since at once, and an honest cluster makes far fewer: sixteen replicas that
+/// each begin an election every 100 ms need 310 days for so many. A hostile member that raises the term for as long as it
+/// is there needs 2^62 / 2^32 seconds, 34 years, to use all terms up; with no bound it took one message.
+pub const TERM_LEAP_MAX: u64 = 1 << 32;
+/// In which time.
+pub const TERM_LEAP_EVERY: Duration = Duration::from_secs(1);
+/// How far beyond this replica's log a snapshot may stand, if it has a log: at 10,000 entries a second, three and a half
+/// years away. A replica that joins has none and takes any place.
+pub const SNAPSHOT_LEAP_MAX: u64 = 1 << 40;
+/// By how much the number of a replica's runs rises at most between two of its proposals that are applied: a restart a
+/// second for eight years, none of which proposed anything.
+pub const BOOT_LEAP_MAX: u64 = 1 << 28;
+/// The same for the numbers of proposals within a run. Heartbeats take numbers, too: 100,000 a second for 89 years.
+pub const PROPOSAL_LEAP_MAX: u64 = 1 << 48;
+/// Longest context of a message: that of a read round has 24 bytes, that of a transfer 16.
+pub const CONTEXT_BYTES_MAX: usize = 64;
+/// Read rounds of all replicas that wait for a quorum at the Raft leader: each replica has four under way, and begins
+/// late ones again. A leader without a quorum resigns before there are this many.
+pub const READ_ROUNDS_MAX: usize = 16 * ROUNDS_INFLIGHT_MAX * REPLICAS_MAX;

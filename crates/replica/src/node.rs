@@ -149,6 +149,7 @@ impl Node {
             status: &status,
             entries: &entries,
             acquaintances: Arc::clone(disk.acquaintances()),
+            arrivals: disk.arrivals(),
         };
         let transport = Arc::clone(&config.transport);
         let peers = Arc::new(Peers::start(beginning, listener.into(), transport, deliver));
@@ -359,6 +360,9 @@ impl Worker {
 
     fn act(&mut self, outputs: Outputs) {
         let Outputs { sends, batches, answers, events, taped, snapshot, installed, .. } = outputs;
+        for (from, why) in outputs.refused {
+            self.peers.refuse(from, why);
+        }
         if let Some(tape) = &self.tape {
             if let Some(revision) = installed {
                 tape.leap(revision);

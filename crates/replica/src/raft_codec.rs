@@ -1,8 +1,8 @@
 //! Raft's own types on our wire and disk.
 //!
 //! The library brings protobuf types; nothing here ever parses protobuf. Bytes from a peer or a disk
-//! go through this codec only, which bounds every length, and [`admissible`] keeps from the library
-//! what would make it panic. A change of members travels in the entry's `context`, written by
+//! go through this codec only, which bounds every length, and [`crate::core::admit`] keeps from the
+//! library what would make it panic. A change of members travels in the entry's `context`, written by
 //! [`crate::member`], so that its protobuf form in `data` is only ever read by the process that
 //! wrote it.
 
@@ -192,48 +192,6 @@ pub fn take_message(input: &mut Input<'_>) -> Result<Message, CodecError> {
     Ok(message)
 }
 
-/// No Raft term and no index gets this far, and sums with those below do not overflow.
-const NUMBER_MAX: u64 = u64::MAX / 4;
-
-/// Why a message must not reach the library; what passes cannot make it panic by its shape.
-pub fn admissible(message: &Message, from: u64, to: u64) -> Result<(), &'static str> {
-    if !travels(message.msg_type) {
-        return Err("a local message came from outside");
-    }
-    if message.from != from || message.to != to || from == 0 {
-        return Err("the message names another sender or receiver than its connection");
-    }
-    let numbers = [message.term, message.log_term, message.index, message.commit];
-    if numbers.iter().any(|number| *number > NUMBER_MAX) {
-        return Err("no Raft term and no log gets this far");
-    }
-    let kind = message.msg_type;
-    let is_read = matches!(kind, MessageType::MsgReadIndex | MessageType::MsgReadIndexResp);
-    if is_read && message.entries.len() != 1 {
-        return Err("a read round carries exactly one context");
-    }
-    if message.has_snapshot() != (kind == MessageType::MsgSnapshot) {
-        return Err("only a snapshot message carries a snapshot");
-    }
-    let carries_entries = is_read || kind == MessageType::MsgAppend;
-    if !carries_entries && !message.entries.is_empty() {
-        return Err("this message carries no entries");
-    }
-    if kind == MessageType::MsgAppend {
-        let follows = |(at, entry): (usize, &Entry)| {
-            message.index.checked_add(at as u64 + 1) == Some(entry.index)
-                && (1..=message.term).contains(&entry.term)
-        };
-        if !message.entries.iter().enumerate().all(follows) {
-            return Err("the entries do not follow one another");
-        }
-    }
-    if message.term == 0 && !is_read && kind != MessageType::MsgTransferLeader {
-        return Err("the message has no Raft term");
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -260,33 +218,5 @@ mod tests {
         for cut in 0..out.len() {
             assert!(take_message(&mut Input::new(&out[..cut])).is_err());
         }
-    }
-
-    #[test]
-    fn what_would_make_the_library_panic_is_kept_from_it() {
-        assert_eq!(admissible(&append(), 1, 2), Ok(()));
-        let with = |change: &dyn Fn(&mut Message)| {
-            let mut message = append();
-            change(&mut message);
-            admissible(&message, 1, 2)
-        };
-        assert!(with(&|m| m.from = 3).is_err());
-        assert!(with(&|m| m.to = 3).is_err());
-        assert!(with(&|m| m.term = 0).is_err());
-        assert!(with(&|m| m.index = 8).is_err());
-        assert!(with(&|m| m.index = u64::MAX).is_err());
-        assert!(with(&|m| m.term = u64::MAX).is_err());
-        assert!(with(&|m| m.entries[0].term = 4).is_err());
-        assert!(with(&|m| m.set_msg_type(MessageType::MsgPropose)).is_err());
-        assert!(with(&|m| m.set_msg_type(MessageType::MsgHup)).is_err());
-        assert!(with(&|m| m.set_msg_type(MessageType::MsgSnapshot)).is_err());
-        assert!(with(&|m| m.set_msg_type(MessageType::MsgHeartbeat)).is_err());
-        assert!(
-            with(&|m| {
-                m.set_msg_type(MessageType::MsgReadIndex);
-                m.entries.clear();
-            })
-            .is_err()
-        );
     }
 }

@@ -12,10 +12,13 @@ use regent_election::codec::{CodecError, Input, Wire, decode_entry, encode_entry
 use regent_election::mutant::{self, Mutant};
 use regent_election::{Entry, Settings, State};
 
+use crate::limits::{BOOT_LEAP_MAX, PROPOSAL_LEAP_MAX};
 use crate::member::{Member, MemberChange, Members, ReplicaId, put_member, take_id, take_member};
 
 /// The version that opens every encoded [`ReplicatedState`].
-pub const REPLICATED_VERSION: u8 = 2;
+///
+/// 2 added [`ReplicatedState::has_no_state`], 3 [`ReplicatedState::highest`]. Earlier ones are read.
+pub const REPLICATED_VERSION: u8 = 3;
 
 /// Where a proposal came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -43,6 +46,15 @@ pub enum Payload {
 
 /// What marks the entry that ends the hold after a restore.
 pub const RELEASE: &[u8] = b"release";
+
+/// Whether a replica whose last known proposal has boot and number `last` cannot have come this far. Applied, such a
+/// proposal would make every later one of that replica an old one.
+#[must_use]
+pub const fn leaps(last: (u64, u64), boot: u64, number: u64) -> bool {
+    let numbered_from = if boot == last.0 { last.1 } else { 0 };
+    boot.saturating_sub(last.0) > BOOT_LEAP_MAX
+        || number.saturating_sub(numbered_from) > PROPOSAL_LEAP_MAX
+}
 
 /// The bytes of a proposal.
 #[must_use]
@@ -89,6 +101,9 @@ pub struct ReplicatedState {
     /// Whether there is no state in it: a witness keeps none. It travels with the bytes, so that nobody
     /// ever takes the state that a witness does not have for one in which nothing has happened.
     pub has_no_state: bool,
+    /// The highest number that any replica of this cluster has ever had; zero if there was none. Numbers are never used
+    /// again: the disk and the certificate of whoever had one may still be there.
+    pub highest: u64,
     /// For each replica: its boot and the number of its last proposal that was applied.
     applied: BTreeMap<ReplicaId, (u64, u64)>,
 }
@@ -109,15 +124,17 @@ impl ReplicatedState {
     /// What a cluster starts with, the same on every founding member.
     #[must_use]
     pub fn found(settings: Settings, members: Members) -> Self {
-        let (state, applied) = (State::new(settings), BTreeMap::new());
-        Self { state, members, grants_paused: false, has_no_state: false, applied }
+        let (state, highest) = (State::new(settings), highest_of(members.keys()));
+        let (grants_paused, applied) = (false, BTreeMap::new());
+        Self { state, members, grants_paused, has_no_state: false, highest, applied }
     }
 
     /// What a restored cluster starts with: the state reborn, these members, and a hold.
     #[must_use]
     pub fn restored(state: State, members: Members) -> Self {
         let grants_paused = !mutant::is(Mutant::RestoreGrantsAtOnce);
-        Self { state, members, grants_paused, has_no_state: false, applied: BTreeMap::new() }
+        let (highest, applied) = (highest_of(members.keys()), BTreeMap::new());
+        Self { state, members, grants_paused, has_no_state: false, highest, applied }
     }
 
     /// What a witness keeps of it: the members, and no state.
@@ -127,19 +144,27 @@ impl ReplicatedState {
         Self { state: State::new(settings), has_no_state: true, ..self }
     }
 
-    /// Whether this proposal is to be applied, and notes that it is. False for a duplicate, and for one
-    /// of a replica that is no member: nobody remembers any more which of its proposals were applied.
+    /// Whether this proposal is to be applied, and notes that it is. False for a duplicate, for one that is numbered
+    /// further ahead than its replica can have come, and for one of a replica that is no member: nobody remembers any
+    /// more which of its proposals were applied.
     pub fn admit(&mut self, origin: Origin) -> bool {
         if !self.members.contains_key(&origin.replica) {
             return false;
         }
         let last = self.applied.entry(origin.replica).or_insert((0, 0));
-        let is_fresh =
-            (origin.boot, origin.number) > *last || mutant::is(Mutant::DuplicatesApplied);
+        let is_fresh = (origin.boot, origin.number) > *last
+            && !leaps(*last, origin.boot, origin.number)
+            || mutant::is(Mutant::DuplicatesApplied);
         if is_fresh {
             *last = (origin.boot, origin.number);
         }
         is_fresh
+    }
+
+    /// The boot and the number of the last proposal of a replica that was applied.
+    #[must_use]
+    pub fn last_applied(&self, replica: ReplicaId) -> (u64, u64) {
+        self.applied.get(&replica).copied().unwrap_or_default()
     }
 
     /// Whether this replica is a witness: as the members say, or because it has no state to serve
@@ -153,6 +178,7 @@ impl ReplicatedState {
     pub fn change_members(&mut self, change: &MemberChange) {
         match change {
             MemberChange::Add { id, member } => {
+                self.highest = self.highest.max(id.get());
                 self.members.insert(*id, member.clone());
             }
             MemberChange::Remove { id } => {
@@ -163,7 +189,8 @@ impl ReplicatedState {
         }
     }
 
-    /// The whole as bytes: version, members, applied numbers, hold, bareness, state. Equal wholes give equal bytes.
+    /// The whole as bytes: version, members, applied numbers, hold, bareness, highest number, state. Equal wholes give
+    /// equal bytes.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut out = vec![REPLICATED_VERSION];
@@ -180,6 +207,7 @@ impl ReplicatedState {
         }
         self.grants_paused.put(&mut out);
         self.has_no_state.put(&mut out);
+        self.highest.put(&mut out);
         put_block(&self.state.encode(), &mut out);
         out
     }
@@ -202,9 +230,12 @@ impl ReplicatedState {
         }
         let grants_paused = bool::take(&mut input)?;
         let has_no_state = version >= 2 && bool::take(&mut input)?;
+        // Before it was written down, the highest that is known is the best guess. Whatever it says, no member is above.
+        let known = highest_of(members.keys().chain(applied.keys()));
+        let highest = if version >= 3 { u64::take(&mut input)?.max(known) } else { known };
         let state = State::decode(input.block("a state")?)?;
         input.end()?;
-        Ok(Self { state, members, grants_paused, has_no_state, applied })
+        Ok(Self { state, members, grants_paused, has_no_state, highest, applied })
     }
 
     /// Applies a log entry as a whole, as a replica that only catches up does.
@@ -223,9 +254,63 @@ impl ReplicatedState {
     }
 }
 
+fn highest_of<'a>(ids: impl Iterator<Item = &'a ReplicaId>) -> u64 {
+    ids.map(|id| id.get()).max().unwrap_or(0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_highest_number_outlives_its_replica_and_older_snapshots_are_read() {
+        let member = |number: u64| Member {
+            peer_address: format!("10.0.0.{number}:7401"),
+            client_address: format!("10.0.0.{number}:7400"),
+            is_witness: false,
+        };
+        let id = |number| ReplicaId::new(number).unwrap();
+        let members = Members::from([(id(1), member(1)), (id(2), member(2))]);
+        let mut replicated = ReplicatedState::found(Settings::default(), members);
+        assert_eq!(replicated.highest, 2);
+        replicated.change_members(&MemberChange::Add { id: id(7), member: member(7) });
+        replicated.change_members(&MemberChange::Remove { id: id(7) });
+        assert_eq!(replicated.highest, 7);
+        let decoded = ReplicatedState::decode(&replicated.encode()).unwrap();
+        assert_eq!(decoded, replicated);
+
+        // As version 2 wrote it: without the number before the state.
+        let mut old = vec![2];
+        2u64.put(&mut old);
+        for number in [1, 2] {
+            number.put(&mut old);
+            put_member(&member(number), &mut old);
+        }
+        0u64.put(&mut old);
+        false.put(&mut old);
+        false.put(&mut old);
+        put_block(&replicated.state.encode(), &mut old);
+        let decoded = ReplicatedState::decode(&old).unwrap();
+        assert_eq!((decoded.highest, decoded.members.len()), (2, 2));
+    }
+
+    #[test]
+    fn a_proposal_numbered_further_than_its_replica_can_have_come_is_not_applied() {
+        let honest = [(5, 8), (6, 1), (5, 7 + PROPOSAL_LEAP_MAX), (5 + BOOT_LEAP_MAX, 1)];
+        assert!(honest.into_iter().all(|(boot, number)| !leaps((5, 7), boot, number)));
+        let leaping = [(5, 8 + PROPOSAL_LEAP_MAX), (6 + BOOT_LEAP_MAX, 1), (6, u64::MAX)];
+        assert!(leaping.into_iter().all(|(boot, number)| leaps((5, 7), boot, number)));
+        let id = ReplicaId::new(1).unwrap();
+        let member = Member {
+            peer_address: "10.0.0.1:7401".into(),
+            client_address: "10.0.0.1:7400".into(),
+            is_witness: false,
+        };
+        let mut replicated = ReplicatedState::found(Settings::default(), [(id, member)].into());
+        assert!(!replicated.admit(Origin { replica: id, boot: u64::MAX, number: 1 }));
+        assert!(!replicated.admit(Origin { replica: id, boot: 1, number: u64::MAX }));
+        assert!(replicated.admit(Origin { replica: id, boot: 1, number: 1 }), "it is not muted");
+    }
 
     #[test]
     fn a_late_proposal_of_a_removed_replica_is_not_applied_again() {

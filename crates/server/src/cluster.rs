@@ -55,6 +55,8 @@ pub struct Measured {
     pub syncs: Durations,
     /// Sessions whose time is over and whose expiry is not yet applied.
     pub due_expiries: u64,
+    /// For how many more seconds certificates are good, by what they are for; negative after their end.
+    pub certificates: Vec<(&'static str, i64)>,
 }
 
 /// Durations, counted by how long they were.

@@ -3,9 +3,10 @@
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use prometheus_client::encoding::{EncodeMetric, MetricEncoder, NoLabelSet};
+use prometheus_client::encoding::{EncodeLabelSet, EncodeMetric, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use regent_api::{ClusterResponse, ClusterTuning, MemberKind, ReplicaRole};
@@ -31,6 +32,13 @@ pub(crate) struct Replicas {
     commits: Given,
     syncs: Given,
     tuning: Tuning,
+    certificates: Family<CertificateLabel, Gauge>,
+}
+
+/// What a certificate is for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct CertificateLabel {
+    what: &'static str,
 }
 
 /// How the time-outs of this replica suit the network; zero while too little was measured.
@@ -165,6 +173,11 @@ impl Replicas {
             self.syncs.clone(),
         );
         registry.register(
+            "regent_tls_expires_seconds",
+            "For how long a certificate of this replica is still good; negative after its end",
+            self.certificates.clone(),
+        );
+        registry.register(
             "regent_raft_leader_changes",
             "Changes of the leader of the log, as seen by this replica",
             self.leader_changes.clone(),
@@ -172,7 +185,10 @@ impl Replicas {
     }
 
     pub(crate) fn note(&self, cluster: &ClusterResponse, measured: Measured) {
-        let Measured { commits, syncs, due_expiries } = measured;
+        let Measured { commits, syncs, due_expiries, certificates } = measured;
+        for (what, left_s) in certificates {
+            self.certificates.get_or_create(&CertificateLabel { what }).set(left_s);
+        }
         self.commits.set(commits);
         self.syncs.set(syncs);
         self.tuning.note(cluster.tuning.as_ref());

@@ -44,6 +44,14 @@ pub(crate) struct ReplicaCluster {
     pub(crate) are_peers_local: bool,
 }
 
+impl ReplicaCluster {
+    /// For how long the certificates of this replica are good.
+    fn certificates(&self) -> Vec<(&'static str, i64)> {
+        let left_s = |at_s: u64| at_s.cast_signed().saturating_sub(wall_s().cast_signed());
+        self.handle.links_expire_at_s().map(|at_s| ("peer", left_s(at_s))).into_iter().collect()
+    }
+}
+
 #[async_trait]
 impl Cluster for ReplicaCluster {
     async fn show(&self) -> ClusterResponse {
@@ -86,6 +94,7 @@ impl Cluster for ReplicaCluster {
             commits: durations(&measures.commits),
             syncs: durations(&measures.syncs),
             due_expiries: self.handle.status().due_expiries as u64,
+            certificates: self.certificates(),
         }
     }
 
@@ -389,11 +398,11 @@ fn objection_to_adding(
     }
     // A number that was used before may belong to a disk that remembers another life; and the
     // replica with the lower number dials, so one that knows nobody must have the highest.
-    let highest = status.members.keys().next_back();
-    if let Some(highest) = highest.filter(|highest| **highest > id) {
-        let next = highest.get() + 1;
+    let highest = status.highest;
+    if highest >= id.get() {
+        let next = highest.saturating_add(1);
         return Some(format!(
-            "replica {id} must have a number above {highest}, the highest there is; take {next} or more"
+            "replica {id} must have a number above {highest}, the highest that was ever used; take {next} or more"
         ));
     }
     if status.members.len() >= REPLICAS_MAX {

@@ -69,6 +69,7 @@ mod tls {
     use std::time::Duration;
 
     use async_trait::async_trait;
+    use regent_election::Moment;
     use regent_replica::ReplicaId;
     use regent_replica::peers::{Channel, PeerName};
     use regent_tls::{PeerFiles, PeerTls, Reloaded, ReplicaName};
@@ -84,6 +85,9 @@ mod tls {
     const DAY_S: u64 = 24 * 3600;
     /// From how many days before its end on a certificate is warned about.
     const WARN_DAYS: u64 = 30;
+    /// From how many days before its end on that is done every day, though nothing changes.
+    const URGENT_DAYS: u64 = 14;
+    const URGE_EVERY: Duration = Duration::from_secs(DAY_S);
 
     #[derive(Debug)]
     struct Tls(PeerTls);
@@ -106,9 +110,20 @@ mod tls {
     /// wrong with them is told once.
     async fn look_after(tls: Weak<Tls>, reload: Arc<Notify>) {
         let mut told = None;
+        // The start has told of it.
+        let mut urged_at = Some(regent_clock::now());
         loop {
             let _ = timeout(LOOK_EVERY, reload.notified()).await;
             let Some(tls) = tls.upgrade() else { return };
+            let (now, left_s) =
+                (regent_clock::now(), tls.0.expires_at_s().saturating_sub(wall_s()));
+            if is_to_be_told(urged_at, now, left_s) {
+                urged_at = Some(now);
+                tracing::warn!(
+                    expires_in_days = left_s / DAY_S,
+                    "the certificate of peer links ends soon, and peers will refuse this replica then; renew it (regent tls renew)"
+                );
+            }
             let reloaded = tokio::task::spawn_blocking(move || tls.0.reload()).await;
             match reloaded {
                 Ok(Ok(Reloaded::Same)) => {}
@@ -126,6 +141,12 @@ mod tls {
                 Err(error) => tracing::error!(%error, "peer certificates cannot be looked at"),
             }
         }
+    }
+
+    /// Whether the log is to be told again of a certificate that has so many seconds left.
+    fn is_to_be_told(told_at: Option<Moment>, now: Moment, left_s: u64) -> bool {
+        let is_early = told_at.is_some_and(|at| now.since(at) < URGE_EVERY);
+        left_s < URGENT_DAYS * DAY_S && !is_early
     }
 
     fn tell_expiry(expires_at_s: u64, what: &str) {
@@ -161,6 +182,25 @@ mod tls {
         async fn accept(&self, stream: TcpStream) -> io::Result<Channel> {
             let (stream, name) = self.0.accept(stream).await?;
             channel(stream, name)
+        }
+
+        fn expires_at_s(&self) -> Option<u64> {
+            Some(self.0.expires_at_s())
+        }
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+
+        #[test]
+        fn a_certificate_that_ends_soon_is_warned_of_once_a_day() {
+            let at = |hours: u64| Moment::ZERO + Duration::from_secs(3600 * hours);
+            let soon = URGENT_DAYS * DAY_S - 1;
+            assert!(is_to_be_told(None, at(0), soon) && is_to_be_told(None, at(0), 0));
+            assert!(!is_to_be_told(None, at(0), URGENT_DAYS * DAY_S));
+            assert!(!is_to_be_told(Some(at(0)), at(23), soon));
+            assert!(is_to_be_told(Some(at(0)), at(24), soon));
         }
     }
 }

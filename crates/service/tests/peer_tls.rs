@@ -20,6 +20,7 @@ use regent_service::{
     prepare_to_join,
 };
 use regent_tls::{PeerFiles, PeerTls, ReplicaName, TlsError, authority};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
@@ -124,6 +125,22 @@ async fn is_elected(remote: &Remote, group: &str) -> bool {
     persist(async || remote.campaign(&group, &bid).await).await.elected
 }
 
+/// For how many days the certificate of peer links is good, as the metrics tell.
+async fn days_left(url: &str) -> i64 {
+    let address = url.strip_prefix("http://").unwrap();
+    let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
+    let request = format!("GET /metrics HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    timeout(WITHIN, stream.read_to_string(&mut answer)).await.unwrap().unwrap();
+    let mut lines = answer.lines();
+    let shown =
+        lines.find_map(|line| line.strip_prefix("regent_tls_expires_seconds{what=\"peer\"} "));
+    let seconds =
+        shown.unwrap_or_else(|| panic!("it is not told: {answer}")).parse::<i64>().unwrap();
+    seconds / (24 * 3600)
+}
+
 /// Whoever leads the log.
 async fn leader(all: &Remote) -> Remote {
     persist(async || {
@@ -205,6 +222,7 @@ async fn a_certificate_that_is_replaced_is_used_without_a_restart() {
         link.get_ref().1.peer_certificates().unwrap()[0].to_vec()
     };
     let before = shown().await;
+    assert!((89..=90).contains(&days_left(&server.url).await));
     authority::renew(&ca, 1, 30, true, now_s()).unwrap();
     server.reload.notify_one();
     let replaced = async {
@@ -213,6 +231,7 @@ async fn a_certificate_that_is_replaced_is_used_without_a_restart() {
         }
     };
     timeout(WITHIN, replaced).await.unwrap();
+    assert!((29..=30).contains(&days_left(&server.url).await));
     server.end().await;
 }
 
@@ -247,7 +266,10 @@ async fn peers_without_tls_stay_on_this_machine() {
     };
     let certified = ReplicaSettings { certificates: Some(missing), ..far() };
     let refused = start(&directory("d"), certified).await.unwrap_err();
-    assert!(matches!(refused, ReplicaError::Tls(TlsError::File { .. })), "{refused}");
+    assert!(
+        matches!(&refused, ReplicaError::Tls(TlsError::Unfit(error)) if error.is_missing()),
+        "{refused}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -17,9 +17,9 @@ pub enum TlsError {
         path: PathBuf,
         source: io::Error,
     },
-    /// A file is longer than any of its kind.
-    #[error("{} has more than {} bytes, which no certificate or key needs", .path.display(), crate::limits::FILE_BYTES_MAX)]
-    TooLong { path: PathBuf },
+    /// A file cannot be read, is none, or can be changed by others.
+    #[error(transparent)]
+    Unfit(#[from] regent_files::FileError),
     /// A key can be read by other users.
     #[error("{} can be read by others (mode {mode:03o}); chmod 600 it, and issue another certificate if somebody has read it", .path.display())]
     KeyIsOpen { path: PathBuf, mode: u32 },

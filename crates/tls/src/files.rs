@@ -1,9 +1,11 @@
 //! The three files of a replica, and how files of keys are read and written.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+
+use regent_files::{FileError, Trust};
 
 use crate::error::TlsError;
 use crate::limits::FILE_BYTES_MAX;
@@ -26,20 +28,19 @@ pub(crate) enum Secrecy {
     Secret,
 }
 
-/// Reads a file of bounded length; a secret one only if nobody else can.
+/// Reads a regular file of bounded length that nobody else can change; a secret one only if nobody else can read it.
+/// Whoever can change the CA's certificates decides who is believed.
 pub(crate) fn read(path: &Path, secrecy: Secrecy) -> Result<Vec<u8>, TlsError> {
-    let failed = |source| TlsError::File { what: "read", path: path.to_owned(), source };
-    let file = File::open(path).map_err(failed)?;
-    let mode = file.metadata().map_err(failed)?.mode() & 0o777;
-    if secrecy == Secrecy::Secret && mode & 0o077 != 0 {
-        return Err(TlsError::KeyIsOpen { path: path.to_owned(), mode });
-    }
-    let mut bytes = Vec::new();
-    file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(failed)?;
-    if bytes.len() as u64 > FILE_BYTES_MAX {
-        return Err(TlsError::TooLong { path: path.to_owned() });
-    }
-    Ok(bytes)
+    let trust = match secrecy {
+        Secrecy::Public => Trust::Own,
+        Secrecy::Secret => Trust::Secret,
+    };
+    regent_files::read(path, FILE_BYTES_MAX, trust).map_err(|error| match error {
+        FileError::Open { path, mode, .. } if secrecy == Secrecy::Secret => {
+            TlsError::KeyIsOpen { path, mode }
+        }
+        error => TlsError::Unfit(error),
+    })
 }
 
 /// Writes a file that must not be there yet.

@@ -155,6 +155,28 @@ fn certificates_that_peers_would_refuse_are_refused_before_they_are_used() {
         assert!(matches!(open(&one), TlsError::KeyIsOpen { .. }), "{mode:o}");
     }
     std::fs::set_permissions(&one.key, PermissionsExt::from_mode(0o600)).unwrap();
+    // Whoever can write to them decides who is believed.
+    for file in [&one.ca, &one.certificate] {
+        for mode in [0o664, 0o646] {
+            std::fs::set_permissions(file, PermissionsExt::from_mode(mode)).unwrap();
+            let error = open(&one).to_string();
+            assert!(error.contains("can be written by others"), "{mode:o}: {error}");
+        }
+        std::fs::set_permissions(file, PermissionsExt::from_mode(0o644)).unwrap();
+    }
+    // A pipe would be waited for.
+    let pipe = place.path().join("pipe");
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();
+    assert!(made.success());
+    let piped = [
+        PeerFiles { ca: pipe.clone(), ..one.clone() },
+        PeerFiles { certificate: pipe.clone(), ..one.clone() },
+        PeerFiles { key: pipe, ..one.clone() },
+    ];
+    for files in piped {
+        let error = open(&files).to_string();
+        assert!(error.contains("is a named pipe and not a regular file"), "{error}");
+    }
     PeerTls::open(name(1), one.clone()).unwrap();
     authority::renew(place.path(), 1, 1, false, now_s() - 2 * DAY_S).unwrap();
     let error = open(&one);

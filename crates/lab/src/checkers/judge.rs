@@ -16,8 +16,8 @@ pub(super) struct Judge {
     gaps: Vec<(u64, u64)>,
     /// Signs of life that count, by session.
     heard: BTreeMap<SessionId, Vec<Sign>>,
-    /// The highest number heard of each session.
-    numbers: BTreeMap<SessionId, u64>,
+    /// The highest number heard of each session: for certain, and perhaps.
+    numbers: BTreeMap<SessionId, (u64, u64)>,
     /// What its clock showed when it had applied everything up to an index.
     applied: BTreeMap<u64, u64>,
 }
@@ -29,6 +29,8 @@ struct Sign {
     arrived: u64,
     /// When its loop came round to it: a busy one is late, and cannot know how late.
     taken: u64,
+    /// Whether it counted. If not, it may have: it spares nobody, and whom it kept is not blamed on the judge.
+    is_sure: bool,
 }
 
 /// From which moment of a sign of life a judge counts.
@@ -69,16 +71,18 @@ impl Judges {
                 }
                 // Any other wish counts when it is appended.
                 What::Hear { is_heartbeat: false, .. } => {}
-                What::Hear { is_heartbeat: true, session, sequence, clock, taken } => {
+                What::Hear { is_heartbeat: true, is_sure, session, sequence, clock, taken } => {
                     let judge = judges.judges.entry(judge()).or_default();
-                    judge.heartbeat(*session, *sequence, Sign { arrived: *clock, taken: *taken });
+                    let (arrived, taken, is_sure) = (*clock, *taken, *is_sure);
+                    judge.heartbeat(*session, *sequence, Sign { arrived, taken, is_sure });
                 }
                 What::Append { session, index, raft_term, clock } => {
                     judges.appended.insert((*index, *raft_term), (event.proc, *clock));
                     // Whoever asks for a change is alive, too.
                     if let Some(session) = session {
                         let judge = judges.judges.entry(event.proc).or_default();
-                        judge.heartbeat(*session, None, Sign { arrived: *clock, taken: *clock });
+                        let (arrived, taken) = (*clock, *clock);
+                        judge.heartbeat(*session, None, Sign { arrived, taken, is_sure: true });
                     }
                 }
                 What::Apply { index, clock, .. } => {
@@ -102,14 +106,18 @@ impl Judges {
 }
 
 impl Judge {
-    fn heartbeat(&mut self, session: SessionId, sequence: Option<u64>, sign: Sign) {
+    fn heartbeat(&mut self, session: SessionId, sequence: Option<u64>, mut sign: Sign) {
         if let Some(sequence) = sequence {
-            let last = self.numbers.entry(session).or_default();
+            let (sure, perhaps) = self.numbers.entry(session).or_default();
             // A late duplicate is no sign of life.
-            if sequence <= *last {
+            if sequence <= *sure {
                 return;
             }
-            *last = sequence;
+            sign.is_sure &= sequence > *perhaps;
+            *perhaps = sequence.max(*perhaps);
+            if sign.is_sure {
+                *sure = sequence;
+            }
         }
         self.heard.entry(session).or_default().push(sign);
     }
@@ -133,7 +141,7 @@ impl Judge {
         // What was appended in the turn that expired a session came after; what was taken in the turn
         // that made a promise to it came before.
         let heard = signs.filter_map(|sign| match since {
-            Since::Arrival => Some(sign.arrived).filter(|at| *at < clock),
+            Since::Arrival => Some(sign.arrived).filter(|at| sign.is_sure && *at < clock),
             Since::Taking => Some(sign.taken).filter(|at| *at <= clock),
         });
         [

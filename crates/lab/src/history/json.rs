@@ -181,8 +181,9 @@ fn what(line: &mut Line<'_>, what: &What) -> fmt::Result {
             line.number("clock", *clock)?;
             line.number("away", *away)
         }
-        What::Hear { is_heartbeat, session, sequence, clock, taken } => {
+        What::Hear { is_heartbeat, is_sure, session, sequence, clock, taken } => {
             line.flag("heartbeat", *is_heartbeat)?;
+            line.flag("sure", *is_sure)?;
             line.display("session", &format_args!("{:x}", session.get()))?;
             if let Some(sequence) = sequence {
                 line.number("seq", *sequence)?;

@@ -227,6 +227,9 @@ pub enum What {
     Hear {
         /// Whether it is a heartbeat, which counts as a sign of life in any case.
         is_heartbeat: bool,
+        /// Whether it counts for certain. If the leader has yet to apply something that is committed, it judges later,
+        /// and may then refuse what was true when it arrived.
+        is_sure: bool,
         session: SessionId,
         sequence: Option<u64>,
         /// What the leader's clock showed when it arrived.

@@ -5,14 +5,17 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use raft::eraftpb::{Entry, EntryType, SnapshotMetadata};
-use regent_election::Moment;
+use regent_election::mutant::{self, Mutant};
 use regent_election::watch::{Bounds, Hub, HubWatch};
+use regent_election::{Group, Moment, SessionId, Term};
+use regent_replica::core::Refused;
 use regent_replica::io::{Batch, SnapshotTask, Token};
 use regent_replica::{Core, CoreConfig, ReplicaId, ReplicatedState};
 
 use crate::fnv::print;
 
-use super::disk::{Disk, Refused};
+use super::World;
+use super::disk::{Disk, Refused as RefusedDisk};
 use super::net::Address;
 use super::parcel::{Ask, Parcel};
 use crate::clock::Clock;
@@ -66,6 +69,9 @@ pub(super) struct Running {
     pub(super) arriving: BTreeMap<u64, u64>,
     /// The snapshot that the next one is built on.
     base: Base,
+    /// What the log says as far as this replica knows it to be committed, and up to which index: the world's own
+    /// reading of it, whatever the core has applied.
+    committed: Option<(u64, ReplicatedState)>,
 }
 
 #[derive(Clone, Debug)]
@@ -117,7 +123,7 @@ pub(super) struct Birth {
 
 impl Running {
     /// Starts from what the disk remembers; or says why that is refused.
-    pub(super) fn start(birth: &Birth, disk: &mut Disk, now: Moment) -> Result<Self, Refused> {
+    pub(super) fn start(birth: &Birth, disk: &mut Disk, now: Moment) -> Result<Self, RefusedDisk> {
         let (recovered, run, chain) = disk.recover()?;
         let mut config = CoreConfig::new(birth.id, run, birth.seed);
         config.snapshot_every = birth.snapshot_every;
@@ -151,6 +157,7 @@ impl Running {
             led: 0,
             arriving: BTreeMap::new(),
             base,
+            committed: None,
         })
     }
 
@@ -172,9 +179,28 @@ impl Running {
         if let Some((place, bytes)) = &batch.snapshot {
             self.log = Mirror::new(place.index, chain, Vec::new());
             self.base = Base { index: place.index, bytes: Arc::clone(bytes) };
+            self.committed = None;
             self.noted = self.noted.max(place.index);
         }
         self.log.append(&batch.entries);
+    }
+
+    /// Whether a heartbeat of this session proves this tenure, by everything that this replica knows to be committed.
+    /// Decided from the log alone: the core is what is judged by it.
+    pub(super) fn is_proved(&mut self, session: SessionId, (group, term): &(Group, Term)) -> bool {
+        let (at, replicated) = self.committed.get_or_insert_with(|| {
+            let replicated = ReplicatedState::decode(&self.base.bytes);
+            (self.base.index, replicated.expect("a snapshot of one's own can be read"))
+        });
+        let committed = self.core.status().committed;
+        while *at < committed {
+            // What was appended since the last turn is not in the mirror: it came from another leader.
+            let Some(entry) = self.log.entry(*at + 1) else { return false };
+            replicated.replay(entry).expect("what is committed can be applied");
+            *at += 1;
+        }
+        let state = &replicated.state;
+        state.find_session(session).is_some_and(|no| state.may_renew(group, no, *term).is_ok())
     }
 
     /// Makes the snapshot that the core asks for: the last one, plus the entries since.
@@ -192,6 +218,19 @@ impl Running {
         let bytes: Arc<[u8]> = replicated.encode().into();
         self.base = Base { index: task.place.index, bytes: Arc::clone(&bytes) };
         (bytes, self.log.chain_at(task.place.index))
+    }
+}
+
+impl World {
+    /// Here every replica is in order, whatever befalls it, unless a mistake was planted. So whatever one sends, the others
+    /// must take for what a replica in order sends.
+    pub(super) fn refuses_nobody(&self, id: u64, refused: &[(ReplicaId, Refused)]) {
+        let is_planted = self.plan.sabotage.is_some() || Mutant::ALL.into_iter().any(mutant::is);
+        if let [(from, why), ..] = refused
+            && !is_planted
+        {
+            panic!("replica {id} refused replica {from}, which is in order: {why}");
+        }
     }
 }
 

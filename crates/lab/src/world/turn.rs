@@ -190,24 +190,29 @@ impl World {
     fn note_heard(
         &mut self,
         proc: Proc,
-        running: &Running,
+        running: &mut Running,
         sign: Option<Sign>,
         clock: u64,
         own_now: Moment,
     ) {
-        // One that does not prove its tenure by now may be refused, and a refused one is no sign of life.
-        if let Some(Sign { session, sequence, is_heartbeat, tenure }) = sign
-            && running.core.role() == Role::Leader
-            && running.core.is_proved(session, tenure.as_ref())
-        {
-            let taken = own_now.as_nanos();
-            self.note(proc, What::Hear { is_heartbeat, session, sequence, clock, taken });
+        let Some(Sign { session, sequence, is_heartbeat, tenure }) = sign else { return };
+        if running.core.role() != Role::Leader {
+            return;
         }
+        // One that does not prove its tenure by now may be refused, and a refused one is no sign of life.
+        let is_sure = match tenure {
+            None => true,
+            Some(tenure) if !running.is_proved(session, &tenure) => return,
+            Some(_) => running.core.applied() >= running.core.status().committed,
+        };
+        let taken = own_now.as_nanos();
+        self.note(proc, What::Hear { is_heartbeat, is_sure, session, sequence, clock, taken });
     }
 
     /// Does what a turn wants done.
     fn act(&mut self, id: u64, running: &mut Running, outputs: Outputs) {
-        let Outputs { sends, batches, answers, events, snapshot, installed, .. } = outputs;
+        let Outputs { sends, batches, answers, events, snapshot, installed, refused, .. } = outputs;
+        self.refuses_nobody(id, &refused);
         self.note_role(id, running);
         for batch in batches {
             self.note_appended(id, running, &batch.entries);

@@ -12,7 +12,7 @@ use super::{Core, Role, unavailable};
 use crate::io::{Response, SnapshotTask, Token};
 use crate::limits::{
     APPLY_EFFECTS_PER_SLICE, APPLY_ENTRIES_PER_TURN, APPLY_GROUPS_PER_SLICE,
-    LOG_BYTES_BETWEEN_SNAPSHOTS, SNAPSHOT_WHEN_IDLE_FOR,
+    LOG_BYTES_BETWEEN_SNAPSHOTS, REPLICAS_MAX, SNAPSHOT_WHEN_IDLE_FOR,
 };
 use crate::member::{MemberChange, ReplicaId};
 use crate::replicated::{Origin, Payload, payload};
@@ -81,7 +81,8 @@ impl Core {
 
     fn begin_entry(&mut self, entry: &LogEntry) {
         let index = entry.index;
-        let payload = payload(entry).expect("a committed entry was checked by whoever proposed it");
+        let payload = payload(entry)
+            .expect("an entry is read before it is stored, and before it is started from");
         match payload {
             Payload::Empty => self.applied_to(index),
             Payload::Proposal(origin, proposal) => {
@@ -101,13 +102,16 @@ impl Core {
             }
             Payload::Members(change) => {
                 self.ledger.kept_mut().change_members(&change);
-                let members = self
-                    .node
-                    .apply_conf_change(&change.to_raft())
-                    .expect("a change of members was checked before it was proposed");
-                self.node.mut_store().set_members(members);
+                // An honest leader has checked it. One that Raft cannot apply means the same to all replicas: nothing.
+                let applied = self.node.apply_conf_change(&change.to_raft());
+                let is_applied = applied.is_ok();
+                if let Ok(members) = applied {
+                    self.node.mut_store().set_members(members);
+                }
                 self.applied_to(index);
-                self.members_changed(&change);
+                if is_applied {
+                    self.members_changed(&change);
+                }
             }
         }
     }
@@ -175,6 +179,15 @@ impl Core {
             MemberChange::Add { id, .. } if is_voter(id) || is_learner(id) => {
                 Some(format!("replica {id} is a member already"))
             }
+            MemberChange::Add { id, .. } if id.get() <= self.ledger.kept().highest => {
+                let next = self.ledger.kept().highest.saturating_add(1);
+                Some(format!("the number {id} was used before; take {next} or more"))
+            }
+            MemberChange::Add { .. }
+                if members.voters.len() + members.learners.len() >= REPLICAS_MAX =>
+            {
+                Some(format!("a cluster has at most {REPLICAS_MAX} replicas; remove one first"))
+            }
             MemberChange::Add { .. } => None,
             MemberChange::Promote { id } if !is_learner(id) => {
                 Some(format!("replica {id} is no learner"))
@@ -206,7 +219,7 @@ impl Core {
     fn members_changed(&mut self, change: &MemberChange) {
         self.out.members_changed = true;
         if let MemberChange::Remove { id } = change {
-            // Should it come back, it comes with an empty disk and counts its runs from the first.
+            // Its number is never used again.
             self.taken.remove(id);
         }
         let is_joint = !self.node.store().members().voters_outgoing.is_empty();

@@ -10,7 +10,7 @@ use regent_election::store::OfficeState;
 use regent_election::{Group, Moment, Refusal, SessionId, SessionNo, Term};
 
 use super::requests::Waiter;
-use super::{Core, Role, unavailable};
+use super::{Away, Core, Role, unavailable};
 use crate::io::{HeartbeatAnswer, PeerMessage, Response, Token};
 use crate::member::ReplicaId;
 
@@ -33,12 +33,12 @@ pub(super) struct Unproven {
 }
 
 impl Core {
-    /// Whether a heartbeat of this session proves the tenure it must prove, by what is applied here. While entries that
-    /// others may have applied wait to be applied here, nothing is proved.
-    #[must_use]
-    pub fn is_proved(&self, session: SessionId, tenure: Option<&(Group, Term)>) -> bool {
+    /// Whether a heartbeat of this session proves the tenure it must prove, by what is applied here. While anything that
+    /// is committed waits to be applied here, nothing is proved: others may have applied it. That includes entries that
+    /// Raft has not handed out yet, because a majority has them and this replica's own disk does not.
+    fn is_proved(&self, session: SessionId, tenure: Option<&(Group, Term)>) -> bool {
         let Some((group, term)) = tenure else { return true };
-        let is_applied = self.applying.is_none() && self.committed.is_empty();
+        let is_applied = self.applied >= self.node.raft.raft_log.committed;
         let state = self.ledger.state();
         let may_renew = |no| state.may_renew(group, no, *term).is_ok();
         is_applied && state.find_session(session).is_some_and(may_renew)
@@ -175,7 +175,7 @@ impl Core {
         }
         self.numbers += 1;
         let number = self.numbers;
-        self.away.insert(number, (self.now, waiter));
+        self.away.insert(number, Away { sent_at: self.now, to: leader, waiter });
         let (boot, ArrivedHeartbeat { session, sequence, tenure }) = (self.config.boot, heartbeat);
         let message = PeerMessage::Heartbeat { boot, number, session, sequence, tenure };
         self.out.sends.push((leader, message));

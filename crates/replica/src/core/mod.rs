@@ -18,8 +18,10 @@
 //! client gets its answer when the follower applies the entry; what travels back from the leader is
 //! only "no" and "confirmed at this index".
 
+mod admission;
 mod apply;
 mod growth;
+mod hearing;
 mod heartbeats;
 mod leases;
 mod patience;
@@ -49,7 +51,7 @@ use crate::limits::{
 };
 use crate::log::Log;
 use crate::member::{MemberChange, ReplicaId};
-use crate::replicated::ReplicatedState;
+use crate::replicated::{ReplicatedState, payload};
 use crate::timing::Timing;
 
 use apply::Applying;
@@ -59,6 +61,8 @@ use requests::Waiter;
 use rounds::Rounds;
 use timer::ElectionTimer;
 
+pub(crate) use admission::check_shape;
+pub use admission::{Admission, LocalRaft, Refused, admit, admit_snapshot};
 pub use status::{Role, Status};
 
 /// What a replica is told about itself.
@@ -157,8 +161,8 @@ pub struct Core {
     /// The last proposal of each other replica that was appended or declined here: its boot and number.
     taken: BTreeMap<ReplicaId, (u64, u64)>,
     rounds: Rounds<Waiter>,
-    /// Heartbeats on their way to the Raft leader, by number, with when they were sent.
-    away: BTreeMap<u64, (Moment, Waiter)>,
+    /// Heartbeats and looks on their way to the Raft leader, by number.
+    away: BTreeMap<u64, Away>,
     member_change: Option<(Option<Token>, MemberChange)>,
 
     unconfirmed: VecDeque<Unconfirmed>,
@@ -168,6 +172,8 @@ pub struct Core {
     /// A snapshot that was installed and is not durable yet: its batch and its index. Raft counts it
     /// as applied only when it is durable, and until then looks in vain for what it replaced.
     installing: Option<(u64, u64)>,
+    /// Since when Raft terms that peers bring are counted, and what the term was then.
+    term_since: (Moment, u64),
     snapshot_task: Option<u64>,
     /// Who waits for a snapshot at or beyond an index.
     snapshot_waiters: Vec<(u64, Token)>,
@@ -212,6 +218,29 @@ struct Unconfirmed {
     messages: Vec<(ReplicaId, PeerMessage)>,
 }
 
+/// Somebody who waits for an answer of the Raft leader.
+#[derive(Debug)]
+struct Away {
+    sent_at: Moment,
+    /// Who was asked, and alone may answer.
+    to: ReplicaId,
+    waiter: Waiter,
+}
+
+/// Why a replica cannot start from what its disk remembers.
+#[derive(Debug, thiserror::Error)]
+pub enum RecoverError {
+    /// The library refuses it.
+    #[error(transparent)]
+    Raft(#[from] raft::Error),
+    /// An entry makes no sense: another build wrote it, or something else did.
+    #[error("entry {index} of the log cannot be read: {why}; start the build that wrote it")]
+    Entry { index: u64, why: regent_election::codec::CodecError },
+    /// The members make no sense.
+    #[error("the members of the snapshot cannot be: {0}")]
+    Members(Refused),
+}
+
 /// Ticks the library counts before it would campaign by itself: it never does.
 const NEVER: usize = 1 << 40;
 
@@ -219,9 +248,17 @@ impl Core {
     /// A replica as its disk remembers it.
     ///
     /// # Errors
-    /// If the library refuses what the disk remembers.
-    pub fn new(mut config: CoreConfig, disk: Recovered, now: Moment) -> Result<Self, raft::Error> {
+    /// If what the disk remembers makes no sense, or the library refuses it.
+    pub fn new(mut config: CoreConfig, disk: Recovered, now: Moment) -> Result<Self, RecoverError> {
         let Recovered { hard_state, place, replicated, entries } = disk;
+        for entry in &entries {
+            let index = entry.index;
+            payload(entry).map_err(|why| RecoverError::Entry { index, why })?;
+        }
+        if place.index > 0 {
+            admission::check_members(place.get_conf_state()).map_err(RecoverError::Members)?;
+        }
+        let term_since = (now, hard_state.term);
         config.is_witness = replicated.makes_witness(config.id, config.is_witness);
         let applied = place.index;
         let ticks = |ms: u64| usize::try_from(ms / TICK_MS).unwrap_or(NEVER);
@@ -284,6 +321,7 @@ impl Core {
             unkept_vote: None,
             arriving: None,
             installing: None,
+            term_since,
             snapshot_task: None,
             snapshot_waiters: Vec::new(),
             has_room: true,
@@ -355,7 +393,8 @@ impl Core {
         let may_campaign = self.node.raft.state != StateRole::Leader
             && self.node.raft.promotable()
             && !self.makes_way()
-            && self.installing.is_none();
+            && self.installing.is_none()
+            && self.is_log_durable();
         if may_campaign && self.timer.is_over(self.silent_ms() / self.patience()) {
             self.node.raft.election_elapsed = 0;
             self.timer.campaigned();

@@ -45,6 +45,8 @@ pub(super) struct Pending {
     pub(super) token: Token,
     pub(super) query: Option<Query>,
     pub(super) since: Moment,
+    /// The Raft leader that it was sent to, and that alone may decline it; none if that is this replica.
+    pub(super) sent_to: Option<ReplicaId>,
 }
 
 impl Core {
@@ -88,7 +90,8 @@ impl Core {
                     heard.extend(self.ledger.asker(&command));
                     self.numbers += 1;
                     let number = self.numbers;
-                    self.pending.insert(number, Pending { token, query, since });
+                    let sent_to = None;
+                    self.pending.insert(number, Pending { token, query, since, sent_to });
                     locals.push(number);
                     let origin = Origin { replica: self.config.id, boot: self.config.boot, number };
                     let entry = self.ledger.entry(*command, request, self.wall_ms, &heard);
@@ -183,7 +186,8 @@ impl Core {
             }
             self.numbers += 1;
             let number = self.numbers;
-            self.pending.insert(number, Pending { token, query, since });
+            let sent_to = Some(leader);
+            self.pending.insert(number, Pending { token, query, since, sent_to });
             let message = PeerMessage::Propose { boot, number, command: *command, request };
             self.out.sends.push((leader, message));
         }

@@ -8,7 +8,7 @@
 //! voter that is alone: that one wins at once, and after a power cut would win the same term again and
 //! say other things in it, to learners that remember what it said first.
 
-use raft::eraftpb::{HardState, Message};
+use raft::eraftpb::{HardState, Message, MessageType};
 use regent_election::{Group, Ledger, Moment};
 
 use super::{Core, Unconfirmed};
@@ -49,7 +49,7 @@ impl Core {
             }
             self.committed.extend(ready.take_committed_entries());
             let later: Vec<(ReplicaId, PeerMessage)> =
-                later.into_iter().filter_map(addressed).collect();
+                later.into_iter().filter_map(|message| self.addressed(message)).collect();
             let must_sync = ready.must_sync();
             let is_installed = snapshot.is_some();
             let is_empty =
@@ -110,7 +110,28 @@ impl Core {
     }
 
     fn send(&mut self, messages: Vec<Message>) {
-        self.out.sends.extend(messages.into_iter().filter_map(addressed));
+        for message in messages {
+            let addressed = self.addressed(message);
+            self.out.sends.extend(addressed);
+        }
+    }
+
+    /// A message on its way. The library gathers entries in a message without any that it made before, though that one
+    /// may name another place than the one they follow: it is made to name the right one.
+    fn addressed(&self, mut message: Message) -> Option<(ReplicaId, PeerMessage)> {
+        if message.msg_type == MessageType::MsgAppend
+            && let Some(first) = message.entries.first()
+            && message.index + 1 != first.index
+        {
+            let raft = &self.node.raft;
+            message.index = first.index - 1;
+            message.log_term = raft.raft_log.term(message.index).ok()?;
+            let is_known = message.log_term > 0 || message.index == 0;
+            if !is_known || message.term != raft.term {
+                return None;
+            }
+        }
+        Some((ReplicaId::new(message.to)?, PeerMessage::Raft(Box::new(message))))
     }
 
     /// A round is confirmed: remote heartbeats are told at once, the rest when it is applied.
@@ -188,10 +209,6 @@ impl Core {
     pub const fn now(&self) -> Moment {
         self.now
     }
-}
-
-fn addressed(message: Message) -> Option<(ReplicaId, PeerMessage)> {
-    Some((ReplicaId::new(message.to)?, PeerMessage::Raft(Box::new(message))))
 }
 
 /// Another replica's client: its replica, that replica's run, its number, and what it looks at.

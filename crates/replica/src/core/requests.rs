@@ -1,20 +1,18 @@
-//! What is told to the core: peers, clients, the disk.
+//! What is told to the core by clients and the disk; what peers say is in `hearing`.
 
 use std::time::Duration;
 
 use raft::SnapshotStatus;
-use raft::eraftpb::{EntryType, Message, MessageType};
 use regent_election::mutant::{self, Mutant};
 use regent_election::state::{Lens, Query, View};
 use regent_election::{Group, Moment, Refusal, SessionNo};
 
 use super::heartbeats::{ArrivedHeartbeat, Unproven};
 use super::proposals::Submission;
-use super::{Core, Role, unavailable};
+use super::{Away, Core, Role, unavailable};
 use crate::io::{HeartbeatAnswer, Input, PeerMessage, Request, Response, Token};
 use crate::limits::{FORWARDED_MAX, LOG_BYTES_KEPT, LOG_ENTRIES_KEPT};
 use crate::member::ReplicaId;
-use crate::raft_codec::admissible;
 
 /// Somebody who is answered once a round is confirmed and applied.
 #[derive(Debug)]
@@ -43,8 +41,8 @@ pub(super) enum Waiter {
 /// What the Raft leader knows of a group beside its state.
 #[derive(Debug)]
 pub(super) struct LeaderKnowledge {
-    remaining: Option<Duration>,
-    silent: Vec<SessionNo>,
+    pub(super) remaining: Option<Duration>,
+    pub(super) silent: Vec<SessionNo>,
 }
 
 impl Core {
@@ -54,15 +52,7 @@ impl Core {
         match input {
             Input::Message { from, message } => self.on_message(from, message),
             Input::Snapshot { from, message, bytes, replicated } => {
-                if admissible(&message, from.get(), self.config.id.get()).is_ok() {
-                    let index = message.get_snapshot().get_metadata().index;
-                    let _ = self.node.step(*message);
-                    // Of several that arrive before a turn, Raft keeps one, and not always the last.
-                    let kept = self.node.snap().map(|kept| kept.get_metadata().index);
-                    if kept == Some(index) {
-                        self.arriving = Some((index, bytes, replicated));
-                    }
-                }
+                self.on_snapshot(from, *message, bytes, replicated);
             }
             Input::Unreachable { replica } => self.node.report_unreachable(replica.get()),
             Input::SnapshotSent { to, arrived } => {
@@ -88,111 +78,6 @@ impl Core {
                 }
             }
             Input::Room { is_there } => self.has_room = is_there,
-        }
-    }
-
-    fn on_message(&mut self, from: ReplicaId, message: PeerMessage) {
-        match message {
-            PeerMessage::Raft(mut message) => {
-                if self.config.is_witness && mutant::is(Mutant::StrippedWitness) {
-                    strip(&mut message);
-                }
-                let is_whole = message.msg_type != MessageType::MsgSnapshot;
-                if admissible(&message, from.get(), self.config.id.get()).is_err() || !is_whole {
-                    return;
-                }
-                if !self.is_believable(&message) {
-                    return;
-                }
-                // A late call to campaign must not meet a snapshot that is not durable yet, and none
-                // gives back what was just laid down.
-                let must_wait = self.installing.is_some() || self.makes_way();
-                if message.msg_type == MessageType::MsgTimeoutNow && must_wait {
-                    return;
-                }
-                if matches!(message.msg_type, MessageType::MsgAppend | MessageType::MsgHeartbeat) {
-                    self.contact_at = Some(self.now);
-                }
-                // A message of somebody who is no member any more is none of our business.
-                let _ = self.node.step(*message);
-            }
-            PeerMessage::Propose { boot, number, command, request } => {
-                self.submissions.push_back(Submission::Remote {
-                    replica: from,
-                    boot,
-                    number,
-                    command,
-                    request,
-                });
-            }
-            PeerMessage::Declined { boot, number } => {
-                if boot == self.config.boot
-                    && let Some(pending) = self.pending.remove(&number)
-                {
-                    let error = unavailable("the Raft leader could not take the change");
-                    self.refuse(pending.token, error);
-                }
-            }
-            PeerMessage::Heartbeat { boot, number, session, sequence, tenure } => {
-                let waiter = Waiter::Remote { replica: from, boot, number };
-                self.count_heartbeat(waiter, ArrivedHeartbeat { session, sequence, tenure });
-            }
-            PeerMessage::Look { boot, number, group } => {
-                let waiter = Waiter::RemoteLook { replica: from, boot, number, group };
-                if self.role != Role::Leader || self.rounds.queue(self.now, waiter).is_err() {
-                    let answer = HeartbeatAnswer::Unavailable;
-                    self.out
-                        .sends
-                        .push((from, PeerMessage::HeartbeatAnswer { boot, number, answer }));
-                }
-            }
-            PeerMessage::Seen { boot, number, index, remaining_ms, silent } => {
-                if boot == self.config.boot
-                    && let Some((_, Waiter::Look(token, group, _))) = self.away.remove(&number)
-                {
-                    let remaining = remaining_ms.map(Duration::from_millis);
-                    let sight = LeaderKnowledge { remaining, silent };
-                    let waiter = Waiter::Look(token, group, Some(sight));
-                    self.rounds.confirm_one(self.now, index, waiter);
-                }
-            }
-            PeerMessage::HeartbeatAnswer { boot, number, answer } => {
-                if boot == self.config.boot
-                    && let Some((_, waiter)) = self.away.remove(&number)
-                {
-                    match answer {
-                        HeartbeatAnswer::Confirmed { index } => {
-                            self.rounds.confirm_one(self.now, index, waiter);
-                        }
-                        HeartbeatAnswer::NotNewer { last } => self.not_newer(waiter, last),
-                        HeartbeatAnswer::Unavailable => self.give_up(waiter),
-                        HeartbeatAnswer::Unproven { index } => self.not_counted(waiter, index),
-                    }
-                }
-            }
-        }
-    }
-
-    /// Whether a message can be true, by what this replica knows. The library ends the process over one
-    /// that cannot; it is dropped instead, and whoever sent it by mistake is none the worse.
-    fn is_believable(&self, message: &Message) -> bool {
-        let log = &self.node.raft.raft_log;
-        match message.msg_type {
-            // Whoever knows of no members was told nothing yet. If it is a voter, it lost its disk,
-            // and with it what it promised: it must not vote (S10).
-            MessageType::MsgRequestVote | MessageType::MsgRequestPreVote => {
-                !self.node.store().members().voters.is_empty()
-            }
-            MessageType::MsgHeartbeat => message.commit <= log.last_index(),
-            MessageType::MsgAppend => {
-                let mut old =
-                    message.entries.iter().take_while(|entry| entry.index <= log.committed);
-                old.all(|entry| {
-                    // What is in a snapshot has no term any more.
-                    log.term(entry.index).is_ok_and(|term| term == 0 || term == entry.term)
-                })
-            }
-            _ => true,
         }
     }
 
@@ -228,7 +113,7 @@ impl Core {
                     Some(leader) if self.may_forward() => {
                         self.numbers += 1;
                         let (boot, number) = (self.config.boot, self.numbers);
-                        self.away.insert(number, (self.now, waiter));
+                        self.away.insert(number, Away { sent_at: self.now, to: leader, waiter });
                         self.out.sends.push((leader, PeerMessage::Look { boot, number, group }));
                     }
                     Some(_) | None => self.give_up(waiter),
@@ -398,19 +283,11 @@ impl Core {
         let patience = Duration::from_millis(2 * self.timing.election_ms_max());
         let now = self.now;
         while let Some(entry) = self.away.first_entry()
-            && now.since(entry.get().0) >= patience
+            && now.since(entry.get().sent_at) >= patience
         {
-            let (_, waiter) = entry.remove();
+            let Away { waiter, .. } = entry.remove();
             self.give_up(waiter);
         }
         self.time_out_proposals();
-    }
-}
-
-/// Takes everything out of entries: a planted mistake.
-fn strip(message: &mut raft::eraftpb::Message) {
-    let is_normal = |entry: &&mut raft::eraftpb::Entry| entry.entry_type == EntryType::EntryNormal;
-    for entry in message.entries.iter_mut().filter(is_normal) {
-        entry.data = Vec::new().into();
     }
 }

@@ -40,6 +40,8 @@ pub struct Status {
     /// Bytes of log in memory.
     pub log_bytes: usize,
     pub members: Members,
+    /// The highest number that any member has ever had; zero if it knows of none.
+    pub highest: u64,
     pub voters: Vec<ReplicaId>,
     pub learners: Vec<ReplicaId>,
     /// Whether a change of members is half done.
@@ -84,6 +86,7 @@ impl Core {
             snapshot: log.snapshot_place().index,
             log_bytes: log.bytes(),
             members: self.ledger.kept().members.clone(),
+            highest: self.ledger.kept().highest,
             voters: ids(&log.members().voters),
             learners: ids(&log.members().learners),
             is_joint: !log.members().voters_outgoing.is_empty(),

@@ -24,6 +24,7 @@ pub mod snapshot;
 
 mod acked;
 mod acquainted;
+pub(crate) mod arriving;
 mod bytes;
 mod founding;
 mod identity;
@@ -44,6 +45,7 @@ use crate::io::Batch;
 use crate::member::ReplicaId;
 
 pub use self::acquainted::Acquaintances;
+pub use self::arriving::Arrivals;
 pub use self::files::RealFiles;
 pub use self::founding::Founding;
 pub use self::identity::Identity;
@@ -185,6 +187,12 @@ impl Disk {
     #[must_use]
     pub const fn acquaintances(&self) -> &Arc<Acquaintances> {
         &self.acquaintances
+    }
+
+    /// Where snapshots that arrive are gathered.
+    #[must_use]
+    pub fn arrivals(&self) -> Arrivals {
+        Arrivals::new(Arc::clone(&self.files))
     }
 
     /// Removes the segments of the log that the oldest snapshot covers, and says how many. To be

@@ -9,6 +9,7 @@
 //! | `wal-N` | segment N of the log |
 //! | `spare-N` | zeros that will become a segment |
 //! | `snapshot-N` | everything up to index N |
+//! | `arriving-N.tmp` | a snapshot that arrives from replica N; never without `.tmp` |
 //! | `….tmp` | half-made; removed at the next start |
 //!
 //! `journal-N.log` and `state-N.snap` are files of the store `local:`, which was removed. A replica
@@ -35,6 +36,10 @@ pub(super) fn spare(number: u64) -> String {
 
 pub(super) fn snapshot(index: u64) -> String {
     format!("snapshot-{index:020}")
+}
+
+pub(super) fn arriving(from: u64) -> String {
+    format!("arriving-{from:020}")
 }
 
 /// The name beside another one, for a file that is being made.
@@ -130,6 +135,7 @@ fn is_ours(name: &str) -> bool {
         || number_in("wal-", segment, name).is_some()
         || number_in("spare-", spare, name).is_some()
         || number_in("snapshot-", snapshot, name).is_some()
+        || number_in("arriving-", arriving, name).is_some()
 }
 
 fn number_in(prefix: &str, name_of: fn(u64) -> String, name: &str) -> Option<u64> {

@@ -4,24 +4,25 @@
 //! greeting says who that is; both must agree, and it must be somebody who is listened to. Only then
 //! does this replica greet back, and only then is anything of Raft sent or read.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use regent_election::Moment;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
+use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 
 use super::frame::{Greeting, Purpose};
 use super::link::Connected;
+use super::refusals::Refusals;
 use super::roll::Standing;
 use super::transport::{Channel, PeerName};
 use super::{Identity, Shared, snapshot};
-use crate::limits::{
-    HANDSHAKE_WITHIN, REFUSALS_TOLD_EVERY, REPLICAS_MAX, SNAPSHOTS_ARRIVING_MAX, UNPROVEN_MAX,
-};
+use crate::limits::{HANDSHAKE_WITHIN, REPLICAS_MAX, SNAPSHOTS_ARRIVING_MAX, UNPROVEN_MAX};
 use crate::member::ReplicaId;
 
 /// How soon it is tried again to listen, or to accept.
@@ -134,11 +135,10 @@ pub(super) async fn listen(shared: Arc<Shared>, listener: PeerListener) {
 
 /// Takes connections for ever; an error of one of them ends nothing.
 async fn accept(shared: &Arc<Shared>, listener: &TcpListener) {
-    let unproven = Arc::new(Semaphore::new(UNPROVEN_MAX));
+    let unproven = Arc::new(Unproven::default());
     let arriving = Arc::new(Semaphore::new(SNAPSHOTS_ARRIVING_MAX));
     let refusals = Arc::new(Mutex::new(Refusals::default()));
     loop {
-        let permit = Arc::clone(&unproven).acquire_owned().await;
         let (stream, from) = match listener.accept().await {
             Ok(accepted) => accepted,
             Err(error) => {
@@ -149,9 +149,11 @@ async fn accept(shared: &Arc<Shared>, listener: &TcpListener) {
         };
         let (shared, refusals) = (Arc::clone(shared), Arc::clone(&refusals));
         let arriving = Arc::clone(&arriving);
-        tokio::spawn(async move {
+        let place = unproven.next();
+        let among = Arc::clone(&unproven);
+        let task = tokio::spawn(async move {
             let proved = prove(&shared, stream).await;
-            drop(permit);
+            among.leave(place);
             let welcomed = match proved {
                 Ok((channel, greeting)) => welcome(&shared, channel, greeting, &arriving).await,
                 Err(error) => Err(error),
@@ -162,6 +164,54 @@ async fn accept(shared: &Arc<Shared>, listener: &TcpListener) {
                 tracing::warn!(%from, %error, others, "a peer was not let in");
             }
         });
+        unproven.enter(place, task.abort_handle());
+    }
+}
+
+/// Connections whose other end has not proved who it is, by when they came. If there are too many, the one that came
+/// first gives way: a flood of connections that say nothing must not keep out a member, which needs a few round trips.
+#[derive(Debug, Default)]
+struct Unproven {
+    last: AtomicU64,
+    waiting: Mutex<UnprovenTasks>,
+}
+
+#[derive(Debug, Default)]
+struct UnprovenTasks {
+    tasks: BTreeMap<u64, AbortHandle>,
+    /// The place of the next one to enter: they enter in order.
+    next: u64,
+    /// Those that were over before they were entered.
+    left: BTreeSet<u64>,
+}
+
+impl Unproven {
+    /// The place of the next connection.
+    fn next(&self) -> u64 {
+        self.last.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// A connection has begun to prove who is at its other end.
+    fn enter(&self, place: u64, task: AbortHandle) {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.next = place + 1;
+        if waiting.left.remove(&place) {
+            return;
+        }
+        waiting.tasks.insert(place, task);
+        if waiting.tasks.len() > UNPROVEN_MAX
+            && let Some((_, oldest)) = waiting.tasks.pop_first()
+        {
+            oldest.abort();
+        }
+    }
+
+    /// It has, or has not: from here on nothing ends it.
+    fn leave(&self, place: u64) {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        if waiting.tasks.remove(&place).is_none() && place >= waiting.next {
+            waiting.left.insert(place);
+        }
     }
 }
 
@@ -207,36 +257,34 @@ async fn welcome(
     }
 }
 
-/// Refusals since the log was last told of one.
-#[derive(Debug, Default)]
-struct Refusals {
-    told_at: Option<Moment>,
-    untold: u64,
-}
-
-impl Refusals {
-    /// Counts one. If the log is to be told of it: how many others it was not told of.
-    fn note(&mut self, now: Moment) -> Option<u64> {
-        if self.told_at.is_some_and(|at| now.since(at) < REFUSALS_TOLD_EVERY) {
-            self.untold += 1;
-            return None;
-        }
-        self.told_at = Some(now);
-        Some(std::mem::take(&mut self.untold))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_flood_of_refusals_is_told_in_few_lines_that_count_the_others() {
-        let mut refusals = Refusals::default();
-        let at = |ms| Moment::ZERO + Duration::from_millis(ms);
-        assert_eq!(refusals.note(at(0)), Some(0));
-        assert!((1..1_000).all(|ms| refusals.note(at(ms)).is_none()));
-        assert_eq!(refusals.note(at(10_000)), Some(999));
-        assert_eq!(refusals.note(at(20_000)), Some(0));
+    #[tokio::test]
+    async fn the_first_unproven_connection_gives_way_and_a_proven_one_never_does() {
+        let unproven = Unproven::default();
+        let enter = || {
+            let (place, task) = (unproven.next(), tokio::spawn(std::future::pending::<()>()));
+            unproven.enter(place, task.abort_handle());
+            (place, task)
+        };
+        let (proven_at, proven) = enter();
+        unproven.leave(proven_at);
+        let (first_at, first) = enter();
+        let rest: Vec<_> = (1..UNPROVEN_MAX).map(|_| enter()).collect();
+        tokio::task::yield_now().await;
+        assert!(!first.is_finished(), "there is room for it");
+        let (_, last) = enter();
+        assert!(first.await.is_err_and(|error| error.is_cancelled()));
+        assert!(!proven.is_finished() && !last.is_finished());
+        assert!(rest.iter().all(|(_, task)| !task.is_finished()));
+        // One that was ended and one that is over at once leave nothing behind.
+        unproven.leave(first_at);
+        let over = unproven.next();
+        unproven.leave(over);
+        unproven.enter(over, last.abort_handle());
+        let waiting = unproven.waiting.lock().unwrap();
+        assert_eq!((waiting.tasks.len(), waiting.left.len()), (UNPROVEN_MAX, 0));
     }
 }

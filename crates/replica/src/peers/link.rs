@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use regent_election::Moment;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 use tokio::time::{interval, sleep, timeout};
 
@@ -55,6 +55,8 @@ pub(super) struct Link {
     spoke_ns: Arc<AtomicU64>,
     /// Round trips of the last minutes, whatever became of their connections.
     recent: Arc<Mutex<Recent>>,
+    /// Ends the connection there is, if there is one.
+    cut: Arc<Notify>,
 }
 
 impl Link {
@@ -64,6 +66,7 @@ impl Link {
         let round_trip_ns = Arc::new(AtomicU64::new(0));
         let spoke_ns = Arc::new(AtomicU64::new(0));
         let recent = Arc::new(Mutex::new(Recent::trips(regent_clock::now())));
+        let cut = Arc::new(Notify::new());
         let keeper = Keeper {
             shared,
             to,
@@ -72,9 +75,15 @@ impl Link {
             round_trip_ns: Arc::clone(&round_trip_ns),
             spoke_ns: Arc::clone(&spoke_ns),
             recent: Arc::clone(&recent),
+            cut: Arc::clone(&cut),
         };
         let task = tokio::spawn(keeper.keep());
-        Self { queue, connected, task, round_trip_ns, spoke_ns, recent }
+        Self { queue, connected, task, round_trip_ns, spoke_ns, recent, cut }
+    }
+
+    /// Ends the connection there is. The next one is taken after a while.
+    pub(super) fn cut(&self) {
+        self.cut.notify_waiters();
     }
 
     /// Whether the peer said something lately.
@@ -106,6 +115,7 @@ struct Keeper {
     round_trip_ns: Arc<AtomicU64>,
     spoke_ns: Arc<AtomicU64>,
     recent: Arc<Mutex<Recent>>,
+    cut: Arc<Notify>,
 }
 
 impl Keeper {
@@ -130,6 +140,9 @@ impl Keeper {
                 Err(error) => {
                     tracing::info!(replica = %self.to, %error, "disconnected");
                     self.report_unreachable();
+                    if error.kind() == io::ErrorKind::ConnectionAborted {
+                        sleep(DIAL_AGAIN_AFTER_MAX).await;
+                    }
                 }
             }
         }
@@ -197,9 +210,15 @@ impl Keeper {
             trips,
         };
         let writing = write(writer, &mut self.messages, to_write);
+        let cut = Arc::clone(&self.cut);
+        let refused = || {
+            let why = "it sent what no replica in order sends";
+            io::Error::new(io::ErrorKind::ConnectionAborted, why)
+        };
         tokio::select! {
             error = reading.read() => Err(error),
             error = writing => Err(error),
+            () = cut.notified() => Err(refused()),
             next = self.connections.recv() => {
                 next.ok_or_else(|| io::Error::other("the link was closed"))
             }

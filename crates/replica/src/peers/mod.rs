@@ -16,11 +16,12 @@
 mod frame;
 mod handshake;
 mod link;
+mod refusals;
 mod roll;
 mod snapshot;
 mod transport;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -31,12 +32,13 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::sleep;
 
-use crate::core::Status;
-use crate::disk::Acquaintances;
+use crate::core::{Refused, Status};
+use crate::disk::{Acquaintances, Arrivals};
 use crate::io::{Input, PeerMessage};
 use crate::limits::{LED_WITHIN, REPLICAS_MAX};
 use crate::member::ReplicaId;
 use link::Link;
+use refusals::Refusals;
 use roll::{Roll, Standing};
 
 pub use handshake::PeerListener;
@@ -81,6 +83,13 @@ struct Shared {
     roll: watch::Receiver<Roll>,
     /// Who leads the log, as far as the core knows; zero is nobody.
     leader: AtomicU64,
+    /// Messages that the core refused.
+    refusals: Mutex<Refusals>,
+    arrivals: Arrivals,
+    /// Peers whose snapshots arrive: one of each at a time.
+    receiving: Mutex<BTreeSet<ReplicaId>>,
+    /// Held while a snapshot that has arrived is read: the memory has room for one.
+    reading: tokio::sync::Mutex<()>,
 }
 
 /// What a replica's peers need to know of it when it starts.
@@ -94,6 +103,8 @@ pub struct Beginning<'a> {
     pub entries: &'a [Entry],
     /// Which peers it has met.
     pub acquaintances: Arc<Acquaintances>,
+    /// Where snapshots that arrive are gathered.
+    pub arrivals: Arrivals,
 }
 
 impl Peers {
@@ -105,7 +116,7 @@ impl Peers {
         transport: Arc<dyn Transport>,
         deliver: Deliver,
     ) -> Self {
-        let Beginning { identity, status, entries, acquaintances } = beginning;
+        let Beginning { identity, status, entries, acquaintances, arrivals } = beginning;
         let (sender, receiver) = watch::channel(Roll::new(status, entries));
         let shared = Arc::new(Shared {
             identity,
@@ -115,6 +126,10 @@ impl Peers {
             links: Mutex::default(),
             roll: receiver,
             leader: AtomicU64::new(0),
+            refusals: Mutex::default(),
+            arrivals,
+            receiving: Mutex::default(),
+            reading: tokio::sync::Mutex::new(()),
         });
         let accepting = tokio::spawn(handshake::listen(Arc::clone(&shared), listener));
         let peers = Self { shared, roll: sender, tasks: Mutex::new(vec![accepting]) };
@@ -140,6 +155,23 @@ impl Peers {
         let links = self.shared.lock();
         if let Some(link) = links.get(&to) {
             let _ = link.queue.try_send(message);
+        }
+    }
+
+    /// Ends the connection of a peer that sent what no honest replica sends.
+    pub fn refuse(&self, from: ReplicaId, why: Refused) {
+        let mut refusals = self.shared.refusals.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(others) = refusals.note(regent_clock::now()) {
+            tracing::error!(
+                replica = %from,
+                %why,
+                others,
+                "a peer sent what no replica in order sends, and was disconnected: it is broken, of another build, or in other hands"
+            );
+        }
+        drop(refusals);
+        if let Some(link) = self.shared.lock().get(&from) {
+            link.cut();
         }
     }
 
@@ -170,6 +202,12 @@ impl Peers {
         let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
         tasks.retain(|task| !task.is_finished());
         tasks.push(task);
+    }
+
+    /// When this replica's proof of who it is ends, in seconds since 1970, if it has one.
+    #[must_use]
+    pub fn expires_at_s(&self) -> Option<u64> {
+        self.shared.transport.expires_at_s()
     }
 
     /// The last measured round trip to each peer that answers.

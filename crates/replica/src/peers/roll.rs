@@ -6,10 +6,12 @@
 //! - one that has just started knows the list of its last snapshot, and of later changes only what
 //!   its log says, which is applied once a leader says how far it is committed;
 //! - one that was away while others were added knows none of those. Numbers only rise, so these are
-//!   above all it knows, and it has no leader among its members, or it would hear of the change.
+//!   above all that were ever used as far as it knows, and it has no leader among its members, or it
+//!   would hear of the change.
 //!
 //! None of these three counts such a peer in a quorum: that takes a member. So such a peer is heard
-//! on trial, and its incarnation is written down when it turns out to be a member.
+//! on trial, and its incarnation is written down when it turns out to be a member. Until then it may lead
+//! and ask for votes, and nothing else of it is heard (`core/admission.rs`).
 
 use std::collections::BTreeSet;
 
@@ -36,6 +38,8 @@ pub(super) struct Roll {
     pub(super) members: Members,
     /// Members, and those that a half-done change still counts.
     counted: BTreeSet<ReplicaId>,
+    /// The highest number that any member has ever had, as far as this replica has applied.
+    highest: u64,
     /// Whom the log on the disk adds, until it is applied.
     awaited: BTreeSet<ReplicaId>,
     /// Where that log ends.
@@ -48,6 +52,7 @@ impl Roll {
         let mut roll = Self {
             members: Members::new(),
             counted: BTreeSet::new(),
+            highest: 0,
             awaited: awaited(entries, status.committed),
             replayed_at: entries.last().map_or(0, |entry| entry.index),
         };
@@ -60,6 +65,7 @@ impl Roll {
         self.members.clone_from(&status.members);
         let in_raft = status.progress.iter().map(|(id, ..)| *id);
         self.counted = status.members.keys().copied().chain(in_raft).collect();
+        self.highest = status.highest;
         if status.applied >= self.replayed_at {
             self.awaited.clear();
         }
@@ -87,7 +93,8 @@ impl Roll {
         }
         let knows_nobody = self.counted.is_empty();
         let is_led_by_member = led_by.is_some_and(|leader| self.is_member(leader));
-        let is_later = self.counted.last().is_some_and(|highest| id > *highest) && !has_met;
+        let highest = self.counted.last().map_or(0, |last| last.get()).max(self.highest);
+        let is_later = id.get() > highest && !has_met;
         if knows_nobody || self.awaited.contains(&id) || (is_later && !is_led_by_member) {
             Standing::OnTrial
         } else {
@@ -126,7 +133,7 @@ mod tests {
     fn roll(counted: &[u64], awaited: &[u64]) -> Roll {
         let ids = |numbers: &[u64]| numbers.iter().map(|number| id(*number)).collect();
         let (counted, awaited) = (ids(counted), ids(awaited));
-        Roll { members: Members::new(), counted, awaited, replayed_at: 0 }
+        Roll { members: Members::new(), counted, highest: 0, awaited, replayed_at: 0 }
     }
 
     #[test]
@@ -146,6 +153,15 @@ mod tests {
         assert_eq!(lost.standing(id(2), None, false), Standing::Stranger, "it was removed");
         // Led by one of those on trial it still does not know them.
         assert_eq!(lost.standing(id(4), Some(id(4)), false), Standing::OnTrial);
+    }
+
+    #[test]
+    fn a_number_that_was_ever_used_is_never_later() {
+        let lost = Roll { highest: 7, ..roll(&[1, 3], &[]) };
+        for used in [4, 7] {
+            assert_eq!(lost.standing(id(used), None, false), Standing::Stranger, "{used}");
+        }
+        assert_eq!(lost.standing(id(8), None, false), Standing::OnTrial);
     }
 
     #[test]

@@ -22,6 +22,11 @@ pub trait Transport: fmt::Debug + Send + Sync {
 
     /// Prepares a connection that was opened to this replica.
     async fn accept(&self, stream: TcpStream) -> io::Result<Channel>;
+
+    /// When this replica's proof of who it is ends, in seconds since 1970; none if it has none, or it never does.
+    fn expires_at_s(&self) -> Option<u64> {
+        None
+    }
 }
 
 /// Which replica of which cluster.

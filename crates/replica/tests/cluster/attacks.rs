@@ -6,7 +6,7 @@ use regent_election::state::{Query, View};
 use regent_election::store::{OfficeState, StoreError};
 use regent_election::{Answer, Command, Group, Policy, Refusal};
 use regent_replica::io::{Input, PeerMessage, Request, Response};
-use regent_replica::{MemberChange, Members};
+use regent_replica::{MemberChange, Members, ReplicatedState};
 
 use crate::bench::{
     Cluster, Disk, campaign, founding_disk, heartbeat, id, member, open, session,
@@ -21,7 +21,7 @@ fn joining_disk() -> Disk {
     empty
 }
 
-fn one_with_a_learner() -> Cluster {
+pub(crate) fn one_with_a_learner() -> Cluster {
     let mut cluster = Cluster::new(1);
     let leader = cluster.await_leader();
     let add = MemberChange::Add { id: id(2), member: member(2) };
@@ -236,6 +236,7 @@ fn a_peer_that_sends_nonsense_ends_nobody() {
     let leader = cluster.await_leader();
     cluster.submit(leader, open(1, 60_000)).unwrap();
     cluster.run(100);
+    cluster.is_attacked = true;
     let victim = (1..=3).map(id).find(|other| *other != leader).unwrap();
     let status = cluster.cores[&victim].status();
     let lie = |kind, change: &dyn Fn(&mut Message)| {
@@ -469,8 +470,8 @@ fn every_change_that_is_declined_is_told_so_in_whatever_order() {
     }
 }
 
-/// A replica that was removed and comes back with an empty disk counts its runs from the first again:
-/// what it forwards then is new, whatever was taken from its earlier life.
+/// A replica that was removed comes back with an empty disk and counts its runs from the first again. Its number is
+/// never used again, so it comes back under another one, and what it forwards then is new.
 #[test]
 fn what_a_replica_forwards_in_its_next_life_is_taken() {
     let mut cluster = Cluster::new(3);
@@ -487,11 +488,20 @@ fn what_a_replica_forwards_in_its_next_life_is_taken() {
     assert_eq!(cluster.answer(leader, Request::Members(remove)), Response::Done);
     cluster.stop(again);
     let add = MemberChange::Add { id: again, member: member(again.get()) };
+    let refused = format!("{:?}", cluster.answer(leader, Request::Members(add)));
+    assert!(refused.contains("was used before; take 4 or more"), "{refused}");
+    let add = MemberChange::Add { id: id(4), member: member(4) };
     assert_eq!(cluster.answer(leader, Request::Members(add)), Response::Done);
-    cluster.disks.insert(again, joining_disk());
-    cluster.start(again);
+    cluster.disks.insert(id(4), joining_disk());
+    cluster.start(id(4));
     cluster.run(500);
-    cluster.submit(again, open(2, 60_000)).unwrap();
+    cluster.submit(id(4), open(2, 60_000)).unwrap();
+    let remove = MemberChange::Remove { id: id(4) };
+    assert_eq!(cluster.answer(leader, Request::Members(remove)), Response::Done);
+    // The number of a removed replica stays the highest, in snapshots, too.
+    assert_eq!(cluster.answer(leader, Request::Snapshot), Response::Done);
+    let kept = ReplicatedState::decode(&cluster.disks[&leader].snapshot).unwrap();
+    assert_eq!((cluster.cores[&leader].status().highest, kept.highest), (4, 4));
     assert_eq!(cluster.leader(), Some(leader), "the one that remembers its earlier life");
 }
 

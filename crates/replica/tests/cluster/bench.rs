@@ -11,6 +11,7 @@ use regent_election::{
     Answer, Command, Event, Group, IfLost, Metadata, Moment, Node, Refusal, Revision, SessionId,
     Settings,
 };
+use regent_replica::core::Refused;
 use regent_replica::disk::snapshot::advance;
 use regent_replica::io::{Batch, Input, PeerMessage, Request, Response, Token};
 use regent_replica::{
@@ -46,6 +47,12 @@ pub(crate) struct Cluster {
     pub(crate) stalled: BTreeMap<ReplicaId, Vec<Batch>>,
     /// Everything that was published to watchers of a replica since its start.
     pub(crate) events: BTreeMap<ReplicaId, Vec<(Revision, Event)>>,
+    /// The last revision that watchers of a replica know of: it only rises.
+    published: BTreeMap<ReplicaId, Revision>,
+    /// Who was refused, by whom, and why: nobody who is in order.
+    pub(crate) refused: Vec<(ReplicaId, ReplicaId, Refused)>,
+    /// Whether some of what is sent is forged.
+    pub(crate) is_attacked: bool,
 }
 
 pub(crate) fn id(number: u64) -> ReplicaId {
@@ -84,6 +91,9 @@ impl Cluster {
             budgets: BTreeMap::new(),
             stalled: BTreeMap::new(),
             events: BTreeMap::new(),
+            published: BTreeMap::new(),
+            refused: Vec::new(),
+            is_attacked: false,
         };
         for number in 1..=voters {
             cluster.disks.insert(id(number), founding_disk(&members, voters));
@@ -101,6 +111,7 @@ impl Cluster {
             replicated: ReplicatedState::decode(&disk.snapshot).unwrap(),
             entries: disk.entries.clone(),
         };
+        self.published.insert(replica, recovered.replicated.state.revision());
         let mut config = CoreConfig::new(replica, disk.boot, replica.get() * 7919 + disk.boot);
         config.snapshot_every = self.snapshot_every;
         config.is_witness = self.joins_as_witness.contains(&replica);
@@ -201,6 +212,16 @@ impl Cluster {
                 Err(_) => Input::SnapshotNotMade,
             };
             self.cores.get_mut(&replica).unwrap().on(self.now, input);
+        }
+        for (from, why) in outputs.refused {
+            assert!(self.is_attacked, "{replica} refused {from}, which is in order: {why}");
+            self.refused.push((replica, from, why));
+        }
+        let published = self.published.entry(replica).or_default();
+        *published = outputs.installed.unwrap_or_default().max(*published);
+        for (revision, _) in &outputs.events {
+            assert!(*revision > *published, "revision {revision} was published after {published}");
+            *published = *revision;
         }
         let told = outputs
             .events

@@ -8,6 +8,8 @@
 mod attacks;
 mod bench;
 mod budget;
+mod fuzz;
+mod hostile;
 mod patience;
 mod renewals;
 

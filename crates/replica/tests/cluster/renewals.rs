@@ -88,6 +88,43 @@ fn a_renewal_through_a_follower_that_is_behind_is_judged_by_the_raft_leader() {
     assert_eq!(cluster.leader_of(late, "billing").2, OfficeState::Leading);
 }
 
+/// S4: a majority of other disks has committed the end of the tenure. The Raft leader's own disk stands still, so Raft
+/// has not handed the entry out, and nothing waits to be applied as far as the leader's queues show.
+#[test]
+fn a_refused_renewal_extends_nothing_while_the_disk_of_the_raft_leader_stands_still() {
+    let mut cluster = Cluster::new(3);
+    let leader = cluster.await_leader();
+    cluster.submit(leader, open(1, 1000)).unwrap();
+    for group in ["kept", "lost"] {
+        cluster.submit(leader, campaign(1, group)).unwrap();
+    }
+    cluster.run(20);
+    cluster.stall(leader);
+    let resigned_at = cluster.now;
+    let command = resign(1, "lost", 1);
+    cluster.ask(leader, Request::Submit { command, request: None, query: None });
+    let since = |cluster: &Cluster| cluster.now.since(resigned_at).as_millis();
+    while since(&cluster) < 600 {
+        cluster.step();
+    }
+    let status = cluster.cores[&leader].status();
+    assert!(status.committed > status.applied, "the end of the tenure is not committed yet");
+    let token = cluster.ask(leader, renewal(1, "lost", 1));
+    cluster.run(50);
+    cluster.unstall(leader);
+    cluster.run(50);
+    let answer = cluster.answers.remove(&token);
+    assert!(
+        matches!(answer, Some(Response::Error(StoreError::Refused(Refusal::NotLeader { .. })))),
+        "{answer:?}"
+    );
+    assert!(is_open(&cluster, leader, 1));
+    while since(&cluster) < 1100 {
+        cluster.step();
+    }
+    assert!(!is_open(&cluster, leader, 1), "a refused renewal has extended the session");
+}
+
 /// How long the leader of a group lives unheard, as the Raft leader sees it.
 fn remaining_ms(cluster: &mut Cluster, leader: ReplicaId, group: &str) -> u64 {
     let query = Query::Leader(Group::new(group).unwrap());

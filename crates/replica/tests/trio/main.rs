@@ -4,6 +4,7 @@
 
 mod attacks;
 mod bench;
+mod members;
 mod secure;
 mod strangers;
 #[path = "../../../tls/tests/common/trusting.rs"]

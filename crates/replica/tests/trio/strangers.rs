@@ -28,7 +28,7 @@ use crate::trusting::TrustsEverybody;
 const STOLEN_TERM: u64 = 1000;
 
 /// A greeting, by the format that the peers' frames describe.
-fn greeting(from: u64, to: ReplicaId, incarnation: u64) -> Vec<u8> {
+pub(crate) fn greeting(from: u64, to: ReplicaId, incarnation: u64) -> Vec<u8> {
     let mut out = b"RGNTPEER\x02\x01".to_vec();
     out.extend(CLUSTER.to_le_bytes());
     for number in [from, to.get(), incarnation] {
@@ -68,7 +68,7 @@ async fn attack(
 }
 
 /// An attacker's TLS, with these files or without any certificate.
-fn connector(files: Option<&PeerFiles>) -> TlsConnector {
+pub(crate) fn connector(files: Option<&PeerFiles>) -> TlsConnector {
     let builder = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
         .with_safe_default_protocol_versions()
         .unwrap()
@@ -102,12 +102,15 @@ fn untouchable(status: Status) -> (u64, Option<ReplicaId>, u64, Vec<ReplicaId>) 
     (status.raft_term, status.leader, status.last, status.voters)
 }
 
-fn state(cluster: &Cluster, replica: ReplicaId) -> (u64, Option<ReplicaId>, u64, Vec<ReplicaId>) {
+pub(crate) fn state(
+    cluster: &Cluster,
+    replica: ReplicaId,
+) -> (u64, Option<ReplicaId>, u64, Vec<ReplicaId>) {
     untouchable(cluster.running[&replica].handle().status())
 }
 
 /// Waits until all replicas follow one leader and have met each other.
-async fn settle(cluster: &Cluster) {
+pub(crate) async fn settle(cluster: &Cluster) {
     let until = Instant::now() + PATIENCE;
     let others = cluster.running.len() - 1;
     loop {
