@@ -139,6 +139,10 @@ async fn begin(
 ) -> Result<SessionResponse, Problem> {
     let operation = if resume { Operation::ShowSession } else { Operation::OpenSession };
     let class = router::class(operation).unwrap_or(Class::Campaign);
+    // A stream holds its connection for as long as it lives, so it counts as one that waits.
+    if !app.connection_limit.may_wait(activity) {
+        return Err(app.shed(class));
+    }
     let place = app.admission.admit(class).ok_or_else(|| app.shed(class))?;
     let ask = Ask { app: Arc::clone(app), activity: Arc::clone(activity), place: Some(place) };
     let (Some(session_id), true) = (request.session_id, resume) else {
