@@ -25,6 +25,7 @@ pub(crate) async fn act_open(
     let session_id = open.session;
     let view = ask.change(ask.store().open(open)).await?;
     ask.carries(session_id, view.ttl_ms);
+    ask.app.claim_monitor.opened(session_id, view.node.clone());
     Ok(SessionResponse::new(session_id, view))
 }
 
@@ -52,10 +53,8 @@ pub(crate) async fn act_heartbeat(
     // The renewal comes first; then what its node holds itself for, even if its session has expired: who acts without
     // one is whom this is about. Only what is older than the last heartbeat says nothing.
     let is_old = |problem: &Problem| problem.code == Code::HeartbeatNotNewer;
-    if let Some(beliefs) = beliefs.filter(|_| !heard.as_ref().is_err_and(is_old))
-        && ask.speaks_for(session, heard.is_ok(), &beliefs.node).await
-    {
-        ask.app.heartbeat(session, heard.is_ok(), &beliefs);
+    if let Some(beliefs) = beliefs.filter(|_| !heard.as_ref().is_err_and(is_old)) {
+        ask.app.heartbeat(session, heard.is_ok(), beliefs);
     }
     let heard = heard?;
     ask.carries(session, heard.ttl_ms);
