@@ -210,11 +210,26 @@ impl State {
                 let candidate = CANDIDATE + metadata(told);
                 opens + new_group() + candidate.saturating_sub(held.unwrap_or(0))
             }
-            // One who is not concerned frees nothing.
-            Command::Withdraw { group, .. } | Command::Resign { group, .. } => {
-                let is_concerned = record.is_none_or(|record| {
-                    record.leads.contains(group) || record.stands.contains(group)
+            // It ends a vacancy, once for a tenure. Whoever has accepted before only adds a request id.
+            Command::Accept { .. } => {
+                let is_again = state.is_some_and(|state| match &state.office {
+                    Office::Held { tenure } => tenure.accepted && Some(tenure.session) == session,
+                    Office::Ending { .. } | Office::Vacant | Office::Delayed { .. } => false,
                 });
+                return if is_again { remembered } else { 0 };
+            }
+            // Who leaves frees more than its request id. Who does not lead is refused, and its id is not kept.
+            Command::Resign { .. } => return 0,
+            // Who neither stands nor leads frees nothing, nor does a leader that has been told to stop before.
+            Command::Withdraw { group, .. } => {
+                let leads = || {
+                    state.is_some_and(|state| match &state.office {
+                        Office::Held { tenure } => Some(tenure.session) == session,
+                        Office::Ending { .. } | Office::Vacant | Office::Delayed { .. } => false,
+                    })
+                };
+                let is_concerned =
+                    record.is_none_or(|record| record.stands.contains(group) || leads());
                 return if is_concerned { 0 } else { remembered };
             }
             Command::PutPolicy { policy: wanted, .. } => {
@@ -247,7 +262,6 @@ impl State {
             | Command::Warm { .. }
             | Command::Transfer { .. } => 0,
             Command::Close { .. }
-            | Command::Accept { .. }
             | Command::Delete { .. }
             | Command::ForgetFence { .. }
             | Command::Expire { .. }
