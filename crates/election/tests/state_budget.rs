@@ -113,3 +113,19 @@ fn request_ids_do_not_grow_a_store_that_is_full() {
     assert!(store.submit(withdraw(2, "billing"), None).is_ok(), "it adds no id");
     assert_eq!(store.0.bytes(), after);
 }
+
+/// Who leads and asks again adds nothing; but once its tenure is ending it stands in line, with whatever it tells.
+#[test]
+fn a_holder_whose_tenure_is_ending_is_counted_when_it_stands_again() {
+    let (mut store, _) = Store::led();
+    let again = || campaign(1, "billing", large());
+    assert!(matches!(store.submit(again(), None), Ok(Answer::Elected { .. })));
+    store.apply(withdraw(1, "billing"), None).unwrap();
+    let before = store.0.bytes();
+    let refused = store.submit(again(), None);
+    assert!(matches!(refused, Err(Refusal::StateFull { .. })), "{refused:?}");
+    assert_eq!(store.0.bytes(), before);
+    let adds = store.0.check_budget(&again(), None, 0, u64::MAX).unwrap();
+    store.apply(again(), None).unwrap();
+    assert!(store.0.bytes() - before <= adds, "{} > {adds}", store.0.bytes() - before);
+}

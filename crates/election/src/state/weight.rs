@@ -201,9 +201,16 @@ impl State {
             Command::Campaign { session: secret, opening, metadata: told, .. } => {
                 let held = state.and_then(|state| {
                     let session = session?;
-                    match state.office.tenure().filter(|tenure| tenure.session == session) {
-                        Some(_) => Some(u64::MAX),
-                        None => state.place_of(session).map(|place| standby(&state.line[place])),
+                    match &state.office {
+                        // It keeps its term and what it told.
+                        Office::Held { tenure } if tenure.session == session => Some(u64::MAX),
+                        // A holder whose tenure is ending stands in line like any other.
+                        Office::Held { .. }
+                        | Office::Ending { .. }
+                        | Office::Vacant
+                        | Office::Delayed { .. } => {
+                            state.place_of(session).map(|place| standby(&state.line[place]))
+                        }
                     }
                 });
                 let opens = self.new_session(*secret, opening.as_ref().map(|told| &told.node));
