@@ -129,3 +129,23 @@ fn a_holder_whose_tenure_is_ending_is_counted_when_it_stands_again() {
     store.apply(again(), None).unwrap();
     assert!(store.0.bytes() - before <= adds, "{} > {adds}", store.0.bytes() - before);
 }
+
+/// A group that nobody can lead until a step is made must not wait for room.
+#[test]
+fn a_full_store_still_resumes_and_takes_in_and_lets_go() {
+    let (mut store, term) = Store::led();
+    let home = || Home::new("https://other.example:7400").unwrap();
+    store.apply(step("billing", Step::Stop), None).unwrap();
+    let stopped_at = store.0.revision();
+    store.apply(step("coming", Step::Expect { from: home() }), None).unwrap();
+    let expected_at = store.0.revision();
+    assert!(store.submit(step("billing", Step::Resume { since: stopped_at }), None).is_ok());
+    let arrive = Step::Arrive { since: expected_at, above: term, heir: None };
+    assert_eq!(store.submit(step("coming", arrive), None), Ok(Answer::Done));
+    // It makes room: the office and the line end.
+    assert!(store.submit(step("billing", Step::Depart { to: home() }), None).is_ok());
+    let refused = store.submit(step("new", Step::Expect { from: home() }), None);
+    assert!(matches!(refused, Err(Refusal::StateFull { .. })), "{refused:?}");
+    let refused = store.submit(step("new", Step::Depart { to: home() }), None);
+    assert!(matches!(refused, Err(Refusal::StateFull { .. })), "{refused:?}");
+}

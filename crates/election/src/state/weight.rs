@@ -251,14 +251,22 @@ impl State {
                 }
                 None => 0,
             },
-            Command::Move { step, .. } => {
-                let home = match step {
-                    Step::Expect { from } => texts(from.as_str()),
-                    Step::Depart { to, .. } => texts(to.as_str()),
-                    Step::Stop | Step::Arrive { .. } | Step::Resume { .. } => 0,
-                };
-                new_group() + DOOR + home + CHANGE
-            }
+            Command::Move { step, .. } => match (step, state) {
+                // They open a door that keeps everybody from leading, and what closed it goes.
+                (Step::Arrive { .. } | Step::Resume { .. }, Some(_)) => 0,
+                // The office and the line end with it.
+                (Step::Depart { to }, Some(state)) => {
+                    let held = state.office.tenure().map_or(0, tenure);
+                    let present = state.door.as_deref().map_or(0, door);
+                    (DOOR + texts(to.as_str())).saturating_sub(held + state.line_bytes + present)
+                }
+                (Step::Expect { from: home } | Step::Depart { to: home }, _) => {
+                    new_group() + DOOR + texts(home.as_str()) + CHANGE
+                }
+                (Step::Stop | Step::Arrive { .. } | Step::Resume { .. }, _) => {
+                    new_group() + DOOR + CHANGE
+                }
+            },
             Command::StepDown { reason, .. }
             | Command::Report { reason, .. }
             | Command::Relieve { reason, .. } => line(reason.as_str()),
