@@ -149,3 +149,17 @@ fn a_full_store_still_resumes_and_takes_in_and_lets_go() {
     let refused = store.submit(step("new", Step::Depart { to: home() }), None);
     assert!(matches!(refused, Err(Refusal::StateFull { .. })), "{refused:?}");
 }
+
+/// What took effect is not FULL when it is asked for again, whoever asked.
+#[test]
+fn a_repeat_without_a_session_is_not_refused_for_want_of_room() {
+    let (mut store, _) = Store::led();
+    let request = store.request(1);
+    let put = || Command::PutPolicy { group: group("new"), policy: Some(Box::default()) };
+    assert_eq!(store.apply(put(), Some(request.clone())), Ok(Answer::Done));
+    store.apply(Command::Delete { group: group("new") }, None).unwrap();
+    assert_eq!(store.submit(put(), Some(request)), Ok(Answer::Done));
+    let other = store.request(2);
+    let refused = store.submit(put(), Some(other));
+    assert!(matches!(refused, Err(Refusal::StateFull { .. })), "{refused:?}");
+}

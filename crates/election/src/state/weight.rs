@@ -179,8 +179,12 @@ impl State {
     fn adds(&self, command: &Command, request: Option<&RequestId>) -> u64 {
         let session = command.session().and_then(|secret| self.find_session(secret));
         let record = session.and_then(|no| self.sessions.get(&no));
-        if let (Some(request), Some(record)) = (request, record)
-            && record.requests.knows(request)
+        let window = match command.session() {
+            Some(_) => record.map(|record| &record.requests),
+            None => Some(&self.requests),
+        };
+        if let (Some(request), Some(window)) = (request, window)
+            && window.knows(request)
         {
             return 0;
         }
