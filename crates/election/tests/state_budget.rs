@@ -163,3 +163,32 @@ fn a_repeat_without_a_session_is_not_refused_for_want_of_room() {
     let refused = store.submit(put(), Some(other));
     assert!(matches!(refused, Err(Refusal::StateFull { .. })), "{refused:?}");
 }
+
+/// L1: a store that fits exactly is made full by its own histories; whoever led before can lead again.
+#[test]
+fn a_leader_that_resigned_can_stand_again_in_a_full_store() {
+    let (mut store, mut term) = Store::led();
+    store.apply(open(2), None).unwrap();
+    for number in 0..100 {
+        let other = Command::PutPolicy { group: group(&format!("g{number}")), policy: None };
+        store.apply(other, None).unwrap();
+    }
+    let bytes_max = store.0.bytes();
+    for _ in 0..20 {
+        let resign = Command::Resign { group: group("billing"), session: session(1), term };
+        store.apply(resign, None).unwrap();
+        let again = campaign(1, "billing", Metadata::NONE);
+        let taken = store.0.check_budget(&again, None, 0, bytes_max);
+        assert!(taken.is_ok(), "{taken:?} of {bytes_max}");
+        let before = store.0.bytes();
+        let won = store.apply(again, None).unwrap();
+        assert!(store.0.bytes() - before <= taken.unwrap(), "no more than was counted");
+        let Answer::Elected { term: next, .. } = won else { panic!("{won:?}") };
+        term = next;
+    }
+    assert!(store.0.bytes() > bytes_max, "histories have grown");
+    for refused in [campaign(2, "billing", Metadata::NONE), campaign(2, "new", Metadata::NONE)] {
+        let refused = store.0.check_budget(&refused, None, 0, bytes_max);
+        assert!(matches!(refused, Err(Refusal::StateFull { .. })), "{refused:?}");
+    }
+}

@@ -16,7 +16,7 @@ use super::session::Session;
 use super::{Requests, State};
 use crate::command::{Command, Grows};
 use crate::door::{Door, Step};
-use crate::limits::STATE_BYTES_RESERVE_PART;
+use crate::limits::{HISTORY_PER_GROUP, STATE_BYTES_RESERVE_PART};
 use crate::name::{Group, Metadata, Node, RequestId, SessionId};
 use crate::outcome::{Change, Refusal};
 use crate::policy::{NodePattern, Policy};
@@ -152,7 +152,9 @@ impl State {
     /// applied yet. Says how much the command may add.
     ///
     /// What ends something is always taken: a store that is over its budget must be able to shrink. What adds
-    /// little, such as a hand-over or a step-down, may use a reserve above the budget.
+    /// little, such as a hand-over or a step-down, may use a reserve above the budget. A campaign for an office that
+    /// nobody else wants may use half of it: histories grow by themselves, and that must not leave a group without
+    /// the leader that it had.
     pub fn check_budget(
         &self,
         command: &Command,
@@ -164,6 +166,7 @@ impl State {
         let max = match command.grows() {
             Grows::Nothing => return Ok(0),
             Grows::Little => bytes_max.saturating_add(reserve),
+            Grows::Freely if self.is_wanted(command) => bytes_max.saturating_add(reserve / 2),
             Grows::Freely => bytes_max,
         };
         let adds = self.adds(command, request);
@@ -199,7 +202,7 @@ impl State {
             (Some(group), None) => GROUP + texts(group.as_str()),
             (Some(_) | None, _) => 0,
         };
-        let line = |reason: &str| CHANGE + texts(reason);
+        let line = |text: &str| CHANGE + texts(text);
         let content = match command {
             Command::Open { session, node, .. } => self.new_session(*session, Some(node)),
             Command::Campaign { session: secret, opening, metadata: told, .. } => {
@@ -219,7 +222,12 @@ impl State {
                 });
                 let opens = self.new_session(*secret, opening.as_ref().map(|told| &told.node));
                 let candidate = CANDIDATE + metadata(told);
-                opens + new_group() + candidate.saturating_sub(held.unwrap_or(0))
+                let is_new_line = held != Some(u64::MAX)
+                    && state.is_none_or(|state| state.history.len() < HISTORY_PER_GROUP);
+                let node = record.map(|record| &record.node);
+                let node = node.or(opening.as_ref().map(|told| &told.node));
+                let told = node.filter(|_| is_new_line).map_or(0, |node| line(node.as_str()));
+                opens + new_group() + candidate.saturating_sub(held.unwrap_or(0)) + told
             }
             // It ends a vacancy, once for a tenure. Whoever has accepted before only adds a request id.
             Command::Accept { .. } => {
@@ -288,6 +296,14 @@ impl State {
             | Command::Refill { .. } => return 0,
         };
         remembered + content
+    }
+
+    /// Whether an open session campaigns in a known group that would have no leader without it.
+    fn is_wanted(&self, command: &Command) -> bool {
+        let Command::Campaign { group, session, .. } = command else { return false };
+        let is_vacant =
+            |state: &GroupState| state.office == Office::Vacant && state.line.is_empty();
+        self.find_session(*session).is_some() && self.groups.get(group).is_some_and(is_vacant)
     }
 
     fn new_session(&self, secret: SessionId, node: Option<&Node>) -> u64 {
