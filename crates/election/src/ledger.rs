@@ -262,6 +262,10 @@ impl<S: AsRef<State> + AsMut<State>> Ledger<S> {
     /// renewal extends nothing.
     pub fn asker(&self, command: &Command) -> Option<SessionNo> {
         let session = command.session().and_then(|id| self.state().find_session(id))?;
+        // A caller whose credential is over may still give something up, and must not live on by that.
+        if command.who().is_some() && command.gives_up() {
+            return None;
+        }
         // What another principal asks for is no sign of life of the session that it names.
         if let Some(who) = command.who() {
             self.state().may(who, command.plain()).ok()?;

@@ -160,6 +160,12 @@ impl Checked {
     }
 }
 
+/// How many bytes can still be written to the file system of this directory by a user who is not root.
+pub fn free_bytes(directory: &Path) -> io::Result<u64> {
+    let room = rustix::fs::statvfs(directory)?;
+    Ok(room.f_bavail.saturating_mul(room.f_frsize))
+}
+
 /// Refuses a directory of data that others can change, or that has files which others can change. One
 /// that does not exist is no danger yet.
 pub fn check_directory(path: &Path) -> Result<(), FileError> {

@@ -187,8 +187,9 @@ impl Ask {
     }
 
     /// This session lives by the connection that the request came by.
-    pub(crate) fn carries(&self, session: SessionId) {
-        self.app.connection_limit.carries(&self.activity, session);
+    pub(crate) fn carries(&self, session: SessionId, ttl_ms: u64) {
+        let ttl = Duration::from_millis(ttl_ms);
+        self.app.connection_limit.carries(&self.activity, session, ttl);
     }
 
     /// Asks the store for something that changes nothing.

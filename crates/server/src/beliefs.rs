@@ -4,7 +4,7 @@
 //! they find: to the log, the metrics, the group's history and watchers, and to whoever is to be called.
 //!
 //! Heartbeats never wait for any of it: what is to be read or told goes into a queue, and if that is full, it is
-//! asked for again with the next heartbeat.
+//! asked for again with the next heartbeat. The same holds for whose a session is (`owners`).
 //!
 //! **Nobody speaks for another.** What a heartbeat says counts only if its session is open and belongs to the node that
 //! it names. Who acts although its session has expired is whom all this is about; so a session stays believed, under
@@ -12,7 +12,7 @@
 //! The road not taken: believing whoever names a session that is over. Its secret proves that there was a session,
 //! not whose it was, and whoever likes could frame any node and have the operator's command run.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -30,6 +30,7 @@ use tokio::time::timeout;
 
 use crate::app::{App, Ask, Call, Phase};
 use crate::forecast::short;
+use crate::owners::SessionOwners;
 use crate::quiet::{self, Quiet};
 use crate::reply::{self, Reply};
 
@@ -48,7 +49,7 @@ const PAGE: usize = 1000;
 const TRIES: u32 = 5;
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Sessions whose owner is remembered; if there are more, the store is asked again.
+/// Sessions whose owner is remembered; of others the store is asked again.
 const OWNERS_MAX: usize = BELIEVERS_MAX;
 /// Alarms within a while: as many as people can look into.
 const ALARMS_MAX: u32 = 10;
@@ -101,9 +102,10 @@ type Key = (Group, Finding, String);
 pub(crate) struct ClaimMonitor {
     detector: Mutex<Detector>,
     reported: Mutex<HashSet<Key>>,
-    /// Whose the sessions are that were open when they were heard.
-    owners: Mutex<HashMap<SessionId, Node>>,
+    /// Whose the sessions are that were open when they were heard. Locked before the detector.
+    owners: Mutex<SessionOwners>,
     alarms: Quiet,
+    strangers: mpsc::Sender<SessionId>,
     reads: mpsc::Sender<(Group, Asked)>,
     lines: mpsc::Sender<HistoryLine>,
 }
@@ -111,23 +113,26 @@ pub(crate) struct ClaimMonitor {
 /// The other end of the queues. Writing may take long when a store is in trouble; reading must not wait for it.
 #[derive(Debug)]
 pub(crate) struct Jobs {
+    strangers: mpsc::Receiver<SessionId>,
     reads: mpsc::Receiver<(Group, Asked)>,
     lines: mpsc::Receiver<HistoryLine>,
 }
 
 impl ClaimMonitor {
     pub(crate) fn new() -> (Self, Jobs) {
+        let (strangers, to_ask) = mpsc::channel(QUEUE);
         let (reads, to_read) = mpsc::channel(QUEUE);
         let (lines, to_write) = mpsc::channel(QUEUE);
         let monitor = Self {
             detector: Mutex::default(),
             reported: Mutex::default(),
-            owners: Mutex::default(),
+            owners: Mutex::new(SessionOwners::new(OWNERS_MAX, QUEUE)),
             alarms: Quiet::new(ALARMS_MAX, ALARMS_PER),
+            strangers,
             reads,
             lines,
         };
-        (monitor, Jobs { reads: to_read, lines: to_write })
+        (monitor, Jobs { strangers: to_ask, reads: to_read, lines: to_write })
     }
 
     fn detector(&self) -> MutexGuard<'_, Detector> {
@@ -168,46 +173,43 @@ impl ClaimMonitor {
         self.reported.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
     }
 
-    fn owners(&self) -> MutexGuard<'_, HashMap<SessionId, Node>> {
+    fn owners(&self) -> MutexGuard<'_, SessionOwners> {
         self.owners.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The store says that a session is open and whose it is.
+    pub(crate) fn opened(&self, session: SessionId, owner: Node) {
+        self.owners().insert(session, owner);
     }
 
     /// A session was closed by its owner.
     pub(crate) fn closed(&self, session: SessionId) {
-        self.owners().remove(&session);
+        self.owners().closed(session);
         self.detector().closed(session);
     }
 }
 
-impl Ask {
-    /// Whether a session speaks for this node. The store is asked once for every session.
-    pub(crate) async fn speaks_for(&self, session: SessionId, is_open: bool, node: &Node) -> bool {
-        let monitor = &self.app.claim_monitor;
-        let known = monitor.owners().get(&session).cloned();
-        let owner = match known {
-            Some(owner) => owner,
-            None if !is_open => return false,
-            None => {
-                let Ok(view) = self.read(self.store().session(session)).await else { return false };
-                let mut owners = monitor.owners();
-                if owners.len() >= OWNERS_MAX {
-                    owners.clear();
-                }
-                owners.insert(session, view.node.clone());
-                view.node
-            }
-        };
-        let is_own = owner == *node;
-        if !is_own && let Some(untold) = FRAMED.admit() {
-            tracing::warn!(%owner, %node, untold, "a session spoke for another node; it is not believed");
-        }
-        is_own
-    }
-}
-
 impl App {
-    /// A heartbeat said what its node holds itself for.
-    pub(crate) fn heartbeat(&self, session: SessionId, is_known: bool, beliefs: &Beliefs) {
+    /// A heartbeat said what its node holds itself for. If it is not known whose its session is, that is judged later.
+    pub(crate) fn heartbeat(&self, session: SessionId, is_open: bool, beliefs: Box<Beliefs>) {
+        let monitor = &self.claim_monitor;
+        let mut owners = monitor.owners();
+        if let Some(owner) = owners.of(session) {
+            let is_own = is_own(owner, &beliefs.node);
+            drop(owners);
+            if is_own {
+                self.judge(session, is_open, &beliefs);
+            }
+        } else if is_open
+            && owners.wait(session, beliefs)
+            && monitor.strangers.try_send(session).is_err()
+        {
+            owners.waited(session);
+        }
+    }
+
+    /// What a node says of itself.
+    fn judge(&self, session: SessionId, is_known: bool, beliefs: &Beliefs) {
         let (answered, leads) = {
             let mut detector = self.claim_monitor.detector();
             // Who has just stopped tells a margin of its time in office; who only stands by, one that is nobody's miss.
@@ -322,6 +324,11 @@ fn told(accusation: &Accusation) -> String {
 
 /// Reads what must be read and writes what must be written, until the server closes.
 pub(crate) async fn attend(app: Arc<App>, mut jobs: Jobs) {
+    let asking = async {
+        while let Some(session) = jobs.strangers.recv().await {
+            ask_owner(&app, session).await;
+        }
+    };
     let reading = async {
         while let Some((group, asked)) = jobs.reads.recv().await {
             read(&app, &group, asked).await;
@@ -336,8 +343,31 @@ pub(crate) async fn attend(app: Arc<App>, mut jobs: Jobs) {
     };
     tokio::select! {
         () = app.reached(Phase::Closing) => {}
-        ((), ()) = async { tokio::join!(reading, writing) } => {}
+        ((), (), ()) = async { tokio::join!(asking, reading, writing) } => {}
     }
+}
+
+/// Asks the store whose a session is, and judges the claim that waits for it.
+async fn ask_owner(app: &App, session: SessionId) {
+    let shown = timeout(app.config.request_timeout, app.store.session(session)).await;
+    let mut owners = app.claim_monitor.owners();
+    let waited = owners.waited(session);
+    // Without an answer the next heartbeat asks again.
+    let (Ok(Ok(view)), Some(beliefs)) = (shown, waited) else { return };
+    owners.insert(session, view.node.clone());
+    // Under the lock, so that no later heartbeat is judged before this one.
+    if is_own(&view.node, &beliefs.node) {
+        app.judge(session, true, &beliefs);
+    }
+}
+
+/// Whether a session speaks for the node that it belongs to.
+fn is_own(owner: &Node, node: &Node) -> bool {
+    let is_own = owner == node;
+    if !is_own && let Some(untold) = FRAMED.admit() {
+        tracing::warn!(%owner, %node, untold, "a session spoke for another node; it is not believed");
+    }
+    is_own
 }
 
 /// The quorum check: a linearizable read that began after the claim was heard.

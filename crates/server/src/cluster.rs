@@ -5,6 +5,7 @@
 
 use std::fmt;
 use std::future::Future;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use regent_api::{
@@ -132,8 +133,8 @@ pub(crate) async fn act_transfer(
     changed(ask, cluster(ask)?.transfer(to)).await
 }
 
-pub(crate) fn cluster(ask: &Ask) -> Result<&dyn Cluster, Problem> {
-    ask.app.cluster.as_deref().ok_or_else(|| {
+pub(crate) fn cluster(ask: &Ask) -> Result<&Arc<dyn Cluster>, Problem> {
+    ask.app.cluster.as_ref().ok_or_else(|| {
         let name = ask.store().describe().name;
         Problem::new(
             Code::Unsupported,

@@ -5,10 +5,10 @@
 //! proxy, share an address with whoever floods it. So a full limit refuses nobody while somebody can give way:
 //!
 //! - **Idle connections give way**, those that came first being asked first. The one that last carried a session's
-//!   opening or renewal never does: a flood of sockets must not cost a leader its office (L7). It is one for each
-//!   session, so that a single session cannot keep a flood alive.
-//! - **The last sixteenth is a reserve** for connections that do not wait: a watch, or a campaign that waits, is
-//!   refused there. So a flood of watches, which are not idle, leaves room for renewals.
+//!   opening or renewal does not, for two ttls: a flood of sockets must not cost a leader its office (L7). It is one
+//!   for each session, so that a single session cannot keep a flood alive, and sessions that have ended keep none.
+//! - **The last sixteenth is a reserve** for connections that do not wait: a watch, a campaign that waits or a session
+//!   stream is refused there. So a flood of watches, which are not idle, leaves room for renewals.
 //!
 //! The road not taken: to look for the connection that has been idle longest. That takes a search, or a list that
 //! every request changes; going round in the order of arrival finds one that is idle as well.
@@ -17,8 +17,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::{IpAddr, Ipv6Addr};
 use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use regent_election::SessionId;
+use tokio::time::Instant;
 
 use crate::config::ServerConfig;
 use crate::count::{Count, Entered};
@@ -30,6 +32,9 @@ const RESERVE_PART: usize = 16;
 const LOOKED_AT_MAX: usize = 1024;
 /// Connections that have given way and are not closed yet, at most: they still hold their sockets.
 const LEAVING_MAX: usize = 32;
+/// For how many ttls a connection stays for the session that it carried: a session without a renewal lives for one,
+/// and for another if the log gets a new leader meanwhile.
+const TTLS: u32 = 2;
 
 /// The connections there are.
 #[derive(Debug)]
@@ -100,7 +105,8 @@ impl Places {
 
     /// Makes one connection give way, of this address or of all; false if none of those looked at can.
     fn make_room(&mut self, of: Option<IpAddr>) -> bool {
-        let can = |number: &u64| self.taken.get(number).is_some_and(|(_, it)| it.can_give_way());
+        let now = Instant::now();
+        let can = |number: &u64| self.taken.get(number).is_some_and(|(_, it)| it.can_give_way(now));
         let hand = match of {
             Some(address) => self.addresses.get(&address).map_or(0, |of| of.hand),
             None => self.hand,
@@ -205,10 +211,11 @@ impl ConnectionLimit {
         places.taken.len() > open(self.all_max) || places.count_of(address) > open(self.address_max)
     }
 
-    /// A connection carried an opening or a renewal that was acknowledged: it does not give way any more, and the
-    /// one that carried this session before does.
-    pub(crate) fn carries(&self, activity: &ConnectionActivity, session: SessionId) {
-        if activity.carried() == Some(session) {
+    /// A connection carried an opening or a renewal that was acknowledged: it does not give way while the session may
+    /// live by that, and the one that carried this session before does.
+    pub(crate) fn carries(&self, activity: &ConnectionActivity, session: SessionId, ttl: Duration) {
+        let until = Instant::now() + ttl * TTLS;
+        if activity.carries_on(session, until) {
             return;
         }
         let mut places = self.places();
@@ -216,12 +223,21 @@ impl ConnectionLimit {
         if !places.taken.contains_key(&number) {
             return;
         }
-        if let Some(before) = activity.carry(Some(session)) {
+        if let Some(before) = activity.carry(Some((session, until))) {
             places.carriers.remove(&before);
         }
         let other = places.carriers.insert(session, number).filter(|other| *other != number);
         if let Some((_, other)) = other.and_then(|other| places.taken.get(&other)) {
             other.carry(None);
+        }
+    }
+
+    /// A session was closed: no connection stays for it.
+    pub(crate) fn closed(&self, session: SessionId) {
+        let mut places = self.places();
+        let number = places.carriers.remove(&session);
+        if let Some((_, carrier)) = number.and_then(|number| places.taken.get(&number)) {
+            carrier.carry(None);
         }
     }
 
@@ -293,6 +309,8 @@ mod tests {
     const GREEDY: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 1));
     const OTHER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 2));
 
+    const TTL: Duration = Duration::from_secs(10);
+
     /// A connection with a request under way for as long as the second part is kept.
     fn busy() -> (Arc<ConnectionActivity>, crate::socket::Exchange) {
         let activity = Arc::new(ConnectionActivity::begin());
@@ -310,17 +328,41 @@ mod tests {
         let connections: Vec<_> = (0..3).map(|_| Arc::new(ConnectionActivity::begin())).collect();
         let mut places: Vec<_> =
             connections.iter().map(|it| connection_limit.enter(GREEDY, it).unwrap()).collect();
-        let stays = || connections.iter().map(|it| !it.can_give_way()).collect::<Vec<_>>();
-        connection_limit.carries(&connections[0], session(1));
-        connection_limit.carries(&connections[1], session(2));
+        let stays =
+            || connections.iter().map(|it| !it.can_give_way(Instant::now())).collect::<Vec<_>>();
+        connection_limit.carries(&connections[0], session(1), TTL);
+        connection_limit.carries(&connections[1], session(2), TTL);
         assert_eq!(stays(), [true, true, false]);
-        connection_limit.carries(&connections[2], session(1));
+        connection_limit.carries(&connections[2], session(1), TTL);
         assert_eq!(stays(), [false, true, true], "the last one that carried it");
-        connection_limit.carries(&connections[2], session(3));
-        connection_limit.carries(&connections[0], session(1));
+        connection_limit.carries(&connections[2], session(3), TTL);
+        connection_limit.carries(&connections[0], session(1), TTL);
         assert_eq!(stays(), [true, true, true]);
         places.clear();
         assert!(connection_limit.places().carriers.is_empty());
+    }
+
+    /// L7: thousands of sessions that are opened once and expire do not hold their connections for ever.
+    #[test]
+    fn a_connection_stays_for_two_ttls_of_its_session_and_no_longer() {
+        let connection_limit = ConnectionLimit::new(64, 32);
+        let connections: Vec<_> = (0..3).map(|_| Arc::new(ConnectionActivity::begin())).collect();
+        let _places: Vec<_> =
+            connections.iter().map(|it| connection_limit.enter(GREEDY, it).unwrap()).collect();
+        let start = Instant::now();
+        let stays =
+            |at: Instant| connections.iter().map(|it| !it.can_give_way(at)).collect::<Vec<_>>();
+        for (number, connection) in (1..).zip(&connections) {
+            connection_limit.carries(connection, session(number), TTL);
+        }
+        assert_eq!(stays(start + TTL + TTL / 2), [true, true, true]);
+        assert_eq!(stays(Instant::now() + 2 * TTL), [false, false, false]);
+        // Every renewal counts, and the ttl that it was answered with.
+        connection_limit.carries(&connections[0], session(1), 10 * TTL);
+        connection_limit.closed(session(3));
+        assert_eq!(stays(start), [true, true, false], "a closed session keeps none");
+        assert_eq!(stays(Instant::now() + 2 * TTL), [true, false, false]);
+        assert_eq!(stays(Instant::now() + 20 * TTL), [false, false, false]);
     }
 
     #[test]
@@ -354,7 +396,7 @@ mod tests {
         let (leader, first, second) = (idle(), idle(), idle());
         let _served = connection_limit.enter(GREEDY, &busy).unwrap();
         let _led = connection_limit.enter(GREEDY, &leader).unwrap();
-        connection_limit.carries(&leader, session(1));
+        connection_limit.carries(&leader, session(1), TTL);
         let _first = connection_limit.enter(GREEDY, &first).unwrap();
         let _second = connection_limit.enter(GREEDY, &second).unwrap();
         let newcomers: Vec<_> = (0..20).map(|_| idle()).collect();

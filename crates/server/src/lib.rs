@@ -43,6 +43,7 @@ mod listen;
 mod metrics;
 mod observer;
 mod origin;
+mod owners;
 mod process;
 mod quiet;
 mod replica_metrics;

@@ -24,7 +24,8 @@ pub(crate) async fn act_open(
     let open = request.into_open(fresh_session()?);
     let session_id = open.session;
     let view = ask.change(ask.store().open(open)).await?;
-    ask.carries(session_id);
+    ask.carries(session_id, view.ttl_ms);
+    ask.app.claim_monitor.opened(session_id, view.node.clone());
     Ok(SessionResponse::new(session_id, view))
 }
 
@@ -62,13 +63,12 @@ pub(crate) async fn act_heartbeat(
                 | Code::Unauthenticated
         )
     };
-    if let Some(beliefs) = beliefs.filter(|_| !heard.as_ref().is_err_and(says_nothing))
-        && ask.speaks_for(session, heard.is_ok(), &beliefs.node).await
-    {
-        ask.app.heartbeat(session, heard.is_ok(), &beliefs);
+    if let Some(mut beliefs) = beliefs.filter(|_| !heard.as_ref().is_err_and(says_nothing)) {
+        ask.only_own(&mut beliefs).await;
+        ask.app.heartbeat(session, heard.is_ok(), beliefs);
     }
     let heard = heard?;
-    ask.carries(session);
+    ask.carries(session, heard.ttl_ms);
     Ok(HeartbeatResponse::from(heard))
 }
 
@@ -94,6 +94,7 @@ pub(crate) async fn close(call: Call) -> Reply {
 pub(crate) async fn act_close(ask: &Ask, request: CloseSessionRequest) -> Result<Done, Problem> {
     let CloseSessionRequest { session_id } = request;
     ask.change(ask.store().close(session_id)).await?;
+    ask.app.connection_limit.closed(session_id);
     ask.app.claim_monitor.closed(session_id);
     ask.app.failure_forecast.closed(session_id);
     Ok(Done::YES)

@@ -39,8 +39,9 @@ pub(crate) struct ConnectionActivity {
     idle_since: Mutex<Instant>,
     given_up: Notify,
     is_given_up: AtomicBool,
-    /// The session whose opening or renewal it carried last, unless another connection did since.
-    carried: Mutex<Option<SessionId>>,
+    /// The session whose opening or renewal it carried last, unless another connection did since, and until when it
+    /// stays for that.
+    carried: Mutex<Option<(SessionId, Instant)>>,
     /// Its number among all connections, and whether its place is in the reserve.
     place: AtomicU64,
     is_in_reserve: AtomicBool,
@@ -92,22 +93,34 @@ impl ConnectionActivity {
         self.is_given_up.load(Ordering::Acquire)
     }
 
-    /// The session that lives by it.
+    /// The session that it carried last.
     pub(crate) fn carried(&self) -> Option<SessionId> {
-        *self.carried.lock().unwrap_or_else(PoisonError::into_inner)
+        let carried = self.carried.lock().unwrap_or_else(PoisonError::into_inner);
+        carried.map(|(session, _)| session)
     }
 
-    /// This session lives by it from now on; says which one did before.
-    pub(crate) fn carry(&self, session: Option<SessionId>) -> Option<SessionId> {
-        std::mem::replace(
-            &mut *self.carried.lock().unwrap_or_else(PoisonError::into_inner),
-            session,
-        )
+    /// This session lives by it, until then if nothing more is heard; says which one did before.
+    pub(crate) fn carry(&self, session: Option<(SessionId, Instant)>) -> Option<SessionId> {
+        let mut carried = self.carried.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::replace(&mut *carried, session).map(|(session, _)| session)
+    }
+
+    /// The session that it carries was renewed; false if it carries another, or none.
+    pub(crate) fn carries_on(&self, session: SessionId, until: Instant) -> bool {
+        let mut carried = self.carried.lock().unwrap_or_else(PoisonError::into_inner);
+        match &mut *carried {
+            Some((same, ends_at)) if *same == session => {
+                *ends_at = until;
+                true
+            }
+            Some(_) | None => false,
+        }
     }
 
     /// Whether it can be closed in favour of a newcomer: nothing of it is being served, and no session lives by it.
-    pub(crate) fn can_give_way(&self) -> bool {
-        self.under_way.load(Ordering::Acquire) == 0 && self.carried().is_none()
+    pub(crate) fn can_give_way(&self, now: Instant) -> bool {
+        let carried = *self.carried.lock().unwrap_or_else(PoisonError::into_inner);
+        self.under_way.load(Ordering::Acquire) == 0 && carried.is_none_or(|(_, until)| until <= now)
     }
 
     /// It has the place of this number.

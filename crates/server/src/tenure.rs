@@ -28,7 +28,7 @@ pub(crate) async fn renew(
 ) -> Result<HeartbeatResponse, Problem> {
     let RenewRequest { session_id, term, extend_by_ms } = request;
     let heard = ask.change(ask.store().renew(group, session_id, term, extend_by_ms)).await?;
-    ask.carries(session_id);
+    ask.carries(session_id, heard.ttl_ms);
     Ok(HeartbeatResponse::from(heard))
 }
 
@@ -59,7 +59,7 @@ pub(crate) async fn accept(
 ) -> Result<HeartbeatResponse, Problem> {
     let TenureRequest { session_id, term, request_id } = request;
     let heard = ask.change(ask.store().accept(group, session_id, term, request_id)).await?;
-    ask.carries(session_id);
+    ask.carries(session_id, heard.ttl_ms);
     Ok(HeartbeatResponse::from(heard))
 }
 

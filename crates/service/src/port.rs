@@ -30,6 +30,9 @@ use crate::wall::wall_s;
 const SUCCESSOR_WITHIN: Duration = Duration::from_secs(5);
 /// How often it looks.
 const CLUSTER_POLL_EVERY: Duration = Duration::from_millis(10);
+/// Segments of the log that must still fit beside a backup: a log that fills its reserve makes as many new ones
+/// (semantics 29).
+const SEGMENTS_LEFT: u64 = 2;
 /// When to try again what the replica cannot do just now.
 const RETRY_MS: u64 = 500;
 
@@ -40,6 +43,8 @@ pub(crate) struct ReplicaCluster {
     pub(crate) handle: Handle,
     /// Where its data are.
     pub(crate) directory: PathBuf,
+    /// Bytes of a segment of its log.
+    pub(crate) segment_bytes: u64,
     /// Whether its peers are plaintext ones, which must be on this machine.
     pub(crate) are_peers_local: bool,
 }
@@ -183,7 +188,9 @@ impl Cluster for ReplicaCluster {
     async fn backup(&self) -> Result<BackupFile, Problem> {
         let backup = Backup::take(&self.handle, wall_s()).await?;
         let directory = self.directory.clone();
-        let written = tokio::task::spawn_blocking(move || write(&directory, &backup.into_bytes()));
+        let reserve = self.segment_bytes.saturating_mul(SEGMENTS_LEFT);
+        let written =
+            tokio::task::spawn_blocking(move || write(&directory, &backup.into_bytes(), reserve));
         let internal = |error: String| Problem::new(Code::Internal, error);
         written.await.map_err(|error| internal(error.to_string()))?.map_err(|error| {
             let why = format!("the backup cannot be written beside the data: {error}");
@@ -192,8 +199,18 @@ impl Cluster for ReplicaCluster {
     }
 }
 
-/// Writes a backup into a file without a name in this directory, which goes with its last reader.
-fn write(directory: &Path, bytes: &[u8]) -> io::Result<BackupFile> {
+/// Writes a backup into a file without a name in this directory, which goes with its last reader. Refuses if less
+/// than `reserve` bytes would stay free.
+fn write(directory: &Path, bytes: &[u8], reserve: u64) -> io::Result<BackupFile> {
+    let free = regent_files::free_bytes(directory)?;
+    let needed = (bytes.len() as u64).saturating_add(reserve);
+    if free < needed {
+        let why = format!(
+            "{free} bytes are free, and {needed} are needed: {} for the backup and {reserve} that stay for the log",
+            bytes.len()
+        );
+        return Err(io::Error::new(io::ErrorKind::StorageFull, why));
+    }
     let mut file = tempfile::tempfile_in(directory)?;
     file.write_all(bytes)?;
     file.seek(SeekFrom::Start(0))?;
@@ -413,4 +430,23 @@ fn objection_to_adding(
             || member.client_address == request.client_address;
         is_taken.then(|| format!("replica {other} has one of these addresses already"))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+
+    use super::*;
+
+    #[test]
+    fn a_backup_leaves_room_for_the_log() {
+        let place = tempfile::tempdir().unwrap();
+        let refused = write(place.path(), b"backup", 1 << 60).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::StorageFull);
+        assert!(refused.to_string().contains("are free"), "{refused}");
+        let mut written = write(place.path(), b"backup", 0).unwrap();
+        let mut text = String::new();
+        written.file.read_to_string(&mut text).unwrap();
+        assert_eq!((text.as_str(), written.bytes), ("backup", 6));
+    }
 }

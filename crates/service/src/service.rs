@@ -26,11 +26,12 @@ impl Service {
     /// If the directory holds no replica and none may be founded there, or the replica cannot start.
     pub async fn on_replica(options: ReplicaOptions) -> Result<Self, ReplicaError> {
         let directory = options.directory.clone();
+        let segment_bytes = options.replica.disk.segment_bytes;
         let are_peers_local =
             options.replica.certificates.is_none() && !options.replica.is_insecure;
         let store = replica::run(options).await?;
         let handle = store.handle().clone();
-        let cluster = ReplicaCluster { handle, directory, are_peers_local };
+        let cluster = ReplicaCluster { handle, directory, segment_bytes, are_peers_local };
         let config = ServerConfig::default();
         Ok(Self { store, cluster: Some(Arc::new(cluster)), config })
     }

@@ -197,7 +197,6 @@ impl Command {
             // the next for as long as the disk is full.
             Self::Accept { group, session, term } => Row {
                 group: Some(group),
-                grows: Grows::Nothing,
                 term: Some(*term),
                 repeats: Repeats::RunAgain,
                 passes_full_disk: true,

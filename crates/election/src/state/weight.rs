@@ -17,7 +17,7 @@ use super::{Requests, State};
 use crate::access::Principal;
 use crate::command::{Command, Grows};
 use crate::door::{Door, Step};
-use crate::limits::STATE_BYTES_RESERVE_PART;
+use crate::limits::{HISTORY_PER_GROUP, STATE_BYTES_RESERVE_PART};
 use crate::name::{Group, Metadata, Node, RequestId, SessionId};
 use crate::outcome::{Change, Refusal};
 use crate::policy::{NodePattern, Policy};
@@ -159,7 +159,9 @@ impl State {
     /// applied yet. Says how much the command may add.
     ///
     /// What ends something is always taken: a store that is over its budget must be able to shrink. What adds
-    /// little, such as a hand-over or a step-down, may use a reserve above the budget.
+    /// little, such as a hand-over or a step-down, may use a reserve above the budget. A campaign for an office that
+    /// nobody else wants may use half of it: histories grow by themselves, and that must not leave a group without
+    /// the leader that it had.
     pub fn check_budget(
         &self,
         command: &Command,
@@ -171,6 +173,7 @@ impl State {
         let max = match command.grows() {
             Grows::Nothing => return Ok(0),
             Grows::Little => bytes_max.saturating_add(reserve),
+            Grows::Freely if self.is_wanted(command) => bytes_max.saturating_add(reserve / 2),
             Grows::Freely => bytes_max,
         };
         let adds = self.adds(command, request);
@@ -186,8 +189,12 @@ impl State {
     fn adds(&self, command: &Command, request: Option<&RequestId>) -> u64 {
         let session = command.session().and_then(|secret| self.find_session(secret));
         let record = session.and_then(|no| self.sessions.get(&no));
-        if let (Some(request), Some(record)) = (request, record)
-            && record.requests.knows(request)
+        let window = match command.session() {
+            Some(_) => record.map(|record| &record.requests),
+            None => Some(&self.requests),
+        };
+        if let (Some(request), Some(window)) = (request, window)
+            && window.knows(request)
         {
             return 0;
         }
@@ -202,7 +209,7 @@ impl State {
             (Some(group), None) => GROUP + texts(group.as_str()),
             (Some(_) | None, _) => 0,
         };
-        let line = |reason: &str| CHANGE + texts(reason);
+        let line = |text: &str| CHANGE + texts(text);
         let content = match command {
             Command::As { who, .. } => {
                 let adds = self.adds(command.plain(), request);
@@ -217,20 +224,47 @@ impl State {
             Command::Campaign { session: secret, opening, metadata: told, .. } => {
                 let held = state.and_then(|state| {
                     let session = session?;
-                    match state.office.tenure().filter(|tenure| tenure.session == session) {
-                        Some(_) => Some(u64::MAX),
-                        None => state.place_of(session).map(|place| standby(&state.line[place])),
+                    match &state.office {
+                        // It keeps its term and what it told.
+                        Office::Held { tenure } if tenure.session == session => Some(u64::MAX),
+                        // A holder whose tenure is ending stands in line like any other.
+                        Office::Held { .. }
+                        | Office::Ending { .. }
+                        | Office::Vacant
+                        | Office::Delayed { .. } => {
+                            state.place_of(session).map(|place| standby(&state.line[place]))
+                        }
                     }
                 });
                 let opens = self.new_session(*secret, opening.as_ref().map(|told| &told.node));
                 let candidate = CANDIDATE + metadata(told);
-                opens + new_group() + candidate.saturating_sub(held.unwrap_or(0))
+                let is_new_line = held != Some(u64::MAX)
+                    && state.is_none_or(|state| state.history.len() < HISTORY_PER_GROUP);
+                let node = record.map(|record| &record.node);
+                let node = node.or(opening.as_ref().map(|told| &told.node));
+                let told = node.filter(|_| is_new_line).map_or(0, |node| line(node.as_str()));
+                opens + new_group() + candidate.saturating_sub(held.unwrap_or(0)) + told
             }
-            // One who is not concerned frees nothing.
-            Command::Withdraw { group, .. } | Command::Resign { group, .. } => {
-                let is_concerned = record.is_none_or(|record| {
-                    record.leads.contains(group) || record.stands.contains(group)
+            // It ends a vacancy, once for a tenure. Whoever has accepted before only adds a request id.
+            Command::Accept { .. } => {
+                let is_again = state.is_some_and(|state| match &state.office {
+                    Office::Held { tenure } => tenure.accepted && Some(tenure.session) == session,
+                    Office::Ending { .. } | Office::Vacant | Office::Delayed { .. } => false,
                 });
+                return if is_again { remembered } else { 0 };
+            }
+            // Who leaves frees more than its request id. Who does not lead is refused, and its id is not kept.
+            Command::Resign { .. } => return 0,
+            // Who neither stands nor leads frees nothing, nor does a leader that has been told to stop before.
+            Command::Withdraw { group, .. } => {
+                let leads = || {
+                    state.is_some_and(|state| match &state.office {
+                        Office::Held { tenure } => Some(tenure.session) == session,
+                        Office::Ending { .. } | Office::Vacant | Office::Delayed { .. } => false,
+                    })
+                };
+                let is_concerned =
+                    record.is_none_or(|record| record.stands.contains(group) || leads());
                 return if is_concerned { 0 } else { remembered };
             }
             Command::PutPolicy { policy: wanted, .. } => {
@@ -245,14 +279,22 @@ impl State {
                 }
                 None => 0,
             },
-            Command::Move { step, .. } => {
-                let home = match step {
-                    Step::Expect { from } => texts(from.as_str()),
-                    Step::Depart { to, .. } => texts(to.as_str()),
-                    Step::Stop | Step::Arrive { .. } | Step::Resume { .. } => 0,
-                };
-                new_group() + DOOR + home + CHANGE
-            }
+            Command::Move { step, .. } => match (step, state) {
+                // They open a door that keeps everybody from leading, and what closed it goes.
+                (Step::Arrive { .. } | Step::Resume { .. }, Some(_)) => 0,
+                // The office and the line end with it.
+                (Step::Depart { to }, Some(state)) => {
+                    let held = state.office.tenure().map_or(0, tenure);
+                    let present = state.door.as_deref().map_or(0, door);
+                    (DOOR + texts(to.as_str())).saturating_sub(held + state.line_bytes + present)
+                }
+                (Step::Expect { from: home } | Step::Depart { to: home }, _) => {
+                    new_group() + DOOR + texts(home.as_str()) + CHANGE
+                }
+                (Step::Stop | Step::Arrive { .. } | Step::Resume { .. }, _) => {
+                    new_group() + DOOR + CHANGE
+                }
+            },
             Command::StepDown { reason, .. }
             | Command::Report { reason, .. }
             | Command::Relieve { reason, .. } => line(reason.as_str()),
@@ -263,7 +305,6 @@ impl State {
             | Command::Warm { .. }
             | Command::Transfer { .. } => 0,
             Command::Close { .. }
-            | Command::Accept { .. }
             | Command::Delete { .. }
             | Command::ForgetFence { .. }
             | Command::Expire { .. }
@@ -271,6 +312,14 @@ impl State {
             | Command::Refill { .. } => return 0,
         };
         remembered + content
+    }
+
+    /// Whether an open session campaigns in a known group that would have no leader without it.
+    fn is_wanted(&self, command: &Command) -> bool {
+        let Command::Campaign { group, session, .. } = command else { return false };
+        let is_vacant =
+            |state: &GroupState| state.office == Office::Vacant && state.line.is_empty();
+        self.find_session(*session).is_some() && self.groups.get(group).is_some_and(is_vacant)
     }
 
     fn new_session(&self, secret: SessionId, node: Option<&Node>) -> u64 {

@@ -328,7 +328,7 @@ impl Regent for Verbs {
 
     async fn backup(&self, request: Request<pb::BackupRequest>) -> GrpcResult<Self::BackupStream> {
         let (ask, pb::BackupRequest {}) = self.enter(Operation::Backup, request)?;
-        let pieces = ReceiverStream::new(backup::act(&ask).await?.queue).map(|piece| match piece {
+        let pieces = backup::act(&ask).await?.map(|piece| match piece {
             Ok(bytes) => Ok(pb::BackupPiece { bytes }),
             Err(error) => Err(Status::data_loss(error.to_string())),
         });

@@ -460,3 +460,22 @@ async fn requests_without_end_are_refused_and_heartbeats_are_still_answered() {
     }
     server.serves().await;
 }
+
+/// L7: a stream holds its connection for as long as it lives, so the last places are not for streams.
+#[tokio::test]
+async fn streams_leave_the_reserve_of_connections_to_renewals() {
+    let config = ServerConfig { connections_per_address_max: 32, ..ServerConfig::default() };
+    let server = Server::with(config).await;
+    let (mut streams, mut refused) = (Vec::new(), 0);
+    for number in 1..=40 {
+        match Stream::try_open(&server, Up::Hello(hello("a", &secret(number)))).await {
+            Ok(stream) => streams.push(stream),
+            Err(told) => {
+                problem(&told, Code::RateLimited);
+                refused += 1;
+            }
+        }
+    }
+    assert_eq!((streams.len(), refused), (30, 10));
+    server.serves().await;
+}

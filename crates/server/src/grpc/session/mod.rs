@@ -157,6 +157,10 @@ async fn begin(
     let operation = if resume { Operation::ShowSession } else { Operation::OpenSession };
     let class = router::class(operation).unwrap_or(Class::Campaign);
     let app = &link.app;
+    // A stream holds its connection for as long as it lives, so it counts as one that waits.
+    if !app.connection_limit.may_wait(&link.activity) {
+        return Err(app.shed(class));
+    }
     let place = app.admission.admit(class).ok_or_else(|| app.shed(class))?;
     let ask = link.ask(Some(place));
     let (Some(session_id), true) = (request.session_id, resume) else {
