@@ -39,10 +39,11 @@ pub(crate) async fn admit(
     let caller = identify(app, peer, headers).await?;
     let guarded = GuardedStore::new(app.store.clone(), caller);
     // What a caller holds it may give up: whether it holds it, the store knows.
-    if !route.gives_up {
-        let checked = guarded.check(right, route.extent(group)).await;
-        checked.map_err(|error| denied(&guarded, route, error.into()))?;
+    if route.gives_up {
+        return Ok(Some(guarded.for_giving_up().await?));
     }
+    let checked = guarded.check(right, route.extent(group)).await;
+    checked.map_err(|error| denied(&guarded, route, error.into()))?;
     Ok(Some(guarded))
 }
 

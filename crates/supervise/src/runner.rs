@@ -49,6 +49,9 @@ pub(crate) struct Setup {
     pub(crate) page: JoinSet<()>,
 }
 
+/// The credential of this process, which is not its program's.
+const CREDENTIALS: &[&str] = &["REGENT_TOKEN", "REGENT_TOKEN_FILE"];
+
 /// Everything that is carried about.
 pub(crate) struct Runner {
     plan: Plan,
@@ -248,7 +251,7 @@ impl Runner {
     fn environment(&self, term: Term) -> Vec<(OsString, OsString)> {
         let told = self.told(term);
         let is_ours = |name: &OsString| {
-            notify::VARIABLES.iter().any(|ours| name == ours)
+            notify::VARIABLES.iter().chain(CREDENTIALS).any(|ours| name == ours)
                 || told.iter().any(|(own, _)| name == own)
         };
         let inherited = std::env::vars_os().filter(|(name, _)| !is_ours(name));

@@ -29,6 +29,8 @@ enum Source {
 
 /// What was read of a file, and when it had been changed last.
 struct Seen {
+    /// The change whose file could not be read, so that it is said once.
+    warned_of: Option<SystemTime>,
     changed_at: Option<SystemTime>,
     value: HeaderValue,
 }
@@ -85,10 +87,12 @@ impl Credential {
                 if changed_at != seen.changed_at {
                     match read(path) {
                         Ok(fresh) => *seen = fresh,
-                        Err(error) => {
+                        // Tried again with the next request: a change of its mode leaves its time as it is.
+                        Err(error) if seen.warned_of != changed_at => {
                             tracing::warn!(%error, "the token file cannot be read; the old token is used");
-                            seen.changed_at = changed_at;
+                            seen.warned_of = changed_at;
                         }
+                        Err(_) => {}
                     }
                 }
                 seen.value.clone()
@@ -101,7 +105,7 @@ fn read(path: &Path) -> Result<Seen, CredentialError> {
     // Before the bytes: a change in between is seen the next time.
     let changed_at = std::fs::metadata(path).and_then(|facts| facts.modified()).ok();
     let text = regent_files::read_text(path, TOKEN_FILE_BYTES_MAX, Trust::Secret)?;
-    Ok(Seen { changed_at, value: header(&text, &path.display().to_string())? })
+    Ok(Seen { changed_at, warned_of: None, value: header(&text, &path.display().to_string())? })
 }
 
 fn header(text: &str, place: &str) -> Result<HeaderValue, CredentialError> {

@@ -91,13 +91,36 @@ impl Permitted {
 pub struct GuardedStore {
     inner: Arc<dyn Store>,
     caller: Arc<Caller>,
+    /// Whether the credential was over already: then only what an open session of the caller holds can be given up.
+    is_over: bool,
 }
 
 impl GuardedStore {
     /// Guards a store against a caller.
     #[must_use]
     pub fn new(inner: Arc<dyn Store>, caller: Caller) -> Self {
-        Self { inner, caller: Arc::new(caller) }
+        Self { inner, caller: Arc::new(caller), is_over: false }
+    }
+
+    /// The same, for a route that only gives something up: a caller whose credential is over may use it for its own
+    /// open sessions, and for nothing else.
+    pub async fn for_giving_up(self) -> StoreResult<Self> {
+        let table = access(&*self.inner, None).await?.table;
+        let is_over = self.caller.flaw(&table).is_some();
+        Ok(Self { is_over, ..self })
+    }
+
+    /// Judges by what this server has applied, and before it refuses by what the store says now: a server that is
+    /// behind must not turn away a caller whose binding or token is new to it.
+    async fn judged(
+        &self,
+        is_allowed: impl Fn(&AccessTable) -> Result<(), Refusal>,
+    ) -> StoreResult<()> {
+        if is_allowed(&access(&*self.inner, None).await?.table).is_ok() {
+            return Ok(());
+        }
+        let now = self.inner.ask(Question::access(None), Consistency::Linearizable).await?;
+        Ok(is_allowed(&now.table)?)
     }
 
     /// Who calls.
@@ -108,8 +131,7 @@ impl GuardedStore {
 
     /// Refuses a caller without a good credential or without this right: for what a server does beside its store.
     pub async fn check(&self, right: Right, extent: Extent<'_>) -> StoreResult<()> {
-        let table = access(&*self.inner, None).await?.table;
-        Ok(self.caller.check(&table, right, extent)?)
+        self.judged(|table| self.caller.check(table, right, extent)).await
     }
 
     /// Where the caller has a right: for lists that a server keeps beside its store.
@@ -141,6 +163,15 @@ impl GuardedStore {
         judge(view.table.bindings(), Request { who, right, extent, node })
             .map_err(Refusal::from)?;
         Ok(())
+    }
+
+    /// Refuses what is not about an open session of the caller.
+    async fn check_own(&self, session: Option<SessionId>) -> StoreResult<()> {
+        let view = access(&*self.inner, session).await?;
+        match view.session.and_then(|open| open.owner) {
+            Some(owner) if owner == self.caller.who => Ok(()),
+            Some(_) | None => Ok(self.caller.check_credential(&view.table)?),
+        }
     }
 
     /// The groups of a page that the caller may see. Nothing names those that it may not: the page goes on behind the
@@ -210,15 +241,17 @@ impl Store for GuardedStore {
         then: Option<Query>,
     ) -> StoreResult<Done> {
         // Giving up waits for nothing here: a campaign that is dropped polls this only once.
-        if !command.gives_up() {
-            let table = access(&*self.inner, None).await?.table;
-            self.caller.check_credential(&table)?;
+        if command.gives_up() {
+            if self.is_over {
+                self.check_own(command.session()).await?;
+            }
+        } else {
             let extent = match (command.group(), command.right()) {
                 (Some(group), _) => Extent::Group(group),
                 (None, Right::Stand) => Extent::SomeGroup,
                 (None, _) => Extent::Cluster,
             };
-            self.caller.check(&table, command.right(), extent)?;
+            self.check(command.right(), extent).await?;
         }
         self.inner.submit(command.on_behalf_of(self.caller.who.clone()), request, then).await
     }

@@ -254,4 +254,7 @@ fn what_another_principal_asks_for_is_no_sign_of_life_of_the_session_it_names() 
     assert_eq!(ledger.asker(&owner(campaign(0, 1))), Some(no(&ledger, 0)));
     assert_eq!(ledger.asker(&thief(campaign(0, 1))), None);
     assert_eq!(ledger.asker(&thief(Command::Close { session: secret(0) })), None);
+    // Whoever may only give up, because its token was revoked, must not live on by giving up nothing.
+    let group = Group::new("nothing-of-its-own").unwrap();
+    assert_eq!(ledger.asker(&owner(Command::Withdraw { group, session: secret(0) })), None);
 }

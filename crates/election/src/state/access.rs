@@ -7,6 +7,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use super::session::Session;
 use super::{Rest, State, Turn, VerbResult, done};
 use crate::access::{
     AccessError, AccessTable, AccessView, Binding, Bindings, Extent, Principal, Request, Right,
@@ -16,6 +17,12 @@ use crate::command::{Command, Opening};
 use crate::limits::TOKENS_MAX;
 use crate::name::{Group, Node, SessionId, SessionNo};
 use crate::outcome::{Answer, Cause, Refusal};
+
+/// Whether a session leads or stands in the group that a command names, if it names one.
+fn holds(session: &Session, command: &Command) -> bool {
+    let is_there = |group| session.leads.contains(group) || session.stands.contains(group);
+    command.group().is_none_or(is_there)
+}
 
 impl State {
     /// The bindings and the tokens.
@@ -39,9 +46,11 @@ impl State {
         let open = command.session().and_then(|id| self.sessions.get(self.by_secret.get(&id)?));
         match open.map(|session| session.owner.as_deref()) {
             Some(Some(owner)) if owner != who => return Err(Refusal::SessionOfAnother),
-            // What somebody holds, or does not hold any more, it may always give up.
-            Some(Some(_)) if command.gives_up() => return Ok(()),
-            None if command.gives_up() => return Ok(()),
+            // What somebody holds it may always give up. Where it holds nothing it is judged like everybody: the
+            // refusal of a resignation names the leader.
+            Some(Some(_)) if command.gives_up() && open.is_some_and(|it| holds(it, command)) => {
+                return Ok(());
+            }
             // One that was opened without authentication is anybody's who may stand under its name.
             Some(Some(_) | None) | None => {}
         }
@@ -236,6 +245,36 @@ mod tests {
         let mut expected = before;
         expected.leap(state.revision());
         assert_eq!(state, expected);
+    }
+
+    /// The refusal of a resignation names the leader and its term, and the end of a session is remembered.
+    #[test]
+    fn giving_up_what_one_does_not_hold_is_judged_like_everything_else() {
+        let mut state = State::new(Settings::default());
+        bound(&mut state, &["node:a"]);
+        ask(&mut state, "node:a", open(1, "a")).unwrap();
+        let (session, group) = (SessionId::new(1).unwrap(), Group::new("g").unwrap());
+        let campaign = Command::Campaign {
+            group: group.clone(),
+            session,
+            opening: None,
+            if_lost: crate::command::IfLost::Stand,
+            priority: 0,
+            metadata: crate::name::Metadata::NONE,
+        };
+        ask(&mut state, "node:a", campaign).unwrap();
+        bound(&mut state, &[]);
+        let term = crate::term::Term::new(1).unwrap();
+        let elsewhere = Group::new("secret").unwrap();
+        let resign = |group: &Group| Command::Resign { group: group.clone(), session, term };
+        let denied = ask(&mut state, "node:a", resign(&elsewhere));
+        assert!(matches!(denied, Err(Refusal::Denied { .. })), "{denied:?}");
+        let close = Command::Close { session: SessionId::new(99).unwrap() };
+        let denied = ask(&mut state, "node:a", close);
+        assert!(matches!(denied, Err(Refusal::Denied { .. })), "{denied:?}");
+        assert_eq!(ask(&mut state, "node:a", resign(&group)), Ok(Answer::Done));
+        let close = Command::Close { session };
+        assert_eq!(ask(&mut state, "node:a", close), Ok(Answer::Done));
     }
 
     #[test]

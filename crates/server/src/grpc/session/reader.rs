@@ -152,7 +152,11 @@ async fn serve_heartbeat(shared: Arc<Shared>, heartbeat: pb::Heartbeat, arrived_
             shared.tell_log_leader().await;
         }
         Err(problem) => {
-            let is_over = problem.code == Code::SessionExpired;
+            // A stream shows its token once: one whose token is over is opened anew, with the token of then.
+            let is_over = matches!(
+                problem.code,
+                Code::SessionExpired | Code::CredentialOver | Code::Unauthenticated
+            );
             shared.told().trouble = Some(problem.clone());
             if is_over {
                 shared.outbox.end(Some(problem));
