@@ -11,7 +11,7 @@ use crate::problem::{Code, Problem};
 pub const fn code_of(refusal: &Refusal) -> Code {
     match refusal {
         Refusal::SessionUnknown => Code::SessionExpired,
-        Refusal::SessionMismatch { .. } => Code::SessionMismatch,
+        Refusal::SessionMismatch => Code::SessionMismatch,
         Refusal::HeartbeatNotNewer { .. } => Code::HeartbeatNotNewer,
         Refusal::NotLeader { .. } => Code::NotLeader,
         Refusal::TenureEnding { .. } => Code::TenureEnding,

@@ -453,7 +453,7 @@ fn is_permanent(refusal: &Refusal) -> bool {
         | Refusal::Moved { .. }
         | Refusal::Policy(_) => true,
         Refusal::SessionUnknown
-        | Refusal::SessionMismatch { .. }
+        | Refusal::SessionMismatch
         | Refusal::HeartbeatNotNewer { .. }
         | Refusal::NotLeader { .. }
         | Refusal::TenureEnding { .. }

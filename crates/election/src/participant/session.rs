@@ -185,7 +185,7 @@ impl Participant {
             Ok(Reply::Heartbeat(_) | Reply::Campaigned(_) | Reply::Done) => {}
             // Only the newest attempt's failure counts: an older one has been acted on.
             Err(_) if !is_newest => {}
-            Err(StoreError::Refused(Refusal::SessionUnknown | Refusal::SessionMismatch { .. })) => {
+            Err(StoreError::Refused(Refusal::SessionUnknown | Refusal::SessionMismatch)) => {
                 // An earlier try had opened it and it has ended since, or the secret is not fresh.
                 self.abandon(false);
             }

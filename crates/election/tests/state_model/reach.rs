@@ -96,7 +96,7 @@ fn said(answer: &Answer) -> &'static str {
 fn refused(refusal: &Refusal) -> &'static str {
     match refusal {
         Refusal::SessionUnknown => "SessionUnknown",
-        Refusal::SessionMismatch { .. } => "SessionMismatch",
+        Refusal::SessionMismatch => "SessionMismatch",
         Refusal::HeartbeatNotNewer { .. } => "HeartbeatNotNewer",
         Refusal::NotLeader { .. } => "NotLeader",
         Refusal::TenureEnding { .. } => "TenureEnding",
