@@ -179,9 +179,12 @@ impl Core {
 
     /// Whether the disk has confirmed the whole log. Before that, this replica must not win an election: the library
     /// takes it for granted.
+    ///
+    /// What the library counts as persisted is not enough. If an entry is replaced and then comes back while the disk
+    /// still writes it for the first time, the first writing counts, and the later two are not on disk yet.
     pub(super) fn is_log_durable(&self) -> bool {
         let log = &self.node.raft.raft_log;
-        log.persisted == log.last_index()
+        log.persisted == log.last_index() && !self.unconfirmed.iter().any(|batch| batch.holds_log)
     }
 
     /// Whether Raft may be told of this term. Messages raise the term by a bounded amount in a while, so that no member

@@ -214,6 +214,8 @@ struct Unconfirmed {
     /// What Raft is told is durable when it has: the batch, and what came after it and was empty.
     ready: u64,
     since: Moment,
+    /// Whether entries or a snapshot are in it.
+    holds_log: bool,
     /// What is said when it has.
     messages: Vec<(ReplicaId, PeerMessage)>,
 }

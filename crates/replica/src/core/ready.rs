@@ -59,11 +59,12 @@ impl Core {
                 self.nothing_to_keep(number, later);
                 continue;
             }
-            let since = self.now;
+            let holds_log = is_installed || !entries.is_empty();
             self.unconfirmed.push_back(Unconfirmed {
                 number,
                 ready: number,
-                since,
+                since: self.now,
+                holds_log,
                 messages: later,
             });
             self.out.batches.push(Batch { number, snapshot, entries, hard_state, must_sync });

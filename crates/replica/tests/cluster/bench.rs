@@ -142,6 +142,13 @@ impl Cluster {
         }
     }
 
+    /// The disk writes the first batch that waits, and stalls again.
+    pub(crate) fn write_first(&mut self, replica: ReplicaId) {
+        let waiting = self.stalled.get_mut(&replica).unwrap();
+        let first = waiting.remove(0);
+        self.write(replica, first);
+    }
+
     fn write(&mut self, replica: ReplicaId, batch: Batch) {
         let disk = self.disks.get_mut(&replica).unwrap();
         if let Some((place, bytes)) = batch.snapshot {

@@ -17,21 +17,21 @@ use crate::bench::{Cluster, id, open, session};
 
 /// Three replicas of which one, the Raft leader until now, turns hostile: its process is gone, and what is sent in its
 /// name is up to the test.
-struct Scene {
-    cluster: Cluster,
-    hostile: ReplicaId,
-    victim: ReplicaId,
-    other: ReplicaId,
+pub(crate) struct Scene {
+    pub(crate) cluster: Cluster,
+    pub(crate) hostile: ReplicaId,
+    pub(crate) victim: ReplicaId,
+    pub(crate) other: ReplicaId,
 }
 
 impl Scene {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let mut scene = Self::with_its_process();
         scene.cluster.stop(scene.hostile);
         scene
     }
 
-    fn with_its_process() -> Self {
+    pub(crate) fn with_its_process() -> Self {
         let mut cluster = Cluster::new(3);
         let hostile = cluster.await_leader();
         cluster.submit(hostile, open(1, 60_000)).unwrap();
@@ -41,12 +41,12 @@ impl Scene {
         Self { cluster, hostile, victim: rest[0], other: rest[1] }
     }
 
-    fn status(&self) -> Status {
+    pub(crate) fn status(&self) -> Status {
         self.cluster.cores[&self.victim].status()
     }
 
     /// A message of the hostile one to its victim, in the Raft term that holds.
-    fn message(&self, kind: MessageType, change: impl FnOnce(&mut Message)) -> Message {
+    pub(crate) fn message(&self, kind: MessageType, change: impl FnOnce(&mut Message)) -> Message {
         let mut message = Message::default();
         message.set_msg_type(kind);
         (message.from, message.to) = (self.hostile.get(), self.victim.get());
@@ -55,14 +55,14 @@ impl Scene {
         message
     }
 
-    fn send(&mut self, kind: MessageType, change: impl FnOnce(&mut Message)) {
+    pub(crate) fn send(&mut self, kind: MessageType, change: impl FnOnce(&mut Message)) {
         let message = PeerMessage::Raft(Box::new(self.message(kind, change)));
         self.cluster.deliver(self.hostile, self.victim, message);
         self.cluster.step();
     }
 
     /// Announces a snapshot just after what is committed, changed as the test wants, and brings it.
-    fn send_snapshot(
+    pub(crate) fn send_snapshot(
         &mut self,
         replicated: ReplicatedState,
         change: impl FnOnce(&mut Message, &mut ConfState),
@@ -90,12 +90,12 @@ impl Scene {
     }
 
     /// What the victim has applied, as a snapshot would bring it.
-    fn replicated(&self) -> ReplicatedState {
+    pub(crate) fn replicated(&self) -> ReplicatedState {
         self.cluster.cores[&self.victim].replicated().clone()
     }
 
     /// The other two go on without the hostile one.
-    fn others_serve(mut self) {
+    pub(crate) fn others_serve(mut self) {
         self.cluster.stop(self.hostile);
         let two = [self.victim, self.other];
         let is_led = |cluster: &Cluster| {
@@ -147,7 +147,7 @@ fn replicas_in_order_send_nothing_that_is_refused() {
     assert_eq!(cluster.refused, Vec::new());
 }
 
-fn entry(index: u64, term: u64, data: &[u8]) -> Entry {
+pub(crate) fn entry(index: u64, term: u64, data: &[u8]) -> Entry {
     let mut entry = Entry::default();
     (entry.index, entry.term) = (index, term);
     entry.data = data.to_vec().into();

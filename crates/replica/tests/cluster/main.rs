@@ -11,6 +11,7 @@ mod budget;
 mod fuzz;
 mod hostile;
 mod patience;
+mod pretenders;
 mod renewals;
 
 use std::collections::BTreeSet;
