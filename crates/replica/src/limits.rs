@@ -68,6 +68,11 @@ const _: () = assert!(PATIENCE_CALM_FOR.as_secs() <= MEASURED_FOR.as_secs() / 2)
 /// Most replicas in a cluster, learners and witnesses included.
 pub const REPLICAS_MAX: usize = 16;
 
+/// Most members in a list that a peer sends, and beyond which an `Add` in the log means nothing. Far more than an honest
+/// leader adds: a replica must not refuse what another build, with a larger [`REPLICAS_MAX`], has committed. Raft takes
+/// time that grows with the square of it to restore such a list.
+pub const MEMBERS_LISTED_MAX: usize = 4 * REPLICAS_MAX;
+
 /// Connections at a time whose other end has not proved who it is: some for every replica there can be. With one more,
 /// the first of them gives way.
 pub const UNPROVEN_MAX: usize = 4 * REPLICAS_MAX;

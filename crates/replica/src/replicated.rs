@@ -12,7 +12,7 @@ use regent_election::codec::{CodecError, Input, Wire, decode_entry, encode_entry
 use regent_election::mutant::{self, Mutant};
 use regent_election::{Entry, Settings, State};
 
-use crate::limits::{BOOT_LEAP_MAX, PROPOSAL_LEAP_MAX};
+use crate::limits::{BOOT_LEAP_MAX, MEMBERS_LISTED_MAX, PROPOSAL_LEAP_MAX};
 use crate::member::{Member, MemberChange, Members, ReplicaId, put_member, take_id, take_member};
 
 /// The version that opens every encoded [`ReplicatedState`].
@@ -174,9 +174,15 @@ impl ReplicatedState {
         self.has_no_state || self.members.get(&id).map_or(is_said, |member| member.is_witness)
     }
 
-    /// Takes a change of members into account.
-    pub fn change_members(&mut self, change: &MemberChange) {
+    /// Takes a change of members into account; whether it means anything. One that adds a replica beyond
+    /// [`MEMBERS_LISTED_MAX`] does not, on any replica: it follows from what is replicated alone.
+    pub fn change_members(&mut self, change: &MemberChange) -> bool {
         match change {
+            MemberChange::Add { id, .. }
+                if self.members.len() >= MEMBERS_LISTED_MAX && !self.members.contains_key(id) =>
+            {
+                return false;
+            }
             MemberChange::Add { id, member } => {
                 self.highest = self.highest.max(id.get());
                 self.members.insert(*id, member.clone());
@@ -187,6 +193,7 @@ impl ReplicatedState {
             }
             MemberChange::Promote { .. } | MemberChange::LeaveJoint => {}
         }
+        true
     }
 
     /// The whole as bytes: version, members, applied numbers, hold, bareness, highest number, state. Equal wholes give
@@ -247,7 +254,9 @@ impl ReplicatedState {
                     self.state.apply(proposal);
                 }
             }
-            Payload::Members(change) => self.change_members(&change),
+            Payload::Members(change) => {
+                self.change_members(&change);
+            }
             Payload::Release => self.grants_paused = false,
         }
         Ok(())

@@ -18,7 +18,10 @@ use raft::eraftpb::{ConfState, Entry, EntryType, Message, MessageType};
 use regent_election::Revision;
 use regent_election::mutant::{self, Mutant};
 
-use crate::limits::{CONTEXT_BYTES_MAX, RAFT_NUMBER_MAX, READ_ROUNDS_MAX, SNAPSHOT_LEAP_MAX};
+use crate::limits::{
+    CONTEXT_BYTES_MAX, MEMBERS_LISTED_MAX, RAFT_NUMBER_MAX, READ_ROUNDS_MAX, SNAPSHOT_LEAP_MAX,
+};
+use crate::member::MemberChange;
 use crate::raft_codec::travels;
 use crate::replicated::{RELEASE, ReplicatedState, payload};
 
@@ -165,6 +168,9 @@ pub fn admit_snapshot(
     if local.last > 0 && place.index.saturating_sub(local.last) > SNAPSHOT_LEAP_MAX {
         return Err(Refused("the snapshot stands further ahead than a log can grow"));
     }
+    if replicated.members.len() > MEMBERS_LISTED_MAX {
+        return Err(Refused("a list of members is longer than any"));
+    }
     if replicated.has_no_state {
         return Err(Refused("the snapshot of a witness holds no state and is sent to nobody"));
     }
@@ -307,6 +313,9 @@ fn check_snapshot(message: &Message) -> Result<(), Refused> {
 /// Members that Raft can restore, and that the changes of [`crate::MemberChange`] can have led to.
 pub(super) fn check_members(members: &ConfState) -> Result<(), Refused> {
     let unique = |ids: &[u64]| -> Result<BTreeSet<u64>, Refused> {
+        if ids.len() > MEMBERS_LISTED_MAX {
+            return Err(Refused("a list of members is longer than any"));
+        }
         let set: BTreeSet<u64> = ids.iter().copied().collect();
         if set.len() == ids.len() && !set.contains(&0) {
             Ok(set)
@@ -327,6 +336,13 @@ pub(super) fn check_members(members: &ConfState) -> Result<(), Refused> {
         && staged.is_disjoint(&voters)
         && !members.auto_leave;
     if is_sound { Ok(()) } else { Err(Refused("a list of members contradicts itself")) }
+}
+
+/// Whether Raft's list stays within [`MEMBERS_LISTED_MAX`] with this change. It follows from what was applied before, so
+/// all replicas say the same.
+pub(super) fn has_room_for(members: &ConfState, change: &MemberChange) -> bool {
+    let is_full = members.voters.len() + members.learners.len() >= MEMBERS_LISTED_MAX;
+    !(is_full && matches!(change, MemberChange::Add { .. }))
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use regent_election::deed::Draft;
 use regent_election::ledger::Slice;
 use regent_election::{Applied, Effect};
 
+use super::admission::has_room_for;
 use super::requests::Waiter;
 use super::{Core, Role, unavailable};
 use crate::io::{Response, SnapshotTask, Token};
@@ -101,11 +102,15 @@ impl Core {
                 self.applied_to(index);
             }
             Payload::Members(change) => {
-                self.ledger.kept_mut().change_members(&change);
-                // An honest leader has checked it. One that Raft cannot apply means the same to all replicas: nothing.
-                let applied = self.node.apply_conf_change(&change.to_raft());
-                let is_applied = applied.is_ok();
-                if let Ok(members) = applied {
+                // An honest leader has checked it. One that Raft cannot apply, or that adds too many, means the same to
+                // all replicas: nothing.
+                let is_known = self.ledger.kept_mut().change_members(&change);
+                let is_fitting = is_known && has_room_for(self.node.store().members(), &change);
+                let applied =
+                    is_fitting.then(|| self.node.apply_conf_change(&change.to_raft()).ok());
+                let members = applied.flatten();
+                let is_applied = members.is_some();
+                if let Some(members) = members {
                     self.node.mut_store().set_members(members);
                 }
                 self.applied_to(index);

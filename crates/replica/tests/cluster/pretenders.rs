@@ -3,9 +3,10 @@
 //! Who wins an election decides what is in the log, and Raft cannot help it. These are the shapes in which a member gets
 //! there, or stops a replica, without an election.
 
-use raft::eraftpb::MessageType;
-use regent_replica::Role;
+use raft::eraftpb::{Entry, EntryType, MessageType};
+use regent_replica::{MemberChange, Role};
 
+use crate::bench::{id, member};
 use crate::hostile::{Scene, entry};
 
 /// An entry of before comes back while the disk still writes it for the first time. What the disk then confirms is
@@ -31,5 +32,53 @@ fn a_log_that_changed_twice_while_its_disk_wrote_is_not_durable() {
     assert_ne!(scene.status().role, Role::Leader, "its disk may forget its log");
     scene.cluster.unstall(scene.victim);
     scene.cluster.cut.clear();
+    scene.others_serve();
+}
+
+/// Restoring such a list takes Raft time that grows with the square of its length.
+#[test]
+fn a_snapshot_with_more_members_than_a_cluster_has_is_refused() {
+    let mut scene = Scene::new();
+    scene.send_snapshot(scene.replicated(), |_, members| members.learners = (4..=100).collect());
+    assert_eq!(scene.cluster.refused.len(), 1);
+    let mut replicated = scene.replicated();
+    replicated.members.extend((4..=100).map(|number| (id(number), member(number))));
+    scene.send_snapshot(replicated, |_, _| {});
+    assert_eq!(scene.cluster.refused.len(), 2);
+    scene.others_serve();
+}
+
+fn change_of_members(index: u64, term: u64, change: &MemberChange) -> Entry {
+    let mut context = Vec::new();
+    change.put(&mut context);
+    let mut entry = entry(index, term, b"");
+    entry.set_entry_type(EntryType::EntryConfChangeV2);
+    entry.context = context.into();
+    entry
+}
+
+/// They can be read and may be committed: those beyond the bound mean nothing, to Raft and to the state alike.
+#[test]
+fn members_added_beyond_the_bound_are_added_nowhere() {
+    let mut scene = Scene::new();
+    let (last, term) = (scene.status().last, scene.status().raft_term);
+    let mut entries = Vec::new();
+    for number in 4..=100 {
+        let add = MemberChange::Add { id: id(number), member: member(number) };
+        for change in [add, MemberChange::LeaveJoint] {
+            let index = last + 1 + entries.len() as u64;
+            entries.push(change_of_members(index, term, &change));
+        }
+    }
+    let end = last + entries.len() as u64;
+    scene.send(MessageType::MsgAppend, |message| {
+        (message.index, message.log_term, message.commit) = (last, term, end);
+        message.set_entries(entries.into());
+    });
+    scene.cluster.run(20);
+    let status = scene.status();
+    assert_eq!(status.applied, end, "it is in the log");
+    assert_eq!((status.members.len(), status.voters.len() + status.learners.len()), (64, 64));
+    assert!(!status.is_joint);
     scene.others_serve();
 }

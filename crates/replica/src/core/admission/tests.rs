@@ -250,7 +250,12 @@ fn members_that_raft_cannot_restore_are_refused() {
         let logger = slog::Logger::root(slog::Discard, slog::o!());
         raft::RawNode::new(&config, log, &logger).unwrap();
     }
+    let many: Vec<u64> = (1..=1 + MEMBERS_LISTED_MAX as u64).collect();
+    assert_eq!(check_members(&members(&many[1..], &[], &[], &[])), Ok(()));
     for unsound in [
+        members(&many, &[], &[], &[]),
+        members(&[1000], &many, &[], &[]),
+        members(&[1000], &[], &many, &[]),
         members(&[], &[], &[], &[]),
         members(&[0, 1], &[], &[], &[]),
         members(&[1, 1], &[], &[], &[]),
