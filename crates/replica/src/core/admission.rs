@@ -88,6 +88,11 @@ pub fn admit(local: &LocalRaft<'_>, from: u64, message: &Message) -> Admitted {
         // but the term, and tells it so.
         return Ok(Admission::Step);
     }
+    let is_of_a_leader =
+        matches!(message.msg_type, MessageType::MsgAppend | MessageType::MsgHeartbeat);
+    if is_of_a_leader && contradicts_leader(local, from, message.term) {
+        return Ok(Admission::Ignore);
+    }
     match message.msg_type {
         MessageType::MsgAppend => check_append(local, message)?,
         MessageType::MsgHeartbeat if message.commit > local.last => {
@@ -131,6 +136,14 @@ pub fn admit(local: &LocalRaft<'_>, from: u64, message: &Message) -> Admitted {
     Ok(Admission::Step)
 }
 
+/// Whether `from` says that it leads in the term in which another one leads this replica. A term has one leader; with
+/// entries of two, this replica would take those of one for those of the other. Which of them lies is not known, so
+/// neither is refused: the true leader would lose its link to whoever heard the liar first. Who is led by the liar hears
+/// nothing from the true one, campaigns when the liar falls silent, and is led by nobody then.
+const fn contradicts_leader(local: &LocalRaft<'_>, from: u64, term: u64) -> bool {
+    term == local.term && local.leader != 0 && from != local.leader
+}
+
 /// What is heard of a peer that may be a member without this replica knowing it: it was away while the cluster was
 /// replaced, or knows nobody yet. Such a peer may lead it and answer its rounds, and a candidate may ask for its vote.
 const fn is_heard_on_trial(kind: MessageType) -> bool {
@@ -153,7 +166,7 @@ pub fn admit_snapshot(
     revision: Revision,
 ) -> Admitted {
     check_shape(local.id, from, message)?;
-    if message.term < local.term {
+    if message.term < local.term || contradicts_leader(local, from, message.term) {
         return Ok(Admission::Ignore);
     }
     let place = message.get_snapshot().get_metadata();

@@ -6,8 +6,18 @@
 use raft::eraftpb::{Entry, EntryType, MessageType};
 use regent_replica::{MemberChange, Role};
 
-use crate::bench::{id, member};
+use crate::bench::{id, member, open};
 use crate::hostile::{Scene, entry};
+
+impl Scene {
+    /// Three replicas, of which one leads, one follows it, and one is hostile.
+    fn with_a_leader() -> Self {
+        let mut scene = Self::with_its_process();
+        std::mem::swap(&mut scene.hostile, &mut scene.other);
+        scene.cluster.stop(scene.hostile);
+        scene
+    }
+}
 
 /// An entry of before comes back while the disk still writes it for the first time. What the disk then confirms is
 /// the first writing, and not the log of now.
@@ -80,5 +90,25 @@ fn members_added_beyond_the_bound_are_added_nowhere() {
     assert_eq!(status.applied, end, "it is in the log");
     assert_eq!((status.members.len(), status.voters.len() + status.learners.len()), (64, 64));
     assert!(!status.is_joint);
+    scene.others_serve();
+}
+
+/// The true leader's entry at the same place and in the same term would be taken for the one that is there.
+#[test]
+fn a_second_leader_of_one_term_is_not_heard() {
+    let mut scene = Scene::with_a_leader();
+    let (last, term) = (scene.status().last, scene.status().raft_term);
+    scene.send(MessageType::MsgAppend, |message| {
+        (message.index, message.log_term) = (last, term);
+        message.set_entries(vec![entry(last + 1, term, b"")].into());
+    });
+    scene.send(MessageType::MsgHeartbeat, |message| message.commit = last);
+    assert_eq!(scene.status().leader, Some(scene.other));
+    scene.cluster.submit(scene.other, open(2, 60_000)).unwrap();
+    scene.cluster.run(50);
+    let two = [scene.victim, scene.other];
+    let states = two.map(|replica| scene.cluster.cores[&replica].replicated().encode());
+    assert!(states[0] == states[1], "replicas agree at equal index (S8)");
+    assert_eq!(scene.cluster.refused, Vec::new(), "the first liar must not cut the true leader");
     scene.others_serve();
 }

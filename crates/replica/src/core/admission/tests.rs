@@ -174,6 +174,18 @@ fn what_came_too_early_too_late_or_to_the_wrong_place_is_ignored() {
     assert!(ignored(|it| it.has_voters = false, &request));
 }
 
+/// A liar that came first must not cut the true leader: it is not refused.
+#[test]
+fn a_second_leader_of_one_term_is_ignored() {
+    let by = |leader: u64, message: &Message| admit(&local(|it| it.leader = leader), 1, message);
+    for message in [append(|_| {}), message(MessageType::MsgHeartbeat, |_| {})] {
+        assert_eq!(by(3, &message), Ok(Admission::Ignore));
+        assert_eq!(by(0, &message), Ok(Admission::Step), "nobody led it before");
+        let later = Message { term: 4, ..message };
+        assert_eq!(by(3, &later), Ok(Admission::Step), "it was elected since");
+    }
+}
+
 #[test]
 fn a_peer_on_trial_leads_and_asks_for_votes_and_nothing_else_of_it_is_heard() {
     use MessageType as M;
@@ -298,6 +310,10 @@ fn a_snapshot_stands_at_a_possible_place_and_holds_a_later_state() {
     assert!(admit_snapshot(&local(|_| {}), 1, &at(20, 3), &replicated, later).is_err());
     let bare = replicated.clone().without_state();
     assert!(admit_snapshot(&local(|_| {}), 1, &at(20, 3), &bare, revision).is_err());
+    assert_eq!(
+        admit_snapshot(&local(|it| it.leader = 3), 1, &at(20, 3), &replicated, revision),
+        Ok(Admission::Ignore)
+    );
     assert_eq!(
         admit_snapshot(&local(|it| it.term = 4), 1, &at(20, 3), &replicated, revision),
         Ok(Admission::Ignore)
