@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use raft::eraftpb::{EntryType, Message, MessageType};
+use raft::eraftpb::{Entry, EntryType, Message, MessageType};
 use regent_election::mutant::{self, Mutant};
 
 use super::admission::{Admission, LocalRaft, Refused, admit, admit_snapshot};
@@ -114,6 +114,9 @@ impl Core {
         if matches!(message.msg_type, MessageType::MsgAppend | MessageType::MsgHeartbeat) {
             self.contact_at = Some(self.now);
         }
+        if !self.may_commit_by_vote(&message) {
+            (message.commit, message.commit_term) = (0, 0);
+        }
         // A message of somebody who is no member any more is none of our business.
         let _ = self.node.step(message);
     }
@@ -147,6 +150,27 @@ impl Core {
         if kept == Some(index) {
             self.arriving = Some((index, bytes, replicated));
         }
+    }
+
+    /// Whether Raft may commit entries because this message says that they are. Of leaders it must. What a candidate or a
+    /// voter says is believed only where an election may hang on it: nobody leads, and a change of members is not known
+    /// to be committed here. This replica might ask removed ones for their votes, and those who know better might have
+    /// too short a log to win.
+    fn may_commit_by_vote(&self, message: &Message) -> bool {
+        let is_vote = matches!(
+            message.msg_type,
+            MessageType::MsgRequestVote
+                | MessageType::MsgRequestPreVote
+                | MessageType::MsgRequestVoteResponse
+                | MessageType::MsgRequestPreVoteResponse
+        );
+        let raft = &self.node.raft;
+        let said = || {
+            let from = raft.raft_log.committed.saturating_add(1);
+            self.node.store().slice(from, message.commit.saturating_add(1))
+        };
+        let is_change = |entry: &Entry| entry.entry_type == EntryType::EntryConfChangeV2;
+        !is_vote || (raft.leader_id == 0 && said().iter().any(is_change))
     }
 
     /// Whether a peer is a member, or still counts in a change of members that is half done.
@@ -220,7 +244,7 @@ impl Core {
 
 /// Takes everything out of entries: a planted mistake.
 fn strip(message: &mut Message) {
-    let is_normal = |entry: &&mut raft::eraftpb::Entry| entry.entry_type == EntryType::EntryNormal;
+    let is_normal = |entry: &&mut Entry| entry.entry_type == EntryType::EntryNormal;
     for entry in message.entries.iter_mut().filter(is_normal) {
         entry.data = Vec::new().into();
     }

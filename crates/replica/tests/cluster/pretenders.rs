@@ -4,9 +4,10 @@
 //! there, or stops a replica, without an election.
 
 use raft::eraftpb::{Entry, EntryType, MessageType};
+use regent_replica::io::Request;
 use regent_replica::{MemberChange, Role};
 
-use crate::bench::{id, member, open};
+use crate::bench::{Cluster, id, member, open};
 use crate::hostile::{Scene, entry};
 
 impl Scene {
@@ -111,4 +112,69 @@ fn a_second_leader_of_one_term_is_not_heard() {
     assert!(states[0] == states[1], "replicas agree at equal index (S8)");
     assert_eq!(scene.cluster.refused, Vec::new(), "the first liar must not cut the true leader");
     scene.others_serve();
+}
+
+/// Only a leader knows what a quorum has.
+#[test]
+fn a_candidate_that_is_rejected_commits_nothing() {
+    let mut scene = Scene::with_a_leader();
+    scene.cluster.cut.insert((scene.victim, scene.other));
+    let request = Request::Submit { command: open(2, 60_000), request: None, query: None };
+    scene.cluster.ask(scene.other, request);
+    scene.cluster.run(10);
+    let before = scene.status();
+    assert!(before.committed < before.last, "it has something to commit");
+    for kind in [MessageType::MsgRequestVote, MessageType::MsgRequestPreVote] {
+        scene.send(kind, |message| {
+            (message.commit, message.commit_term) = (before.last, before.raft_term);
+        });
+    }
+    assert_eq!(scene.status().committed, before.committed);
+    scene.cluster.cut.clear();
+    scene.others_serve();
+}
+
+/// One voter has the longer log and does not know that a removal is committed, so it asks too many for their votes. One
+/// knows it, and its log is too short to win. Without the rest, the second must tell the first.
+#[test]
+fn a_removal_that_the_next_leader_has_not_heard_of_keeps_nobody_from_leading() {
+    let mut cluster = Cluster::new(4);
+    let leader = cluster.await_leader();
+    cluster.run(100);
+    let rest: Vec<_> = (1..=4).map(id).filter(|other| *other != leader).collect();
+    let [longer, knows, removed] = rest[..] else { unreachable!() };
+    let before = cluster.cores[&leader].status();
+    cluster.ask(leader, Request::Members(MemberChange::Remove { id: removed }));
+    let left_at = before.last + 2;
+    for _ in 0..100 {
+        if [longer, knows].iter().all(|replica| cluster.cores[replica].status().last == left_at) {
+            break;
+        }
+        cluster.step();
+    }
+    let committed = cluster.cores[&longer].status().committed;
+    assert_eq!(committed, left_at - 1, "the first half of the change");
+    cluster.stop(leader);
+    cluster.stop(removed);
+    cluster.mail.clear();
+    let term = before.raft_term;
+    let forge = |to, kind| {
+        let mut message = raft::eraftpb::Message::default();
+        message.set_msg_type(kind);
+        (message.from, message.to, message.term) = (leader.get(), id(to).get(), term);
+        message
+    };
+    // The last words of the leader: to one another entry, to the other one that the change is committed.
+    let mut append = forge(longer.get(), MessageType::MsgAppend);
+    (append.index, append.log_term, append.commit) = (left_at, term, committed);
+    append.set_entries(vec![entry(left_at + 1, term, b"")].into());
+    let mut heartbeat = forge(knows.get(), MessageType::MsgHeartbeat);
+    heartbeat.commit = left_at;
+    for (to, message) in [(longer, append), (knows, heartbeat)] {
+        let message = regent_replica::io::PeerMessage::Raft(Box::new(message));
+        cluster.deliver(leader, to, message);
+    }
+    cluster.step();
+    assert!(cluster.cores[&longer].status().is_joint && !cluster.cores[&knows].status().is_joint);
+    assert_eq!(cluster.await_leader(), longer);
 }
