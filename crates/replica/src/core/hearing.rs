@@ -108,7 +108,7 @@ impl Core {
                 return;
             }
         }
-        if !self.believes_term(message.term) {
+        if !self.believes_term(&message) {
             return;
         }
         if matches!(message.msg_type, MessageType::MsgAppend | MessageType::MsgHeartbeat) {
@@ -140,7 +140,7 @@ impl Core {
                 return;
             }
         }
-        if !self.believes_term(message.term) {
+        if !self.believes_term(&message) {
             return;
         }
         let index = message.get_snapshot().get_metadata().index;
@@ -213,10 +213,18 @@ impl Core {
 
     /// Whether Raft may be told of this term. Messages raise the term by a bounded amount in a while, so that no member
     /// can use all terms up. One that is beyond raises it that far and is not heard otherwise: a replica that somebody
-    /// has driven ahead must be reached again by the rest, or neither would ever hear the other.
-    fn believes_term(&mut self, term: u64) -> bool {
-        let own = self.node.raft.term;
+    /// has driven ahead must be reached again by the rest, or neither would ever hear the other. Only pre-votes raise no
+    /// term, here as in Raft.
+    ///
+    /// A replica that knows of no voters has promised nothing in any term and believes all: it joins a cluster whose
+    /// term somebody may have driven for days.
+    fn believes_term(&mut self, message: &Message) -> bool {
+        let (term, own) = (message.term, self.node.raft.term);
         if term <= own {
+            return true;
+        }
+        if self.node.store().members().voters.is_empty() {
+            self.term_since = (self.now, term);
             return true;
         }
         if self.now.since(self.term_since.0) >= TERM_LEAP_EVERY {
@@ -226,7 +234,9 @@ impl Core {
         if term <= most {
             return true;
         }
-        if own < most {
+        let is_pre_vote = message.msg_type == MessageType::MsgRequestPreVote
+            || (message.msg_type == MessageType::MsgRequestPreVoteResponse && !message.reject);
+        if own < most && !is_pre_vote {
             self.node.raft.become_follower(most, 0);
         }
         false

@@ -14,7 +14,7 @@ use crate::bench::{
 };
 
 /// The disk of a replica that joins: it knows nothing and nobody.
-fn joining_disk() -> Disk {
+pub(crate) fn joining_disk() -> Disk {
     let mut empty = founding_disk(&Members::new(), 0);
     (empty.place.index, empty.place.term) = (0, 0);
     empty.hard_state = HardState::default();

@@ -4,9 +4,10 @@
 //! there, or stops a replica, without an election.
 
 use raft::eraftpb::{Entry, EntryType, MessageType};
-use regent_replica::io::Request;
+use regent_replica::io::{Request, Response};
 use regent_replica::{MemberChange, Role};
 
+use crate::attacks::joining_disk;
 use crate::bench::{Cluster, id, member, open};
 use crate::hostile::{Scene, entry};
 
@@ -177,4 +178,35 @@ fn a_removal_that_the_next_leader_has_not_heard_of_keeps_nobody_from_leading() {
     cluster.step();
     assert!(cluster.cores[&longer].status().is_joint && !cluster.cores[&knows].status().is_joint);
     assert_eq!(cluster.await_leader(), longer);
+}
+
+/// It promised nothing to anybody, so there is no term that it must not leave behind.
+#[test]
+fn a_replica_joins_a_cluster_whose_raft_term_was_driven_up() {
+    let mut cluster = Cluster::new(3);
+    for number in 1..=3 {
+        cluster.stop(id(number));
+        cluster.disks.get_mut(&id(number)).unwrap().hard_state.term = 1 << 50;
+        cluster.start(id(number));
+    }
+    let leader = cluster.await_leader();
+    let add = MemberChange::Add { id: id(4), member: member(4) };
+    assert_eq!(cluster.answer(leader, Request::Members(add)), Response::Done);
+    cluster.disks.insert(id(4), joining_disk());
+    cluster.start(id(4));
+    cluster.run(2_000);
+    assert_eq!(cluster.cores[&id(4)].applied(), cluster.cores[&leader].applied());
+}
+
+/// Raft itself never raises a term for a pre-vote.
+#[test]
+fn a_pre_vote_in_a_far_term_deposes_nobody() {
+    let mut scene = Scene::with_a_leader();
+    std::mem::swap(&mut scene.victim, &mut scene.other);
+    let before = scene.status();
+    assert_eq!(before.role, Role::Leader);
+    scene.send(MessageType::MsgRequestPreVote, |message| message.term = 1 << 50);
+    scene.send(MessageType::MsgRequestPreVoteResponse, |message| message.term = 1 << 50);
+    assert_eq!((scene.status().role, scene.status().raft_term), (Role::Leader, before.raft_term));
+    scene.others_serve();
 }
