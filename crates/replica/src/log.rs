@@ -191,7 +191,8 @@ impl Log {
     }
 }
 
-fn weight(entry: &Entry) -> usize {
+/// What an entry counts for: its bytes, and about what is around them in memory and on the wire.
+pub(crate) fn weight(entry: &Entry) -> usize {
     entry.data.len() + entry.context.len() + 64
 }
 

@@ -8,11 +8,13 @@
 //! voter that is alone: that one wins at once, and after a power cut would win the same term again and
 //! say other things in it, to learners that remember what it said first.
 
-use raft::eraftpb::{HardState, Message, MessageType};
+use raft::eraftpb::{Entry, HardState, Message, MessageType};
 use regent_election::{Group, Ledger, Moment};
 
 use super::{Core, Unconfirmed};
 use crate::io::{Batch, HeartbeatAnswer, PeerMessage};
+use crate::limits::APPEND_BYTES_MAX;
+use crate::log::weight;
 use crate::member::ReplicaId;
 
 use super::requests::Waiter;
@@ -49,7 +51,7 @@ impl Core {
             }
             self.committed.extend(ready.take_committed_entries());
             let later: Vec<(ReplicaId, PeerMessage)> =
-                later.into_iter().filter_map(|message| self.addressed(message)).collect();
+                later.into_iter().flat_map(|message| self.addressed(message)).collect();
             let must_sync = ready.must_sync();
             let is_installed = snapshot.is_some();
             let is_empty =
@@ -118,8 +120,15 @@ impl Core {
     }
 
     /// A message on its way. The library gathers entries in a message without any that it made before, though that one
-    /// may name another place than the one they follow: it is made to name the right one.
-    fn addressed(&self, mut message: Message) -> Option<(ReplicaId, PeerMessage)> {
+    /// may name another place than the one they follow: it is made to name the right one. It also gathers without end:
+    /// what is too long for a frame becomes several messages.
+    fn addressed(&self, message: Message) -> Vec<(ReplicaId, PeerMessage)> {
+        let Some(to) = ReplicaId::new(message.to) else { return Vec::new() };
+        let parts = self.placed(message).map(split).unwrap_or_default();
+        parts.into_iter().map(|part| (to, PeerMessage::Raft(Box::new(part)))).collect()
+    }
+
+    fn placed(&self, mut message: Message) -> Option<Message> {
         if message.msg_type == MessageType::MsgAppend
             && let Some(first) = message.entries.first()
             && message.index + 1 != first.index
@@ -132,7 +141,7 @@ impl Core {
                 return None;
             }
         }
-        Some((ReplicaId::new(message.to)?, PeerMessage::Raft(Box::new(message))))
+        Some(message)
     }
 
     /// A round is confirmed: remote heartbeats are told at once, the rest when it is applied.
@@ -209,6 +218,31 @@ impl Core {
     #[must_use]
     pub const fn now(&self) -> Moment {
         self.now
+    }
+}
+
+/// The entries of a message in several of at most [`APPEND_BYTES_MAX`], or of one entry, each of which follows the one
+/// before.
+fn split(mut message: Message) -> Vec<Message> {
+    let mut rest: Vec<Entry> = message.take_entries().into_iter().collect();
+    let mut parts = Vec::new();
+    loop {
+        let mut bytes = 0;
+        let fits = rest.iter().take_while(|entry| {
+            bytes += weight(entry) as u64;
+            bytes <= APPEND_BYTES_MAX
+        });
+        let count = fits.count().max(1).min(rest.len());
+        let later = rest.split_off(count);
+        let end = rest.last().map(|entry| (entry.index, entry.term));
+        let mut part = message.clone();
+        part.set_entries(rest.into());
+        parts.push(part);
+        if later.is_empty() {
+            return parts;
+        }
+        rest = later;
+        (message.index, message.log_term) = end.unwrap_or((message.index, message.log_term));
     }
 }
 

@@ -21,9 +21,9 @@ use raft::eraftpb::HardState;
 use regent_election::state::Query;
 use regent_election::store::{OfficeState, StoreError};
 use regent_election::{
-    Answer, Command, Entry, Group, Home, Policy, Refusal, Settings, State, Step, Term,
+    Answer, Command, Entry, Group, Home, Node, Policy, Refusal, Settings, State, Step, Term,
 };
-use regent_replica::io::{Request, Response};
+use regent_replica::io::{PeerMessage, Request, Response};
 use regent_replica::{MemberChange, Members, ReplicatedState, Role};
 
 use bench::{
@@ -325,4 +325,38 @@ fn a_restored_cluster_grants_nothing_before_the_longest_old_lease_is_over() {
     let term = restored.submit(leader, campaign(2, "billing"));
     let Ok(Answer::Elected { term, .. }) = term else { panic!("{term:?}") };
     assert!(term.get() > 1 << 32, "terms are ahead of everything granted before (S2)");
+}
+
+/// The library gathers everything for a follower that is behind in one message, however long. A frame has an end.
+#[test]
+fn a_follower_far_behind_is_sent_messages_of_bounded_length() {
+    let mut cluster = Cluster::new(3);
+    let leader = cluster.await_leader();
+    let behind = (1..=3).map(id).find(|other| *other != leader).unwrap();
+    for other in (1..=3).map(id) {
+        cluster.cut.extend([(other, behind), (behind, other)]);
+    }
+    for number in 1..=60_000 {
+        let node = Node::new(&format!("node-{number:050}")).unwrap();
+        let command = Command::Open { session: session(number), node, ttl_ms: 60_000 };
+        cluster.ask(leader, Request::Submit { command, request: None, query: None });
+        if number % 1_000 == 0 {
+            cluster.step();
+        }
+    }
+    cluster.run(100);
+    cluster.cut.clear();
+    let mut longest = 0;
+    for _ in 0..1_000 {
+        cluster.step();
+        for (.., message) in &cluster.mail {
+            if let PeerMessage::Raft(message) = message {
+                let bytes: usize = message.entries.iter().map(|entry| entry.data.len()).sum();
+                longest = longest.max(bytes);
+            }
+        }
+    }
+    assert_eq!(cluster.cores[&behind].applied(), cluster.cores[&leader].applied());
+    assert!(longest > 1 << 18, "{longest}: nothing was gathered");
+    assert!(longest <= 1 << 20, "{longest}");
 }
