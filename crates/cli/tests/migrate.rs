@@ -40,14 +40,19 @@ fn programs_follow_their_group_to_another_store_and_back() {
     let (server, url) = (room.server(), store(&room));
     let recorder = Recorder::new(&room);
     let flags = [&FLAGS[..], &["--follow-to", &url]].concat();
-    let mut a = recorder.run(&server, "a", &flags, &["tree", "3"]);
+    let a = recorder.run(&server, "a", &flags, &["tree", "3"]);
     recorder.await_line("deep", "a");
-    let mut b = recorder.run(&server, "b", &flags, &["tree", "3"]);
+    let b = recorder.run(&server, "b", &flags, &["tree", "3"]);
     until("b stands", || server.standbys(&room, "billing") == 1);
 
     let first = moved(&room, &server.url, &url, &["--heir-wait", "20s"]);
     assert_eq!((&first["led_by"], &first["last_term"]), (&"a".into(), &1.into()), "{first}");
-    until("a runs again", || recorder.count("deep", "a") >= 2);
+    // The leader comes first, if its program stops in time; on a busy machine it may not, and the standby leads.
+    until("one of them runs", || {
+        recorder.count("deep", "a") >= 2 || recorder.count("deep", "b") >= 1
+    });
+    let is_a = recorder.count("deep", "a") >= 2;
+    let (next, mut ended, mut left) = if is_a { ("b", a, b) } else { ("a", b, a) };
     assert_eq!(door(&server, &room), "moved");
     let office = json(&server.ask(&room, &["leader", "billing", "--output", "json"]).stdout);
     assert_eq!(office["moved_to"], url, "{office}");
@@ -56,17 +61,18 @@ fn programs_follow_their_group_to_another_store_and_back() {
     assert_eq!(late.code, 77, "{late:?}");
     assert!(late.stderr.contains(&url), "{late:?}");
 
-    a.signal("KILL");
-    a.wait();
-    recorder.await_line("deep", "b");
+    let before = recorder.count("deep", next);
+    ended.signal("KILL");
+    ended.wait();
+    until("the other one runs", || recorder.count("deep", next) > before);
     let back = moved(&room, &url, &server.url, &["--heir-wait", "20s"]);
-    assert_eq!(back["led_by"], "b", "{back}");
-    until("b runs again", || recorder.count("deep", "b") >= 2);
+    assert_eq!(back["led_by"], next, "{back}");
+    until("it runs again", || recorder.count("deep", next) > before + 1);
     assert_eq!(door(&server, &room), "open");
     let leader = json(&server.yes(&room, &["leader", "billing", "--output", "json"]));
-    assert_eq!(leader["leader"], "b", "{leader}");
-    b.signal("TERM");
-    b.wait();
+    assert_eq!(leader["leader"], next, "{leader}");
+    left.signal("TERM");
+    left.wait();
     recorder.check(4);
 }
 

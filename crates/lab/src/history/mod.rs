@@ -458,11 +458,12 @@ pub fn plain(mut view: View) -> View {
                 office.valid_for = None;
             }
         }
+        // The budget is each replica's own.
+        View::Census(census) => census.state_bytes_max = 0,
         View::Session(_)
         | View::Heartbeat(_)
         | View::History(_)
         | View::Fences(_)
-        | View::Census(_)
         | View::Access(_)
         | View::Replay(_) => {}
     }
