@@ -46,13 +46,18 @@ struct World<P: Spoken> {
 
 impl<P: Spoken> World<P> {
     fn new() -> Self {
+        Self::with_chance(0)
+    }
+
+    /// A world in which other nodes lose their patience first.
+    fn with_chance(chance: u64) -> Self {
         let mut world = Self {
             now: Moment::from_millis(1_000_000),
             nodes: NAMES.iter().map(|_| None).collect(),
             paused: [false; NAMES.len()],
             queues: NAMES.iter().map(|_| VecDeque::new()).collect(),
             dropped: Vec::new(),
-            chance: 0,
+            chance,
         };
         for number in 0..NAMES.len() {
             world.start(number);
@@ -182,6 +187,40 @@ fn a_paused_leader_of_a_ring_leads_beside_another_one() {
 #[test]
 fn a_paused_leader_of_chang_roberts_leads_beside_another_one() {
     a_paused_leader_leads_beside_another_one::<ChangRoberts>();
+}
+
+/// A leader is paused and succeeded; it comes back with a token of the election that replaced it, and the new leader is
+/// just slow enough for that token to be passed over it. An election that is over elects no one again.
+fn a_token_of_an_ended_election_elects_no_one<P: Spoken>(chance: u64) {
+    let mut world = World::<P>::with_chance(chance);
+    world.pass(LONG);
+    world.kill(4);
+    world.pass(LONG);
+    world.start(4);
+    world.pass(LONG);
+    world.agree_on(3);
+    world.paused[3] = true;
+    world.pass(LONG);
+    assert_eq!((world.leader(3), world.leader(4)), (Some(3), Some(4)));
+    (world.paused[3], world.paused[4]) = (false, true);
+    // Longer than the answer to a token may take, and shorter than any node's patience with its leader.
+    let pace = pace::<P>();
+    let slow_for = pace.answer_within + pace.heartbeat_every;
+    assert!(slow_for + pace.heartbeat_every < pace.patience_min);
+    world.pass(slow_for);
+    world.paused[4] = false;
+    world.pass(LONG);
+    world.agree_on(4);
+}
+
+#[test]
+fn a_token_of_an_ended_ring_election_elects_no_one() {
+    (0..20).for_each(a_token_of_an_ended_election_elects_no_one::<Ring>);
+}
+
+#[test]
+fn a_token_of_an_ended_chang_roberts_election_elects_no_one() {
+    (0..20).for_each(a_token_of_an_ended_election_elects_no_one::<ChangRoberts>);
 }
 
 /// Without lives, the others would take a restarted node's tokens for those they have passed already.

@@ -9,7 +9,9 @@
 //! and there is no term. [`chang_roberts`] is the older variant that carries one name only.
 //!
 //! Every token has its starter's number, and a node passes each once: where acknowledgements are late,
-//! doubled tokens would otherwise double again at every node.
+//! doubled tokens would otherwise double again at every node. A token that waited for a paused node, and was
+//! then passed over a slow one, comes back late and without that name: it deposes no higher leader that is
+//! heard. If that leader is gone, it is missed, and the next election vacates the office first.
 
 pub mod chang_roberts;
 mod courier;
@@ -60,7 +62,7 @@ impl Ring {
                 if names.contains(&self.me) {
                     // It has gone round: to its starter, or past it if that one has died.
                     if let Some(highest) = names.iter().max().copied()
-                        && self.office.leader != Some(highest)
+                        && self.office.leader.is_none_or(|leader| highest > leader)
                     {
                         self.number += 1;
                         let told = Collected::Coordinator(highest, Vec::new(), self.number);
