@@ -13,7 +13,7 @@ use crate::client::ClientArgs;
 use crate::duration;
 use crate::exit::Exit;
 use crate::failure::{CommandResult, Failure};
-use crate::output::{Side, or_dash, table, yes};
+use crate::output::{Screen, Side, or_dash, table, yes};
 
 /// Verbs of `regent auth`.
 #[derive(Clone, Debug, Subcommand)]
@@ -144,7 +144,7 @@ impl AuthVerb {
 
 /// Runs one of them.
 pub(crate) async fn run(verb: AuthVerb) -> CommandResult {
-    let (remote, screen) = (verb.client().remote()?, verb.client().screen());
+    let (remote, screen) = (verb.client().remote()?, Screen::chosen());
     match verb {
         AuthVerb::Apply(args) => {
             let text = std::fs::read_to_string(&args.file)

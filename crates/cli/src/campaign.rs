@@ -113,7 +113,7 @@ pub(crate) async fn run(args: CampaignArgs) -> CommandResult {
         Holder::Nobody => wait_and_leave(&args, &remote).await,
         Holder::Given(session) => {
             let won = stand(&args, &remote, session).await?;
-            report(&args, &won, Secret::Known)
+            report(&won, Secret::Known)
         }
         Holder::File(path) => with_file(&args, &remote, path).await,
     }
@@ -122,7 +122,7 @@ pub(crate) async fn run(args: CampaignArgs) -> CommandResult {
 /// One request; the server makes a session, which is gone if this loses.
 async fn one_shot(args: &CampaignArgs, remote: &Remote) -> CommandResult {
     let won = campaign::campaign_once(remote, &args.group, &args.request()?).await?;
-    report(args, &won, Secret::Fresh)
+    report(&won, Secret::Fresh)
 }
 
 /// Waits in line with a session that nobody else knows, and closes it if that was for nothing.
@@ -142,7 +142,7 @@ async fn wait_and_leave(args: &CampaignArgs, remote: &Remote) -> CommandResult {
             remark(&format!("{error}; if it stood in line, its place is free after {ttl}"));
         }
     }
-    report(args, &ended?, Secret::Fresh)
+    report(&ended?, Secret::Fresh)
 }
 
 /// The ttl of a session that names none.
@@ -170,7 +170,7 @@ async fn with_file(args: &CampaignArgs, remote: &Remote, path: PathBuf) -> Comma
         record.terms.insert(args.group.clone(), won.answer.office.term);
         record.write(&path)?;
     }
-    report(args, &won, Secret::In(path))
+    report(&won, Secret::In(path))
 }
 
 /// A fresh secret, in its file before it is sent: one that was sent and then lost would stand in
@@ -220,10 +220,9 @@ enum Secret {
     In(PathBuf),
 }
 
-fn report(args: &CampaignArgs, won: &CampaignOutcome, secret: Secret) -> CommandResult {
+fn report(won: &CampaignOutcome, secret: Secret) -> CommandResult {
     let answer = &won.answer;
-    let screen: Screen = args.client.screen();
-    screen.answer(answer, || {
+    Screen::chosen().answer(answer, || {
         let office = &answer.office;
         let mut shown = vec![
             ("elected", yes(answer.elected)),

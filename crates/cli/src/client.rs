@@ -8,7 +8,6 @@ use regent_api::Code;
 
 use crate::duration;
 use crate::failure::Failure;
-use crate::output::{Output, Screen};
 
 /// Where a server is if nobody says.
 pub(crate) const SERVER_DEFAULT: &str = "http://127.0.0.1:7400";
@@ -27,16 +26,6 @@ pub(crate) struct ClientArgs {
     #[arg(long, env = "REGENT_TIMEOUT", value_name = "DURATION", default_value = "5s",
         value_parser = duration::parse, help_heading = "Server and output")]
     pub(crate) timeout: Duration,
-    /// For people or for programs
-    #[arg(
-        long,
-        short,
-        env = "REGENT_OUTPUT",
-        value_enum,
-        default_value_t,
-        help_heading = "Server and output"
-    )]
-    pub(crate) output: Output,
 }
 
 impl ClientArgs {
@@ -76,11 +65,6 @@ impl ClientArgs {
     #[cfg(target_os = "linux")]
     pub(crate) fn is_default(&self) -> bool {
         self.server == SERVER_DEFAULT
-    }
-
-    /// Standard output.
-    pub(crate) fn screen(&self) -> Screen {
-        Screen { output: self.output }
     }
 }
 

@@ -41,9 +41,6 @@ pub(crate) struct DoctorArgs {
     /// The ttl that leaders shall have on it
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration::parse)]
     ttl: Duration,
-    /// For people or for programs
-    #[arg(short, long, value_enum, default_value_t, env = "REGENT_OUTPUT")]
-    output: Output,
     #[command(subcommand)]
     verb: Option<DoctorVerb>,
 }
@@ -53,16 +50,6 @@ pub(crate) struct DoctorArgs {
 pub(crate) enum DoctorVerb {
     /// Find out whether two lead one group, and walk the way back to one
     SplitBrain(Box<split_brain::SplitBrainArgs>),
-}
-
-impl DoctorArgs {
-    /// For whom a failure is told.
-    pub(crate) fn output(&self) -> Output {
-        match &self.verb {
-            Some(DoctorVerb::SplitBrain(args)) => args.client.output,
-            None => self.output,
-        }
-    }
 }
 
 /// Runs the verb.
@@ -76,7 +63,7 @@ pub(crate) async fn run(args: DoctorArgs) -> CommandResult {
     let budget = Budget::new(duration::millis(args.ttl), drift)
         .map_err(|error| Failure::usage(format!("--ttl: {error}")))?;
     let open = || open_register(&store).map_err(unopened);
-    let is_text = args.output == Output::Text;
+    let is_text = Output::chosen() == Output::Text;
     let mut tell = |progress: ExamineProgress<'_>| match progress {
         ExamineProgress::Began { name, place } => remark(&format!("{name} at {place} is examined")),
         ExamineProgress::Checked { done, total, is_broken } => {
@@ -86,7 +73,7 @@ pub(crate) async fn run(args: DoctorArgs) -> CommandResult {
         }
     };
     let report = examine(open()?, open()?, &budget, &mut tell).await?;
-    Screen { output: args.output }.answer(&report, || show(&report, args.ttl))?;
+    Screen::chosen().answer(&report, || show(&report, args.ttl))?;
     Ok(if report.keeps_the_contract { Exit::Done } else { Exit::Refused })
 }
 

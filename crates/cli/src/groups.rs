@@ -14,7 +14,7 @@ use crate::client::ClientArgs;
 use crate::confirm::confirm;
 use crate::exit::Exit;
 use crate::failure::{CommandResult, Failure};
-use crate::output::{Output, Side, facts, json, table, yes};
+use crate::output::{Output, Screen, Side, facts, json, table, yes};
 use crate::policy::PolicyArgs;
 use crate::show::{office_facts, office_table, policy_facts, stepped_down};
 
@@ -40,19 +40,6 @@ pub(crate) enum GroupVerb {
     Set(SetArgs),
     /// Delete a group; its terms never come back
     Delete(DeleteArgs),
-}
-
-impl GroupVerb {
-    /// The flags that all of them share.
-    pub(crate) fn client(&self) -> &ClientArgs {
-        match self {
-            Self::Create(args) => &args.client,
-            Self::List(args) => &args.client,
-            Self::Show(args) => &args.client,
-            Self::Set(args) => &args.client,
-            Self::Delete(args) => &args.client,
-        }
-    }
 }
 
 /// Flags of `regent group create`.
@@ -157,7 +144,7 @@ async fn create(args: CreateArgs) -> CommandResult {
     }
     let policy = args.policy.is_given().then(|| args.policy.over(PolicyBody::default()));
     let answer = put(&remote, &args.group, policy).await?;
-    args.client.screen().answer(&answer, || shown(&answer))?;
+    Screen::chosen().answer(&answer, || shown(&answer))?;
     Ok(Exit::Done)
 }
 
@@ -169,7 +156,7 @@ async fn set(args: SetArgs) -> CommandResult {
     let present = remote.show_group(&args.group).await?;
     let policy = (!args.default).then(|| args.policy.over(present.policy));
     let answer = put(&remote, &args.group, policy).await?;
-    args.client.screen().answer(&answer, || shown(&answer))?;
+    Screen::chosen().answer(&answer, || shown(&answer))?;
     Ok(Exit::Done)
 }
 
@@ -187,7 +174,7 @@ async fn put(
 
 async fn show(args: ShowArgs) -> CommandResult {
     let answer = args.client.remote()?.show_group(&args.group).await?;
-    args.client.screen().answer(&answer, || shown(&answer))?;
+    Screen::chosen().answer(&answer, || shown(&answer))?;
     Ok(Exit::Done)
 }
 
@@ -200,7 +187,7 @@ async fn delete(args: DeleteArgs) -> CommandResult {
         remote.delete_group(&args.group, &query).await
     })
     .await?;
-    args.client.screen().answer(&ended, || match ended {
+    Screen::chosen().answer(&ended, || match ended {
         SteppedDown::Over => format!("{} is deleted", args.group),
         SteppedDown::Ending { .. } | SteppedDown::Forced { .. } => {
             let ended = stepped_down(args.group.as_str(), ended);
@@ -212,7 +199,7 @@ async fn delete(args: DeleteArgs) -> CommandResult {
 
 /// Lists page by page: as text when all is known, as JSON one page per line.
 async fn list(args: ListArgs) -> CommandResult {
-    let (remote, screen) = (args.client.remote()?, args.client.screen());
+    let (remote, screen) = (args.client.remote()?, Screen::chosen());
     let mut query = GroupsQuery {
         prefix: args.prefix,
         after: None,

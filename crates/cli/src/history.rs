@@ -6,7 +6,7 @@ use regent_election::Group;
 use crate::client::ClientArgs;
 use crate::exit::Exit;
 use crate::failure::CommandResult;
-use crate::output::{Side, or_dash, table};
+use crate::output::{Screen, Side, or_dash, table};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -28,7 +28,7 @@ pub(crate) struct HistoryArgs {
 /// Prints the changes, oldest first.
 pub(crate) async fn run(args: HistoryArgs) -> CommandResult {
     let answer = args.client.remote()?.history(&args.group).await?;
-    args.client.screen().answer(&answer, || {
+    Screen::chosen().answer(&answer, || {
         if answer.changes.is_empty() {
             return format!("nothing has happened in {} yet", args.group);
         }

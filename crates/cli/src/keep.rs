@@ -38,7 +38,7 @@ pub(crate) async fn run(args: CampaignArgs) -> CommandResult {
     let mut teller = Teller {
         node: args.node.clone(),
         group: args.group.clone(),
-        screen: args.client.screen(),
+        screen: Screen::chosen(),
         transitions: regent.transitions(),
     };
     let watch = regent.watch_leader(&args.group)?;

@@ -7,7 +7,7 @@ use regent_election::Group;
 use crate::client::ClientArgs;
 use crate::exit::Exit;
 use crate::failure::CommandResult;
-use crate::output::{facts, remark};
+use crate::output::{Output, Screen, facts, remark};
 use crate::show::office_facts;
 
 const EXAMPLES: &str = "\
@@ -39,11 +39,11 @@ pub(crate) async fn run(args: LeaderArgs) -> CommandResult {
     let leader = answer.office.leader.as_ref();
     match (args.verbose, leader) {
         (true, _) => {
-            args.client.screen().answer(&answer, || facts(office_facts(&answer.office)))?;
+            Screen::chosen().answer(&answer, || facts(office_facts(&answer.office)))?;
         }
-        (false, Some(leader)) => args.client.screen().answer(&answer, || leader.to_string())?,
-        (false, None) if args.client.output == crate::output::Output::Json => {
-            args.client.screen().line(&crate::output::json(&answer))?;
+        (false, Some(leader)) => Screen::chosen().answer(&answer, || leader.to_string())?,
+        (false, None) if Output::chosen() == Output::Json => {
+            Screen::chosen().line(&crate::output::json(&answer))?;
         }
         (false, None) => {}
     }

@@ -57,7 +57,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use exit::Exit;
 use failure::{CommandResult, Failure};
 use logs::LogArgs;
-use output::{Output, Screen, json, remark};
+use output::{Output, OutputArgs, Screen, json, remark};
 use regent::remote::Credential;
 use regent_tether::shell;
 
@@ -89,6 +89,8 @@ struct Cli {
     /// The file of the bearer token shown to servers [env: REGENT_TOKEN_FILE]
     #[arg(long, global = true, value_name = "FILE", help_heading = "Server and output")]
     token_file: Option<PathBuf>,
+    #[command(flatten)]
+    output: OutputArgs,
     #[command(subcommand)]
     verb: Verb,
 }
@@ -187,11 +189,11 @@ fn main() -> ExitCode {
             return if error.use_stderr() { Exit::Usage } else { Exit::Done }.into();
         }
     };
-    let output = cli.verb.output();
+    cli.output.choose();
     match run(cli) {
         Ok(exit) => exit.into(),
         Err(failure) => {
-            complain(&failure, output);
+            complain(&failure);
             failure.exit.into()
         }
     }
@@ -278,50 +280,13 @@ impl Verb {
             }
         }
     }
-
-    /// For whom a failure is told.
-    fn output(&self) -> Output {
-        match self {
-            Self::Campaign(args) => args.client.output,
-            #[cfg(target_os = "linux")]
-            Self::Run(args) => args.client.output,
-            Self::Peer(args) => args.output,
-            Self::Renew(args) => args.client.output,
-            Self::Resign(args) => args.client.output,
-            Self::Transfer(args) => args.client.output,
-            Self::Withdraw(args) => args.client.output,
-            Self::Leader(args) => args.client.output,
-            Self::Watch(args) => args.client.output,
-            Self::Group(verb) => verb.client().output,
-            Self::StepDown(args) => args.client.output,
-            Self::History(args) => args.client.output,
-            Self::Token(verb) => verb.client().output,
-            Self::Session(verb) => verb.client().output,
-            Self::Bench(args) => args.client.output,
-            Self::Cluster(verb) => verb.output(),
-            Self::Lab(verb) => verb.output(),
-            Self::Store(verb) => verb.output(),
-            Self::Doctor(args) => args.output(),
-            Self::Fence(verb) => verb.output(),
-            Self::Migrate(args) => args.output,
-            Self::Auth(verb) => verb.client().output,
-            Self::Tls(verb) => verb.output(),
-            Self::Config(settings::ConfigVerb::Show(args)) => args.output,
-            Self::Serve(_)
-            | Self::Record(_)
-            | Self::Dev(_)
-            | Self::Config(settings::ConfigVerb::Sample(_))
-            | Self::Completions(_)
-            | Self::ExitCodes => Output::Text,
-        }
-    }
 }
 
 /// One sentence for a person and, if asked for, the same as an object for a program.
-fn complain(failure: &Failure, output: Output) {
+fn complain(failure: &Failure) {
     let Some(message) = &failure.message else { return };
     remark(message);
-    if output == Output::Json {
+    if Output::chosen() == Output::Json {
         let _ = std::io::Write::write_all(
             &mut std::io::stderr().lock(),
             format!("{}\n", json(&failure.to_json())).as_bytes(),

@@ -11,7 +11,7 @@ use regent_operate::migrate::{
 use crate::duration;
 use crate::exit::Exit;
 use crate::failure::{CommandResult, Failure, exit_of};
-use crate::output::{Output, Screen, facts, or_dash, remark};
+use crate::output::{Screen, facts, or_dash, remark};
 use crate::serve::unopened;
 
 /// Flags of `regent migrate`.
@@ -59,9 +59,6 @@ pub(crate) struct MigrateArgs {
     /// How long each step may take, the old leader's ttl included
     #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = duration::parse)]
     timeout: Duration,
-    /// For people or for programs
-    #[arg(short, long, value_enum, default_value_t, env = "REGENT_OUTPUT")]
-    pub(crate) output: Output,
 }
 
 /// Runs the verb.
@@ -85,7 +82,7 @@ pub(crate) async fn run(args: MigrateArgs) -> CommandResult {
             true => mover.close(group).await?,
             false => mover.migrate(group).await?,
         };
-        Screen { output: args.output }.answer(&moved, || show(&moved))?;
+        Screen::chosen().answer(&moved, || show(&moved))?;
     }
     mover.shut_down().await;
     Ok(Exit::Done)

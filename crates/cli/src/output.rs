@@ -4,8 +4,9 @@
 //! Writing never panics: whoever reads us may stop at any time.
 
 use std::io::{self, Write};
+use std::sync::OnceLock;
 
-use clap::ValueEnum;
+use clap::{Args, ValueEnum};
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, Table};
 use serde::Serialize;
@@ -23,6 +24,42 @@ pub(crate) enum Output {
     Json,
 }
 
+/// Chosen once, before a verb runs. Every verb has the flag, so that no verb can forget it.
+static CHOSEN: OnceLock<Output> = OnceLock::new();
+
+impl Output {
+    /// For whom this process writes.
+    pub(crate) fn chosen() -> Self {
+        CHOSEN.get().copied().unwrap_or_default()
+    }
+}
+
+/// Flags of every verb.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct OutputArgs {
+    /// For people or for programs
+    #[arg(
+        long,
+        short,
+        global = true,
+        env = "REGENT_OUTPUT",
+        value_enum,
+        default_value_t,
+        help_heading = "Server and output"
+    )]
+    output: Output,
+    /// The same as --output json
+    #[arg(long, global = true, help_heading = "Server and output")]
+    json: bool,
+}
+
+impl OutputArgs {
+    /// Lets them hold for this process.
+    pub(crate) fn choose(self) {
+        let _ = CHOSEN.set(if self.json { Output::Json } else { self.output });
+    }
+}
+
 /// Standard output.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Screen {
@@ -30,6 +67,11 @@ pub(crate) struct Screen {
 }
 
 impl Screen {
+    /// As `--output` says.
+    pub(crate) fn chosen() -> Self {
+        Self { output: Output::chosen() }
+    }
+
     /// Shows an answer: as JSON whole, or as text by `show`.
     pub(crate) fn answer<A: Serialize>(
         self,

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::duration::{parse, show};
 use crate::exit::Exit;
 use crate::failure::{CommandResult, Failure};
-use crate::output::{Output, Screen, remark};
+use crate::output::{Screen, remark};
 use crate::signals::Signals;
 
 /// How long a command of `--on-change` may take.
@@ -84,9 +84,6 @@ pub(crate) struct PeerArgs {
     /// How long an answer is waited for: a whole round trip [default: 100ms]
     #[arg(long, value_name = "DURATION", value_parser = parse, help_heading = "Paces")]
     answer: Option<Duration>,
-    /// For people or for programs
-    #[arg(long, short, env = "REGENT_OUTPUT", value_enum, default_value_t)]
-    pub(crate) output: Output,
 }
 
 fn parse_patience(text: &str) -> Result<Patience, String> {
@@ -124,7 +121,7 @@ pub(crate) async fn run(args: PeerArgs) -> CommandResult {
     remark(&greeting);
     let failed = |why: &str| remark(&format!("--on-change: {why}"));
     let mut hook = ChangeHook::new(args.on_change, HOOK_MAX, failed);
-    let screen = Screen { output: args.output };
+    let screen = Screen::chosen();
     loop {
         tokio::select! {
             biased;

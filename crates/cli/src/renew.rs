@@ -10,6 +10,7 @@ use crate::client::ClientArgs;
 use crate::duration::{millis, parse, show_ms};
 use crate::exit::Exit;
 use crate::failure::CommandResult;
+use crate::output::Screen;
 use crate::secret::SessionArgs;
 use crate::term::parse_term;
 
@@ -45,7 +46,7 @@ pub(crate) async fn run(args: RenewArgs) -> CommandResult {
     let extend_by_ms = args.extend_by.map(millis);
     let request = RenewRequest { session_id: known.session, term, extend_by_ms };
     let heard = args.client.remote()?.renew(&args.group, &request).await?;
-    args.client.screen().answer(&heard, || {
+    Screen::chosen().answer(&heard, || {
         let ttl = show_ms(heard.ttl_ms);
         format!("renewed {}, term {term}, for {ttl} from when this was sent", args.group)
     })?;

@@ -8,6 +8,7 @@ use regent_operate::retry::exactly_once;
 use crate::client::{ClientArgs, is_shut_out};
 use crate::exit::Exit;
 use crate::failure::CommandResult;
+use crate::output::Screen;
 use crate::secret::SessionArgs;
 use crate::term::parse_term;
 
@@ -46,7 +47,7 @@ pub(crate) async fn run(args: ResignArgs) -> CommandResult {
     if matches!(&read, Err(error) if is_shut_out(error)) {
         remote.resign(&args.group, &bare).await?;
         let done = regent_api::Done::YES;
-        args.client.screen().answer(&done, || format!("resigned {}, term {term}", args.group))?;
+        Screen::chosen().answer(&done, || format!("resigned {}, term {term}", args.group))?;
         return Ok(Exit::Done);
     }
     exactly_once(&remote, &args.group, async |request| {
@@ -55,6 +56,6 @@ pub(crate) async fn run(args: ResignArgs) -> CommandResult {
     })
     .await?;
     let done = regent_api::Done::YES;
-    args.client.screen().answer(&done, || format!("resigned {}, term {term}", args.group))?;
+    Screen::chosen().answer(&done, || format!("resigned {}, term {term}", args.group))?;
     Ok(Exit::Done)
 }

@@ -12,6 +12,7 @@ use crate::client::ClientArgs;
 use crate::duration::{millis, parse, show_ms};
 use crate::exit::Exit;
 use crate::failure::CommandResult;
+use crate::output::Screen;
 use crate::secret::{self, Holder, SessionArgs};
 use crate::show::session;
 
@@ -34,16 +35,6 @@ pub(crate) enum SessionVerb {
     Show(OneArgs),
     /// End a session: it resigns everything it leads
     Close(OneArgs),
-}
-
-impl SessionVerb {
-    /// The flags that all of them share.
-    pub(crate) fn client(&self) -> &ClientArgs {
-        match self {
-            Self::Open(args) => &args.client,
-            Self::Heartbeat(args) | Self::Show(args) | Self::Close(args) => &args.client,
-        }
-    }
 }
 
 /// Flags of `regent session open`.
@@ -112,7 +103,7 @@ async fn open(args: OpenArgs) -> CommandResult {
         session_id: Some(secret),
     };
     let answer = remote.open_session(&request).await?;
-    args.client.screen().answer(&answer, || {
+    Screen::chosen().answer(&answer, || {
         let name = shown.unwrap_or_else(|| format!("{} (keep it secret)", secret.reveal()));
         session(&answer, Some(name))
     })?;
@@ -124,7 +115,7 @@ async fn heartbeat(args: OneArgs) -> CommandResult {
     let request =
         HeartbeatRequest { session_id, sequence: None, disown: Vec::new(), beliefs: None };
     let heard = args.client.remote()?.heartbeat(&request).await?;
-    args.client.screen().answer(&heard, || {
+    Screen::chosen().answer(&heard, || {
         format!("alive for {} from when this was sent", show_ms(heard.ttl_ms))
     })?;
     Ok(Exit::Done)
@@ -133,7 +124,7 @@ async fn heartbeat(args: OneArgs) -> CommandResult {
 async fn show(args: OneArgs) -> CommandResult {
     let session_id = args.session.require()?.session;
     let answer = args.client.remote()?.show_session(&ShowSessionRequest { session_id }).await?;
-    args.client.screen().answer(&answer, || session(&answer, None))?;
+    Screen::chosen().answer(&answer, || session(&answer, None))?;
     Ok(Exit::Done)
 }
 
@@ -143,6 +134,6 @@ async fn close(args: OneArgs) -> CommandResult {
     let request = CloseSessionRequest { session_id: known.session };
     args.client.remote()?.close_session(&request).await?;
     known.remove_file()?;
-    args.client.screen().answer(&regent_api::Done::YES, || "closed".to_owned())?;
+    Screen::chosen().answer(&regent_api::Done::YES, || "closed".to_owned())?;
     Ok(Exit::Done)
 }

@@ -157,9 +157,6 @@ pub(crate) struct ShowArgs {
     /// Say where each setting comes from
     #[arg(long)]
     origin: bool,
-    /// For people or for programs
-    #[arg(long, short, env = "REGENT_OUTPUT", value_enum, default_value_t)]
-    pub(crate) output: Output,
     #[command(flatten)]
     settings: SettingsArgs,
 }
@@ -186,8 +183,8 @@ pub(crate) fn run(verb: &ConfigVerb, log: &LogArgs) -> CommandResult {
 fn show(args: &ShowArgs, log: &LogArgs) -> CommandResult {
     let effective = args.settings.resolve(log)?;
     effective.settings()?;
-    let screen = Screen { output: args.output };
-    match args.output {
+    let screen = Screen::chosen();
+    match Output::chosen() {
         Output::Json => {
             let object: serde_json::Map<String, serde_json::Value> = effective
                 .iter()

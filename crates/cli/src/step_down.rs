@@ -9,6 +9,7 @@ use crate::client::ClientArgs;
 use crate::confirm::confirm;
 use crate::exit::Exit;
 use crate::failure::{CommandResult, Failure};
+use crate::output::Screen;
 use crate::show::stepped_down;
 
 const EXAMPLES: &str = "\
@@ -66,6 +67,6 @@ pub(crate) async fn run(args: StepDownArgs) -> CommandResult {
         remote.step_down(&args.group, &request).await
     })
     .await?;
-    args.client.screen().answer(&ended, || stepped_down(args.group.as_str(), ended))?;
+    Screen::chosen().answer(&ended, || stepped_down(args.group.as_str(), ended))?;
     Ok(Exit::Done)
 }

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::exit::Exit;
 use crate::failure::CommandResult;
-use crate::output::{Output, Screen, Side, table, yes};
+use crate::output::{Screen, Side, table, yes};
 
 /// Verbs of `regent store`.
 #[derive(Clone, Debug, Subcommand)]
@@ -30,20 +30,7 @@ best-effort asynchronous or worse: never to be taken as exclusive
 Examples:
   regent store list
   regent store list --output json")]
-pub(crate) struct ListArgs {
-    /// For people or for programs
-    #[arg(short, long, value_enum, default_value_t, env = "REGENT_OUTPUT")]
-    pub(crate) output: Output,
-}
-
-impl StoreVerb {
-    /// For whom a failure is told.
-    pub(crate) const fn output(&self) -> Output {
-        match self {
-            Self::List(args) => args.output,
-        }
-    }
-}
+pub(crate) struct ListArgs {}
 
 /// One engine.
 #[derive(Serialize)]
@@ -58,7 +45,7 @@ struct Row {
 
 /// Runs the verb.
 pub(crate) fn run(verb: &StoreVerb) -> CommandResult {
-    let StoreVerb::List(args) = verb;
+    let StoreVerb::List(ListArgs {}) = verb;
     // Our own is no engine of others, and the one to choose if nothing speaks against it.
     let own = Row {
         store: "replica",
@@ -69,7 +56,7 @@ pub(crate) fn run(verb: &StoreVerb) -> CommandResult {
         why: "our own replicated store, the default of `regent serve`",
     };
     let rows: Vec<Row> = std::iter::once(own).chain(SCHEMES.iter().map(row)).collect();
-    Screen { output: args.output }.answer(&rows, || show(&rows))?;
+    Screen::chosen().answer(&rows, || show(&rows))?;
     Ok(Exit::Done)
 }
 

@@ -7,7 +7,6 @@ use regent_replica::ReplicaId;
 use regent_service::{cluster_id, members};
 
 use crate::failure::CommandResult;
-use crate::output::Output;
 
 const EXAMPLES: &str = "\
 The CA stays in a directory of a machine that you trust, and never on a server. Every replica gets
@@ -43,9 +42,6 @@ pub(crate) struct InitArgs {
     /// For how many days the CA is good
     #[arg(long, value_name = "N", default_value_t = 3650)]
     days: u32,
-    /// For people or for programs
-    #[arg(short, long, value_enum, default_value_t, env = "REGENT_OUTPUT")]
-    output: Output,
 }
 
 /// Flags of `regent tls issue`.
@@ -68,9 +64,6 @@ pub(crate) struct IssueArgs {
     /// For how many days the certificate is good
     #[arg(long, value_name = "N", default_value_t = 365)]
     days: u32,
-    /// For people or for programs
-    #[arg(short, long, value_enum, default_value_t, env = "REGENT_OUTPUT")]
-    output: Output,
 }
 
 /// Flags of `regent tls renew`.
@@ -94,20 +87,6 @@ pub(crate) struct RenewArgs {
     /// Make another key, too
     #[arg(long)]
     new_key: bool,
-    /// For people or for programs
-    #[arg(short, long, value_enum, default_value_t, env = "REGENT_OUTPUT")]
-    output: Output,
-}
-
-impl TlsVerb {
-    /// For whom a failure is told.
-    pub(crate) const fn output(&self) -> Output {
-        match self {
-            Self::Init(args) => args.output,
-            Self::Issue(args) => args.output,
-            Self::Renew(args) => args.output,
-        }
-    }
 }
 
 /// Runs the verb.
@@ -168,7 +147,7 @@ mod made {
         let made = made.map_err(failure)?;
         let is_renewed = matches!(verb, TlsVerb::Renew(_));
         let shown = Shown::of(&made, is_renewed);
-        let screen = Screen { output: verb.output() };
+        let screen = Screen::chosen();
         screen.answer(&shown, || shown.told(&made, now_s))?;
         Ok(Exit::Done)
     }

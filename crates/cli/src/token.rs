@@ -11,7 +11,7 @@ use crate::client::ClientArgs;
 use crate::confirm::confirm;
 use crate::exit::Exit;
 use crate::failure::CommandResult;
-use crate::output::{Side, facts, or_dash, table};
+use crate::output::{Screen, Side, facts, or_dash, table};
 use crate::secret::{Holder, SessionArgs};
 use crate::term::parse_term;
 
@@ -37,18 +37,6 @@ pub(crate) enum TokenVerb {
     Fences(FencesArgs),
     /// Forget a resource; what it refused stays refused
     Forget(ForgetArgs),
-}
-
-impl TokenVerb {
-    /// The flags that all of them share.
-    pub(crate) fn client(&self) -> &ClientArgs {
-        match self {
-            Self::Show(args) => &args.client,
-            Self::Validate(args) => &args.client,
-            Self::Fences(args) => &args.client,
-            Self::Forget(args) => &args.client,
-        }
-    }
 }
 
 /// Flags of `regent token show`.
@@ -146,7 +134,7 @@ async fn show(args: ShowArgs) -> CommandResult {
         Holder::Given(_) | Holder::File(_) => Some(args.session.require()?.session),
     };
     let token = args.client.remote()?.token(&args.group, session).await?;
-    args.client.screen().answer(&token, || {
+    Screen::chosen().answer(&token, || {
         let TokenResponse { group, term, leader, state, token, .. } = &token;
         facts(vec![
             ("group", group.to_string()),
@@ -162,7 +150,7 @@ async fn show(args: ShowArgs) -> CommandResult {
 async fn validate(args: ValidateArgs) -> CommandResult {
     let request = ValidateTokenRequest { term: args.term, resource: args.resource.clone() };
     let answer = args.client.remote()?.validate_token(&args.group, &request).await?;
-    args.client.screen().answer(&answer, || match &args.resource {
+    Screen::chosen().answer(&answer, || match &args.resource {
         None => format!("term {} of {} is the current one", args.term, args.group),
         Some(resource) => {
             format!("term {} of {} may write to {resource}", args.term, args.group)
@@ -176,7 +164,7 @@ async fn fences(args: FencesArgs) -> CommandResult {
     let count = u32::try_from(FENCES_PER_GROUP_MAX).ok();
     let query = FencesQuery { prefix: args.prefix.clone(), after: None, count };
     let page = args.client.remote()?.list_fences(&args.group, &query).await?;
-    args.client.screen().answer(&page, || {
+    Screen::chosen().answer(&page, || {
         let FencesResponse { fences, floor, current_term, .. } = &page;
         if fences.is_empty() {
             return format!("no resource of {} has a fence (floor: term {floor})", args.group);
@@ -196,7 +184,7 @@ async fn forget(args: ForgetArgs) -> CommandResult {
     confirm(args.yes, &format!("this forgets the fence of {resource} in {group}"))?;
     let query = DeleteFenceQuery { resource: args.resource.clone() };
     let done = args.client.remote()?.delete_fence(&args.group, &query).await?;
-    args.client.screen().answer(&done, || {
+    Screen::chosen().answer(&done, || {
         format!("forgotten; what {} refused stays refused in {}", args.resource, args.group)
     })?;
     Ok(Exit::Done)

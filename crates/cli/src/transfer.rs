@@ -8,6 +8,7 @@ use regent_operate::retry::exactly_once;
 use crate::client::ClientArgs;
 use crate::exit::Exit;
 use crate::failure::CommandResult;
+use crate::output::Screen;
 use crate::secret::SessionArgs;
 use crate::term::parse_term;
 
@@ -54,7 +55,7 @@ pub(crate) async fn run(args: TransferArgs) -> CommandResult {
     .await?;
     known.forget(&args.group)?;
     let done = regent_api::Done::YES;
-    args.client.screen().answer(&done, || {
+    Screen::chosen().answer(&done, || {
         format!("handed {} over to {}; term {term} is over", args.group, args.to)
     })?;
     Ok(Exit::Done)

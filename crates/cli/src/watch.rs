@@ -9,7 +9,7 @@ use crate::client::ClientArgs;
 use crate::duration::show;
 use crate::exit::Exit;
 use crate::failure::CommandResult;
-use crate::output::{Output, json, remark};
+use crate::output::{Output, Screen, json, remark};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -49,7 +49,7 @@ pub(crate) async fn run(args: WatchArgs) -> CommandResult {
         ([group], _) => Scope::Group(group.clone()),
         (groups, _) => Scope::Groups(groups.to_vec()),
     };
-    let screen = args.client.screen();
+    let screen = Screen::chosen();
     let mut watch = args.client.remote()?.watch(scope, args.cursor);
     let mut left = args.count;
     while left != Some(0) {

@@ -8,6 +8,7 @@ use regent_operate::retry::exactly_once;
 use crate::client::ClientArgs;
 use crate::exit::Exit;
 use crate::failure::CommandResult;
+use crate::output::Screen;
 use crate::secret::SessionArgs;
 
 const EXAMPLES: &str = "\
@@ -39,6 +40,6 @@ pub(crate) async fn run(args: WithdrawArgs) -> CommandResult {
     })
     .await?;
     let done = regent_api::Done::YES;
-    args.client.screen().answer(&done, || format!("withdrew from {}", args.group))?;
+    Screen::chosen().answer(&done, || format!("withdrew from {}", args.group))?;
     Ok(Exit::Done)
 }

@@ -11,7 +11,7 @@ use regent_load::{LoadError, LoadPlan, LoadProgress, measure, measure_nodes};
 use crate::client::ClientArgs;
 use crate::exit::Exit;
 use crate::failure::{CommandResult, Failure};
-use crate::output::remark;
+use crate::output::{Screen, remark};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -104,7 +104,7 @@ pub(crate) async fn run(args: BenchArgs) -> CommandResult {
     for &count in &args.nodes {
         reports.push(measure_nodes(&plan, count, args.dir.as_deref(), tell).await?);
     }
-    args.client.screen().answer(&reports, || show::reports(&reports))?;
+    Screen::chosen().answer(&reports, || show::reports(&reports))?;
     Ok(Exit::Done)
 }
 

@@ -9,7 +9,7 @@ use regent_service::write_backup;
 use crate::client::ClientArgs;
 use crate::exit::Exit;
 use crate::failure::{CommandResult, Failure};
-use crate::output::facts;
+use crate::output::{Screen, facts};
 
 /// Flags of `regent cluster backup`.
 #[derive(Clone, Debug, Args)]
@@ -48,7 +48,7 @@ pub(crate) async fn run(args: BackupArgs) -> CommandResult {
         "index": backup.index,
         "groups": groups,
     });
-    args.client.screen().answer(&told, || {
+    Screen::chosen().answer(&told, || {
         facts(vec![
             ("file", args.to.display().to_string()),
             ("bytes", bytes.len().to_string()),

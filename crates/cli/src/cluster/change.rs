@@ -10,6 +10,7 @@ use crate::client::ClientArgs;
 use crate::confirm::confirm;
 use crate::exit::Exit;
 use crate::failure::CommandResult;
+use crate::output::Screen;
 
 /// Flags of `regent cluster add`.
 #[derive(Clone, Debug, Args)]
@@ -101,7 +102,7 @@ pub(crate) async fn add(args: AddArgs) -> CommandResult {
     let done = until_ready(args.client.timeout, async || remote.add_member(&request).await).await?;
     let id = args.id;
     let shown = || format!("replica {id} learns; let it vote with `regent cluster promote {id}`");
-    args.client.screen().answer(&done, shown)?;
+    Screen::chosen().answer(&done, shown)?;
     Ok(Exit::Done)
 }
 
@@ -110,7 +111,7 @@ pub(crate) async fn promote(args: PromoteArgs) -> CommandResult {
     let remote = args.client.remote()?;
     let id = args.id.get();
     let done = until_ready(args.client.timeout, async || remote.promote_member(id).await).await?;
-    args.client.screen().answer(&done, || format!("replica {} votes", args.id))?;
+    Screen::chosen().answer(&done, || format!("replica {} votes", args.id))?;
     Ok(Exit::Done)
 }
 
@@ -121,7 +122,7 @@ pub(crate) async fn remove(args: RemoveArgs) -> CommandResult {
     let remote = args.client.remote()?;
     let id = args.id.get();
     let done = until_ready(args.client.timeout, async || remote.remove_member(id).await).await?;
-    args.client.screen().answer(&done, || format!("replica {} is removed", args.id))?;
+    Screen::chosen().answer(&done, || format!("replica {} is removed", args.id))?;
     Ok(Exit::Done)
 }
 
@@ -130,7 +131,7 @@ pub(crate) async fn transfer(args: TransferArgs) -> CommandResult {
     let remote = args.client.remote()?;
     let to = args.to.map(ReplicaId::get);
     let done = until_ready(args.client.timeout, async || remote.transfer_cluster(to).await).await?;
-    args.client.screen().answer(&done, || match args.to {
+    Screen::chosen().answer(&done, || match args.to {
         Some(to) => format!("the lead of the log is on its way to replica {to}"),
         None => "the lead of the log is on its way".to_owned(),
     })?;

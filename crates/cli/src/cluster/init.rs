@@ -45,16 +45,13 @@ pub(crate) struct InitArgs {
     join: bool,
     #[command(flatten)]
     founding: FoundingArgs,
-    /// For people or for programs
-    #[arg(long, short, env = "REGENT_OUTPUT", value_enum, default_value_t)]
-    pub(crate) output: Output,
 }
 
 /// Founds one replica.
 pub(crate) fn run(args: InitArgs, log: &LogArgs) -> CommandResult {
     let settings = args.founding.resolve(log)?;
     let directory = &settings.data_dir;
-    let screen = Screen { output: args.output };
+    let screen = Screen::chosen();
     if args.join {
         let cluster = args.cluster_id.expect("the parser demands it of those who join");
         prepare_to_join(directory, cluster, args.id, settings.replica.disk)?;
@@ -79,7 +76,7 @@ pub(crate) fn run(args: InitArgs, log: &LogArgs) -> CommandResult {
     for warning in &founded.warnings {
         remark(&format!("warning: {warning}"));
     }
-    match args.output {
+    match Output::chosen() {
         Output::Json => screen.line(&json(&founded))?,
         Output::Text => screen.line(&init_steps(&founded, args.cluster_id.is_none(), &members))?,
     }

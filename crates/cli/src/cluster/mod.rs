@@ -13,7 +13,6 @@ use clap::Subcommand;
 
 use crate::failure::CommandResult;
 use crate::logs::LogArgs;
-use crate::output::Output;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -45,23 +44,6 @@ pub(crate) enum ClusterVerb {
     Restore(restore::RestoreArgs),
     /// Break glass: make a cluster of one surviving replica
     Recover(recover::RecoverArgs),
-}
-
-impl ClusterVerb {
-    /// For whom a failure is told.
-    pub(crate) fn output(&self) -> Output {
-        match self {
-            Self::Init(args) => args.output,
-            Self::Status(args) => args.client.output,
-            Self::Add(args) => args.client.output,
-            Self::Promote(args) => args.client.output,
-            Self::Remove(args) => args.client.output,
-            Self::Transfer(args) => args.client.output,
-            Self::Backup(args) => args.client.output,
-            Self::Restore(args) => args.output,
-            Self::Recover(args) => args.output,
-        }
-    }
 }
 
 /// Runs one of the verbs.

@@ -36,9 +36,6 @@ pub(crate) struct RecoverArgs {
     /// The quorum is lost for good, and the other replicas are destroyed
     #[arg(long)]
     yes_i_lost_the_quorum: bool,
-    /// For people or for programs
-    #[arg(long, short, env = "REGENT_OUTPUT", value_enum, default_value_t)]
-    pub(crate) output: Output,
 }
 
 /// Founds a cluster of one from what one replica remembers.
@@ -60,8 +57,8 @@ pub(crate) fn run(args: RecoverArgs) -> CommandResult {
         ));
     }
     let Recovery { founded, hold_ms } = survivor.found(&args.into, args.term_floor)?;
-    let screen = Screen { output: args.output };
-    match args.output {
+    let screen = Screen::chosen();
+    match Output::chosen() {
         Output::Json => screen.line(&json(&serde_json::json!({
             "founded": founded, "hold_ms": hold_ms, "unproved_changes": unproved,
         })))?,

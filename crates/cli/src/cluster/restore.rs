@@ -53,9 +53,6 @@ pub(crate) struct RestoreArgs {
     as_of: Option<u64>,
     #[command(flatten)]
     founding: FoundingArgs,
-    /// For people or for programs
-    #[arg(long, short, env = "REGENT_OUTPUT", value_enum, default_value_t)]
-    pub(crate) output: Output,
 }
 
 /// A term from text.
@@ -94,8 +91,8 @@ pub(crate) fn run(args: RestoreArgs, log: &LogArgs) -> CommandResult {
     for warning in &restored.founded.warnings {
         remark(&format!("warning: {warning}"));
     }
-    let screen = Screen { output: args.output };
-    match args.output {
+    let screen = Screen::chosen();
+    match Output::chosen() {
         Output::Json => screen.line(&json(&serde_json::json!({
             "founded": restored.founded,
             "earlier_cluster_id": format!("{:032x}", restored.earlier_cluster),

@@ -8,7 +8,7 @@ use crate::client::ClientArgs;
 use crate::duration::show_ms;
 use crate::exit::Exit;
 use crate::failure::CommandResult;
-use crate::output::{Side, facts, or_dash, remark, table};
+use crate::output::{Screen, Side, facts, or_dash, remark, table};
 
 /// False elections a year that time-outs which suit a network may have: one a week.
 const PER_YEAR_MAX: u64 = 53;
@@ -33,7 +33,7 @@ pub(crate) async fn run(args: StatusArgs) -> CommandResult {
     for warning in &answer.warnings {
         remark(&format!("warning: {warning}"));
     }
-    args.client.screen().answer(&answer, || shown(&answer))?;
+    Screen::chosen().answer(&answer, || shown(&answer))?;
     Ok(if answer.leader.is_some() { Exit::Done } else { Exit::No })
 }
 

@@ -50,7 +50,7 @@ pub(super) async fn run(args: &SplitBrainArgs, servers: &Servers) -> CommandResu
         PathBuf::from(format!("regent-recovery-{}.json", group.as_str().replace('/', "_")))
     });
     let recovery = Recovery { group: group.clone(), wait: args.wait, saved_policy };
-    let mut person = Person { args, group, screen: args.client.screen(), number: 0 };
+    let mut person = Person { args, group, screen: Screen::chosen(), number: 0 };
     match recover(&recovery, servers, &mut person).await {
         Ok(()) => Ok(Exit::Done),
         Err(Unfinished { error, is_stopped: false }) => Err(error),

@@ -13,7 +13,7 @@ use crate::client::ClientArgs;
 use crate::duration;
 use crate::exit::Exit;
 use crate::failure::CommandResult;
-use crate::output::{Side, or_dash, remark, table};
+use crate::output::{Screen, Side, or_dash, remark, table};
 
 /// Flags of `regent doctor split-brain`.
 #[derive(Clone, Debug, Args)]
@@ -68,7 +68,7 @@ pub(crate) async fn run(args: SplitBrainArgs) -> CommandResult {
     for (server, why) in &report.unasked {
         remark(&unasked(server, why));
     }
-    args.client.screen().answer(&report, || show(&report))?;
+    Screen::chosen().answer(&report, || show(&report))?;
     Ok(match (report.split_brain, report.unasked.is_empty()) {
         (true, _) => Exit::Refused,
         (false, false) => Exit::Unavailable,

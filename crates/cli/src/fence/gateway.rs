@@ -182,7 +182,7 @@ fn reset_mark(args: &GatewayArgs, term: u64, reason: &str) -> CommandResult {
     let was = MarkFile::reset(&args.data, &args.group, term, reason, wall_seconds()?)
         .map_err(|error| refused(GatewayError::Mark(error)))?;
     tracing::warn!(group = %args.group, from = was.get(), to = term.get(), reason, "the mark was set by an operator");
-    let screen = Screen { output: args.client.output };
+    let screen = Screen::chosen();
     let told = serde_json::json!({ "group": args.group.as_str(), "from": was.get(), "to": term.get(), "reason": reason });
     screen.answer(&told, || format!("the mark of {} was {was} and is {term}", args.group))?;
     Ok(Exit::Done)

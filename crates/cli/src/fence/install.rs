@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::exit::Exit;
 use crate::failure::{CommandResult, Failure};
-use crate::output::{Output, Screen};
+use crate::output::Screen;
 
 /// Flags of `regent fence install`.
 #[derive(Clone, Debug, Args)]
@@ -42,9 +42,6 @@ pub(crate) struct InstallArgs {
     /// Show the SQL and change nothing
     #[arg(long)]
     dry_run: bool,
-    /// For people or for programs
-    #[arg(short, long, value_enum, default_value_t, env = "REGENT_OUTPUT")]
-    pub(crate) output: Output,
 }
 
 /// What was done.
@@ -91,7 +88,7 @@ pub(crate) async fn run(args: InstallArgs) -> CommandResult {
         keys: args.keys.clone(),
         sql: args.dry_run.then(|| text.clone()),
     };
-    let screen = Screen { output: args.output };
+    let screen = Screen::chosen();
     screen.answer(&answer, || if args.dry_run { text } else { told })?;
     Ok(Exit::Done)
 }

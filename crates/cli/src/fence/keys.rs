@@ -11,7 +11,7 @@ use regent_signing::{KeyFile, KeyFileError, SigningAlgorithm};
 use crate::duration;
 use crate::exit::Exit;
 use crate::failure::{CommandResult, Failure};
-use crate::output::{Output, Screen, Side, json, table};
+use crate::output::{Screen, Side, json, table};
 use crate::wall::wall_seconds;
 
 const EXAMPLES: &str = "\
@@ -67,9 +67,6 @@ Examples:
 pub(crate) struct FileArgs {
     /// The file of keys
     file: PathBuf,
-    /// For people or for programs
-    #[arg(short, long, value_enum, default_value_t, env = "REGENT_OUTPUT")]
-    output: Output,
 }
 
 /// Flags of `regent fence keys new`.
@@ -83,9 +80,6 @@ pub(crate) struct NewArgs {
     /// How terms are signed
     #[arg(long, value_enum, default_value = "ed25519")]
     algorithm: Kind,
-    /// For people or for programs
-    #[arg(short, long, value_enum, default_value_t, env = "REGENT_OUTPUT")]
-    output: Output,
 }
 
 /// Flags of `regent fence keys rotate`.
@@ -103,9 +97,6 @@ pub(crate) struct RotateArgs {
     /// In how long the new key signs; until then it is only published
     #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = duration::parse)]
     sign_from: Duration,
-    /// For people or for programs
-    #[arg(short, long, value_enum, default_value_t, env = "REGENT_OUTPUT")]
-    output: Output,
 }
 
 /// Flags of `regent fence keys retire`.
@@ -122,49 +113,30 @@ pub(crate) struct RetireArgs {
     /// For how long it is still believed: at least as long as what it signed is good
     #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = duration::parse)]
     after: Duration,
-    /// For people or for programs
-    #[arg(short, long, value_enum, default_value_t, env = "REGENT_OUTPUT")]
-    output: Output,
-}
-
-impl KeysVerb {
-    /// For whom a failure is told.
-    pub(crate) const fn output(&self) -> Output {
-        match self {
-            Self::New(args) => args.output,
-            Self::Rotate(args) => args.output,
-            Self::List(args) | Self::Publish(args) => args.output,
-            Self::Retire(args) => args.output,
-        }
-    }
 }
 
 /// Runs the verb.
 pub(crate) fn run(verb: &KeysVerb) -> CommandResult {
     let now = wall_seconds()?;
-    let (file, output) = match verb {
-        KeysVerb::New(args) => {
-            (rotation::create(&args.file, args.algorithm.into(), now), args.output)
-        }
+    let file = match verb {
+        KeysVerb::New(args) => rotation::create(&args.file, args.algorithm.into(), now),
         KeysVerb::Rotate(args) => {
             let sign_from = now.saturating_add(args.sign_from.as_secs());
-            (rotation::rotate(&args.file, args.algorithm.into(), now, sign_from), args.output)
+            rotation::rotate(&args.file, args.algorithm.into(), now, sign_from)
         }
         KeysVerb::Retire(args) => {
             let at = now.saturating_add(args.after.as_secs());
-            (rotation::retire(&args.file, &args.kid, now, at), args.output)
+            rotation::retire(&args.file, &args.kid, now, at)
         }
-        KeysVerb::List(args) => {
-            (KeyFile::open(&args.file).map_err(RotationError::from), args.output)
-        }
+        KeysVerb::List(args) => KeyFile::open(&args.file).map_err(RotationError::from),
         KeysVerb::Publish(args) => {
             let file = KeyFile::open(&args.file).map_err(|error| failure(error.into()))?;
-            Screen { output: args.output }.line(&json(&file.ring().published(now).to_jwks()))?;
+            Screen::chosen().line(&json(&file.ring().published(now).to_jwks()))?;
             return Ok(Exit::Done);
         }
     };
     let keys = list(file.map_err(failure)?.ring(), now);
-    Screen { output }.answer(&keys, || {
+    Screen::chosen().answer(&keys, || {
         let heads = [("KEY", Side::Left), ("ALGORITHM", Side::Left), ("", Side::Left)];
         let lines =
             keys.iter().map(|key| vec![key.kid.clone(), key.algorithm.to_string(), told(key, now)]);

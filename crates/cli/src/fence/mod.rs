@@ -8,7 +8,6 @@ mod test;
 use clap::Subcommand;
 
 use crate::failure::CommandResult;
-use crate::output::Output;
 
 /// Verbs of `regent fence`.
 #[derive(Clone, Debug, Subcommand)]
@@ -31,16 +30,6 @@ pub(crate) enum FenceVerb {
 }
 
 impl FenceVerb {
-    /// For whom a failure is told.
-    pub(crate) fn output(&self) -> Output {
-        match self {
-            Self::Gateway(args) => args.client.output,
-            Self::Keys(verb) => verb.output(),
-            Self::Install(args) => args.output,
-            Self::Test(args) => args.output,
-        }
-    }
-
     /// Whether it serves many at once, and so wants more than one thread.
     pub(crate) const fn serves_many(&self) -> bool {
         match self {

@@ -12,7 +12,7 @@ use crate::duration::show;
 use crate::exit::Exit;
 use crate::failure::{CommandResult, Failure};
 use crate::lab::Bar;
-use crate::output::{Output, Screen};
+use crate::output::Screen;
 use crate::signals::Signals;
 
 /// The most trials of one run: more than a week of them.
@@ -59,9 +59,6 @@ pub(crate) struct TestArgs {
     #[arg(long, value_name = "TERM", default_value_t = 1,
           value_parser = clap::value_parser!(u64).range(1..=(1 << 52)))]
     first_term: u64,
-    /// For people or for programs
-    #[arg(short, long, value_enum, default_value_t, env = "REGENT_OUTPUT")]
-    pub(crate) output: Output,
 }
 
 fn beside(text: &str) -> Result<usize, String> {
@@ -104,7 +101,7 @@ pub(crate) async fn run(args: TestArgs) -> CommandResult {
     let Some(report) = report else { return Ok(Exit::Interrupted) };
     let took = show(std::time::Duration::from_secs(bar.elapsed().as_secs()));
     let shown = Shown { kind, options: &options, report: &report, took: &took };
-    Screen { output: args.output }.answer(&shown.object(), || shown.text())?;
+    Screen::chosen().answer(&shown.object(), || shown.text())?;
     cleared.map_err(failure)?;
     let verdict = report.verdict();
     if report.tally.accepted == 0 && verdict == FenceVerdict::Void {

@@ -17,7 +17,7 @@ use regent_lab::stage::{Algorithm, Scenario, find, library};
 use super::bar::Bar;
 use super::play::{algorithm, unfound};
 use super::sweep::thread_count;
-use super::{ShowArgs, each, laid_out, simulator_failed};
+use super::{each, laid_out, simulator_failed};
 use crate::exit::Exit;
 use crate::failure::{CommandResult, Failure};
 use crate::output::{Output, Screen, remark};
@@ -65,8 +65,6 @@ pub(crate) struct CompareArgs {
     /// Write the tables as Markdown between the marks of a document
     #[arg(long, value_name = "FILE")]
     update: Option<PathBuf>,
-    #[command(flatten)]
-    pub(super) show: ShowArgs,
 }
 
 fn seeds(text: &str) -> Result<RangeInclusive<u64>, String> {
@@ -104,7 +102,7 @@ pub(crate) async fn run(args: CompareArgs) -> CommandResult {
         let text = update(&document, &markdown(&comparison)).ok_or_else(|| no_marks(path))?;
         write(path, &text)?;
     }
-    let screen = Screen { output: args.show.output() };
+    let screen = Screen::chosen();
     match screen.output {
         Output::Json => {
             for line in comparison_json(&comparison) {

@@ -15,7 +15,7 @@ mod tune;
 
 use std::ops::ControlFlow;
 
-use clap::{Args, Subcommand};
+use clap::Subcommand;
 use regent_lab::Block;
 use regent_lab::pool::{self, Pool, PoolError, cores};
 
@@ -23,7 +23,7 @@ pub(crate) use bar::Bar;
 
 use crate::exit::Exit;
 use crate::failure::{CommandResult, Failure};
-use crate::output::{Output, Side, facts, table};
+use crate::output::{Side, facts, table};
 use crate::signals::Signals;
 
 const EXAMPLES: &str = "\
@@ -70,41 +70,6 @@ pub(crate) enum LabVerb {
     Algorithms(play::AlgorithmsArgs),
     /// Find the ttl and the time-outs that suit a network
     Tune(tune::TuneArgs),
-}
-
-/// For whom a verb of the lab writes.
-#[derive(Clone, Copy, Debug, Args)]
-pub(crate) struct ShowArgs {
-    /// For people or for programs
-    #[arg(long, short, env = "REGENT_OUTPUT", value_enum, default_value_t)]
-    output: Output,
-    /// The same as --output json
-    #[arg(long)]
-    json: bool,
-}
-
-impl ShowArgs {
-    const fn output(self) -> Output {
-        if self.json { Output::Json } else { self.output }
-    }
-}
-
-impl LabVerb {
-    /// For whom a failure is told.
-    pub(crate) const fn output(&self) -> Output {
-        match self {
-            Self::Sweep(args) => args.show.output(),
-            Self::Replay(args) => args.show.output(),
-            Self::Scenarios(args) => args.show.output(),
-            Self::Scenario(args) => args.show.output(),
-            Self::Mutants(args) => args.show.output(),
-            Self::Run(args) => args.show.output(),
-            Self::Compare(args) => args.show.output(),
-            Self::Check(args) => args.show.output(),
-            Self::Algorithms(args) => args.show.output(),
-            Self::Tune(args) => args.show.output(),
-        }
-    }
 }
 
 /// Runs one of the verbs.

@@ -4,7 +4,6 @@
 
 use clap::Args;
 
-use super::ShowArgs;
 use super::sweep::thread_count;
 use crate::failure::CommandResult;
 
@@ -28,8 +27,6 @@ pub(crate) struct MutantsArgs {
     /// How many are hunted beside each other [default: one for each core]
     #[arg(long, value_name = "N", value_parser = thread_count)]
     threads: Option<usize>,
-    #[command(flatten)]
-    pub(super) show: ShowArgs,
 }
 
 /// Says how to get a binary that can.
@@ -84,7 +81,7 @@ mod hunting {
             return Ok(Exit::Interrupted);
         }
         results.sort_by_key(|(planted, _)| *planted);
-        tell(&results, Screen { output: args.show.output() }, args.seeds)?;
+        tell(&results, Screen::chosen(), args.seeds)?;
         let are_found = results.len() == count && results.iter().all(|(_, found)| found.is_some());
         Ok(if are_found { Exit::Done } else { Exit::No })
     }

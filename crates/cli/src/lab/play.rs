@@ -11,7 +11,7 @@ use regent_lab::stage::{
 };
 use serde_json::json;
 
-use super::{ShowArgs, alone, laid_out};
+use super::{alone, laid_out};
 use crate::duration;
 use crate::exit::Exit;
 use crate::failure::{CommandResult, Failure};
@@ -57,8 +57,6 @@ pub(crate) struct RunArgs {
     /// What a diagram ends with
     #[arg(long, value_name = "TIME", value_parser = duration::parse, requires = "diagram")]
     to: Option<Duration>,
-    #[command(flatten)]
-    pub(super) show: ShowArgs,
 }
 
 /// How a sequence is drawn.
@@ -89,8 +87,6 @@ Exit code 78 says that it cannot be read, and where.")]
 pub(crate) struct CheckArgs {
     /// The file
     file: PathBuf,
-    #[command(flatten)]
-    pub(super) show: ShowArgs,
 }
 
 /// Flags of `regent lab algorithms`.
@@ -99,10 +95,7 @@ pub(crate) struct CheckArgs {
 Examples:
   regent lab algorithms
   regent lab algorithms --json")]
-pub(crate) struct AlgorithmsArgs {
-    #[command(flatten)]
-    pub(super) show: ShowArgs,
-}
+pub(crate) struct AlgorithmsArgs {}
 
 /// An algorithm by its name.
 pub(super) fn algorithm(name: &str) -> Result<Algorithm, String> {
@@ -119,7 +112,7 @@ pub(crate) fn run(args: &RunArgs) -> CommandResult {
     let (algorithm, seed, told) = (args.algorithm, args.seed, scenario.clone());
     let run = alone(move || play(algorithm, &told, seed))?;
     let run = run.map_err(|error| Failure::usage(error.to_string()))?;
-    let screen = Screen { output: args.show.output() };
+    let screen = Screen::chosen();
     if let Some(drawing) = draw(&run, args) {
         screen.line(&drawing)?;
         return Ok(Exit::Done);
@@ -164,7 +157,7 @@ fn draw(run: &Run, args: &RunArgs) -> Option<String> {
 /// Says whether a scenario can be read.
 pub(crate) fn check(args: &CheckArgs) -> CommandResult {
     let scenario = read(&args.file).map_err(unfound)?;
-    let screen = Screen { output: args.show.output() };
+    let screen = Screen::chosen();
     let (nodes, strikes) = (scenario.nodes, scenario.strikes.len());
     let lasts_ms = scenario.lasts.as_millis() as u64;
     let told = json!({
@@ -179,8 +172,8 @@ pub(crate) fn check(args: &CheckArgs) -> CommandResult {
 }
 
 /// Lists algorithms and scenarios.
-pub(crate) fn list(args: &AlgorithmsArgs) -> CommandResult {
-    let screen = Screen { output: args.show.output() };
+pub(crate) fn list(AlgorithmsArgs {}: &AlgorithmsArgs) -> CommandResult {
+    let screen = Screen::chosen();
     let algorithms = Algorithm::ALL.iter().map(|one| ("algorithm", one.name(), one.about().into()));
     let scenarios = library().iter().map(|told| ("scenario", told.name, told.scenario().about));
     let all: Vec<(&str, &str, String)> = algorithms.chain(scenarios).collect();

@@ -15,7 +15,7 @@ use crate::failure::{CommandResult, Failure};
 use crate::output::{Output, Screen};
 
 /// Acts a recording again and tells what came of it.
-pub(super) fn run(path: &Path, seed: u64, is_whole: bool, output: Output) -> CommandResult {
+pub(super) fn run(path: &Path, seed: u64, is_whole: bool) -> CommandResult {
     let trace = read(path)?;
     let about = format!(
         "{}: {} lines, {} groups, {} replicas, {}; seed {seed}",
@@ -26,8 +26,8 @@ pub(super) fn run(path: &Path, seed: u64, is_whole: bool, output: Output) -> Com
         show(Duration::from_millis(trace.lasts_ms())),
     );
     let acted = alone(move || reenact(&trace, seed))?;
-    let screen = Screen { output };
-    match output {
+    let screen = Screen::chosen();
+    match screen.output {
         Output::Json => tell_programs(&acted, screen)?,
         Output::Text => tell_people(&acted, &about, is_whole, screen)?,
     }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use regent_lab::{Cuts, Fault, Plan, StoreKind, Trial, TrialVerdict};
 
-use super::{ShowArgs, alone, reenact};
+use super::{alone, reenact};
 use crate::exit::Exit;
 use crate::failure::{CommandResult, Failure};
 use crate::output::{Output, Screen};
@@ -70,8 +70,6 @@ pub(crate) struct ReplayArgs {
     history: bool,
     #[command(flatten)]
     told: ToldArgs,
-    #[command(flatten)]
-    pub(super) show: ShowArgs,
 }
 
 /// How much of a history is told.
@@ -101,18 +99,18 @@ impl ReplayArgs {
 pub(crate) fn run(args: &ReplayArgs) -> CommandResult {
     if let Some(path) = &args.trace {
         let seed = args.seed.unwrap_or(SEED_DEFAULT);
-        return reenact::run(path, seed, args.history, args.show.output());
+        return reenact::run(path, seed, args.history);
     }
     let plan = args.plan();
     let about = plan.about();
     let trial = alone(move || regent_lab::run(plan))?;
-    tell(&trial, &about, args.told, args.show.output())
+    tell(&trial, &about, args.told)
 }
 
 /// Tells a run and its verdict.
-pub(super) fn tell(trial: &Trial, about: &str, told: ToldArgs, output: Output) -> CommandResult {
-    let screen = Screen { output };
-    match output {
+pub(super) fn tell(trial: &Trial, about: &str, told: ToldArgs) -> CommandResult {
+    let screen = Screen::chosen();
+    match screen.output {
         Output::Json => screen.line(&trial.history.to_json_lines())?,
         Output::Text => {
             screen.line(about)?;

@@ -4,8 +4,8 @@ use clap::Args;
 use regent_lab::scenarios::{ALL, Scenario, find};
 use serde_json::json;
 
+use super::alone;
 use super::replay::{ToldArgs, tell};
-use super::{ShowArgs, alone};
 use crate::exit::Exit;
 use crate::failure::{CommandResult, Failure};
 use crate::output::{Output, Screen, Side, table};
@@ -16,10 +16,7 @@ use crate::output::{Output, Screen, Side, table};
 Examples:
   regent lab scenarios
   regent lab scenarios --json")]
-pub(crate) struct ScenariosArgs {
-    #[command(flatten)]
-    pub(super) show: ShowArgs,
-}
+pub(crate) struct ScenariosArgs {}
 
 /// Flags of `regent lab scenario`.
 #[derive(Clone, Debug, Args)]
@@ -39,13 +36,11 @@ pub(crate) struct ScenarioArgs {
     seed: u64,
     #[command(flatten)]
     told: ToldArgs,
-    #[command(flatten)]
-    pub(super) show: ShowArgs,
 }
 
 /// Lists them.
-pub(crate) fn list(args: &ScenariosArgs) -> CommandResult {
-    let screen = Screen { output: args.show.output() };
+pub(crate) fn list(ScenariosArgs {}: &ScenariosArgs) -> CommandResult {
+    let screen = Screen::chosen();
     let numbered = ALL.iter().zip(1_u64..);
     match screen.output {
         Output::Json => {
@@ -71,5 +66,5 @@ pub(crate) fn run(args: &ScenarioArgs) -> CommandResult {
     let (scenario, seed) = (*find(&args.name).map_err(Failure::usage)?, args.seed);
     let trial = alone(move || scenario.run(seed, None))?;
     let about = format!("{}: {} replicas, seed {seed}", scenario.name, scenario.replicas);
-    tell(&trial, &about, args.told, args.show.output())
+    tell(&trial, &about, args.told)
 }

@@ -10,7 +10,7 @@ use clap::Args;
 use regent_lab::{StoreKind, SweepProgress, SweepReport, sweep_one};
 
 use super::bar::Bar;
-use super::{ShowArgs, each};
+use super::each;
 use crate::duration::show;
 use crate::exit::Exit;
 use crate::failure::CommandResult;
@@ -50,8 +50,6 @@ pub(crate) struct SweepArgs {
     /// How many seeds are run beside each other [default: one for each core]
     #[arg(long, value_name = "N", value_parser = thread_count)]
     threads: Option<usize>,
-    #[command(flatten)]
-    pub(super) show: ShowArgs,
 }
 
 pub(super) fn thread_count(text: &str) -> Result<usize, String> {
@@ -61,7 +59,7 @@ pub(super) fn thread_count(text: &str) -> Result<usize, String> {
 
 /// Runs seeds and tells what they came to.
 pub(crate) async fn run(args: SweepArgs) -> CommandResult {
-    let SweepArgs { seeds, minutes, first, store, threads, show: told } = args;
+    let SweepArgs { seeds, minutes, first, store, threads } = args;
     let limit = minutes.map(|minutes| Duration::from_secs(minutes * 60));
     let seeds = seeds.unwrap_or(if limit.is_some() { u64::MAX } else { SEEDS_DEFAULT });
     let (mut bar, mut whole) = (Bar::new(), SweepReport::default());
@@ -85,7 +83,7 @@ pub(crate) async fn run(args: SweepArgs) -> CommandResult {
     .await?;
     bar.clear();
     let took = show(Duration::from_secs(bar.elapsed().as_secs()));
-    let screen = Screen { output: told.output() };
+    let screen = Screen::chosen();
     screen.answer(&whole.object(first), || whole.text(first, &took))?;
     Ok(match (whole.failures.is_empty(), is_whole) {
         (false, _) => Exit::No,

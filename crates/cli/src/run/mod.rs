@@ -31,7 +31,7 @@ pub(crate) async fn run(args: RunArgs) -> CommandResult {
     if let Some(node) = &args.node {
         at = at.node(node.as_str());
     }
-    let supervisor = Supervisor::new(plan).observer(Arc::new(Lines(args.client.output)));
+    let supervisor = Supervisor::new(plan).observer(Arc::new(Lines(Output::chosen())));
     let handle = supervisor.handle();
     let mut running = pin!(supervisor.run(at, args.program));
     loop {

@@ -16,7 +16,7 @@ use regent_lab::tune::{Found, Measured, NetworkConditions, Rung, Tuned, lease_ru
 
 use super::bar::Bar;
 use super::sweep::thread_count;
-use super::{ShowArgs, each, laid_out, simulator_failed};
+use super::{each, laid_out, simulator_failed};
 use crate::duration::{self, millis};
 use crate::exit::Exit;
 use crate::failure::{CommandResult, Failure};
@@ -72,8 +72,6 @@ pub(crate) struct TuneArgs {
     /// Draw the curves into this file, too
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
-    #[command(flatten)]
-    pub(super) show: ShowArgs,
 }
 
 /// Estimates, plays and tells.
@@ -103,7 +101,7 @@ pub(crate) async fn run(args: TuneArgs) -> CommandResult {
     if let Some(file) = &args.svg {
         std::fs::write(file, tuned.drawing()).map_err(|error| Failure::file(file, &error))?;
     }
-    let screen = Screen { output: args.show.output() };
+    let screen = Screen::chosen();
     screen.answer(&tuned.object(), || laid_out(tuned.blocks()))?;
     Ok(if tuned.is_found() { Exit::Done } else { Exit::No })
 }
