@@ -326,16 +326,16 @@ fn only_the_ledger_couples_a_state_with_the_time_of_its_sessions() {
     complain("`Deadlines` outside crates/election; drive the `Ledger` instead", &wrong);
 }
 
-#[test]
-fn promises_name_tests_that_exist() {
+/// Words between backticks on a page that read like the name of a test, and are none.
+fn unknown_tests(page: &str, named_min: usize) {
     let root = root();
-    let promises = fs::read_to_string(root.join("docs/promises.md")).unwrap();
+    let text = fs::read_to_string(root.join(page)).unwrap();
     let all: String = sources().into_iter().map(|(_, text)| text).collect();
     let mut scripts = Vec::new();
     files(&root.join("crates/election/tests/scripts"), ".script", &mut scripts);
     let mut named = 0;
     let mut wrong = Vec::new();
-    for word in promises.split('`').skip(1).step_by(2) {
+    for word in text.split('`').skip(1).step_by(2) {
         let is_fact = word.matches('_').count() >= 3
             && word.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
         if !is_fact {
@@ -349,8 +349,14 @@ fn promises_name_tests_that_exist() {
             wrong.push(word.to_owned());
         }
     }
-    assert!(named >= 20, "docs/promises.md names only {named} tests");
-    complain("docs/promises.md names tests that do not exist", &wrong);
+    assert!(named >= named_min, "{page} names only {named} tests");
+    complain(&format!("{page} names tests that do not exist"), &wrong);
+}
+
+#[test]
+fn promises_and_attacks_name_tests_that_exist() {
+    unknown_tests("docs/promises.md", 20);
+    unknown_tests("docs/attacks.md", 60);
 }
 
 /// Rules as docs/semantics.md defines them: the number in each heading.

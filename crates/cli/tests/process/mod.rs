@@ -24,6 +24,9 @@ use tempfile::TempDir;
 /// Longer than anything here takes on a machine that is busy with something else.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// What Rust writes when a thread panics.
+const PANIC: &str = "panicked at";
+
 /// A place of its own for one test: a home, a data directory, session files.
 pub(crate) struct Room {
     directory: TempDir,
@@ -109,6 +112,20 @@ impl Room {
     /// A server with its data in this room.
     pub(crate) fn server(&self) -> Server {
         self.serve("127.0.0.1:0", &["--data-dir", &self.text("data")])
+    }
+}
+
+/// Whatever was done to them, no process of the binary may have panicked.
+impl Drop for Room {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            return;
+        }
+        let files = fs::read_dir(self.directory.path()).unwrap().map(|entry| entry.unwrap().path());
+        for log in files.filter(|path| path.extension().is_some_and(|it| it == "log")) {
+            let text = String::from_utf8_lossy(&fs::read(&log).unwrap()).into_owned();
+            assert!(!text.contains(PANIC), "{}: {text}", log.display());
+        }
     }
 }
 
@@ -309,7 +326,9 @@ fn finish(mut command: Command) -> Ended {
     let stdout = read(child.stdout.take().map(|pipe| Box::new(pipe) as _));
     let stderr = read(child.stderr.take().map(|pipe| Box::new(pipe) as _));
     let code = wait(&mut child);
-    Ended { code, stdout: stdout.join().unwrap(), stderr: stderr.join().unwrap() }
+    let ended = Ended { code, stdout: stdout.join().unwrap(), stderr: stderr.join().unwrap() };
+    assert!(!ended.stderr.contains(PANIC), "{ended:?}");
+    ended
 }
 
 /// Waits until something is so; it must become so.
