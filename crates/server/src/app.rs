@@ -25,6 +25,7 @@ use crate::forecast::FailureForecast;
 use crate::metrics::Metrics;
 use crate::signing::Signing;
 use crate::socket::ConnectionActivity;
+use crate::tls::{Handshakes, Tls};
 
 /// How far the server is on its way out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -45,6 +46,10 @@ pub(crate) struct App {
     pub(crate) config: ServerConfig,
     pub(crate) admission: Admission,
     pub(crate) connection_limit: ConnectionLimit,
+    /// Handshakes of TLS under way.
+    pub(crate) handshakes: Arc<Handshakes>,
+    /// How TLS is spoken to clients, if it is.
+    pub(crate) tls: Option<Arc<dyn Tls>>,
     /// Backups under way: one at most.
     pub(crate) backups: Arc<Count>,
     pub(crate) metrics: Metrics,
@@ -253,6 +258,8 @@ mod tests {
             cluster: None,
             admission: Admission::new(1, 1),
             connection_limit: ConnectionLimit::new(1, 1),
+            handshakes: Arc::default(),
+            tls: None,
             backups: Arc::default(),
             metrics: Metrics::new(&config),
             claim_monitor: ClaimMonitor::new().0,

@@ -2,10 +2,13 @@
 //!
 //! A bearer token that is shown always counts, wherever it is shown: a program on the replica's own machine that was
 //! given one means to act as that principal, and not with all the rights of its user. Without one, a caller on the
-//! Unix socket is known by its user id, for which the kernel vouches. Everybody else is unknown.
+//! Unix socket is known by its user id, for which the kernel vouches, and one over TLS by its client certificate.
+//! Everybody else is unknown. Whoever shows a certificate and a token must mean the same principal by both, and both
+//! must be good: a stolen token is then worthless on another node's connection.
 //!
 //! Nothing of a token gets into a message or a log.
 
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use hyper::HeaderMap;
@@ -67,16 +70,29 @@ async fn identify(app: &App, peer: &Peer, headers: &HeaderMap) -> Result<Caller,
         if !scheme.eq_ignore_ascii_case("bearer") {
             return Err(unknown("the Authorization header is not `Bearer TOKEN`"));
         }
-        return bearer(app, token.trim()).await;
+        let caller = bearer(app, token.trim()).await?;
+        if let Some(voucher) = &peer.client
+            && *voucher.who() != caller.who
+        {
+            let (named, shown) = (voucher.who(), &caller.who);
+            return Err(unknown(&format!(
+                "the client certificate is of {named} and the token is of {shown}; show one of them, or two of the same principal"
+            )));
+        }
+        return Ok(Caller { voucher: peer.client.clone(), ..caller });
+    }
+    if let Some(voucher) = &peer.client {
+        let (who, voucher) = (voucher.who().clone(), Some(Arc::clone(voucher)));
+        return Ok(Caller { who, token: None, voucher, wall_ms });
     }
     match peer.user_id {
         Some(id) if id == 0 || id == rustix::process::geteuid().as_raw() => {
             let name = if id == 0 { "root".to_owned() } else { id.to_string() };
             let account = Account::new(&name).map_err(Problem::from)?;
-            Ok(Caller { who: Principal::Local(account), token: None, wall_ms })
+            Ok(Caller { who: Principal::Local(account), token: None, voucher: None, wall_ms })
         }
         Some(_) | None => Err(unknown(
-            "no credential was shown; send `Authorization: Bearer TOKEN` (`regent auth token create` makes one)",
+            "no credential was shown; send `Authorization: Bearer TOKEN` (`regent auth token create` makes one), or show a client certificate",
         )),
     }
 }
@@ -88,9 +104,12 @@ async fn bearer(app: &App, text: &str) -> Result<Caller, Problem> {
     let table = app.store.ask(Question::access(None), Consistency::Stale).await?.table;
     let digest = digest(&token);
     match table.token(token.id) {
-        Some(record) if record.digest.is(&digest) => {
-            Ok(Caller { who: record.principal.clone(), token: Some(token.id), wall_ms })
-        }
+        Some(record) if record.digest.is(&digest) => Ok(Caller {
+            who: record.principal.clone(),
+            token: Some(token.id),
+            voucher: None,
+            wall_ms,
+        }),
         Some(_) | None => Err(unknown(
             "this cluster does not know the token; if it was made this very moment, try again",
         )),

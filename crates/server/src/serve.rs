@@ -65,6 +65,7 @@ pub async fn serve_cluster(
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), ServeError> {
     let config = config.check()?;
+    let listeners: Vec<Listener> = listeners.into_iter().map(Into::into).collect();
     if listeners.is_empty() {
         return Err(ServeError::NoListener);
     }
@@ -87,6 +88,8 @@ pub async fn serve_cluster(
             within_open_files(config.connections_max),
             config.connections_per_address_max,
         ),
+        handshakes: Arc::default(),
+        tls: listeners.iter().find_map(Listener::tls).cloned(),
         backups: Arc::default(),
         metrics: Metrics::new(&config),
         claim_monitor,
@@ -103,12 +106,7 @@ pub async fn serve_cluster(
     tasks.spawn(beliefs::attend(Arc::clone(&app), jobs));
     tasks.spawn(forecast::attend(Arc::clone(&app), suspicions));
     for listener in listeners {
-        tasks.spawn(listen(
-            listener.into(),
-            Arc::clone(&app),
-            faces.clone(),
-            Arc::clone(&protocol),
-        ));
+        tasks.spawn(listen(listener, Arc::clone(&app), faces.clone(), Arc::clone(&protocol)));
     }
     shutdown.await;
     close(&app, &turn).await;

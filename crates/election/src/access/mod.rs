@@ -20,7 +20,7 @@ mod table;
 mod token;
 
 pub use binding::{AccessError, Binding, Bindings, NodeRule};
-pub use guard::{Caller, GuardedStore, Permitted};
+pub use guard::{Caller, GuardedStore, Permitted, Voucher};
 pub use judge::{Denial, Extent, Grant, Nearest, Request, judge};
 pub use pattern::Pattern;
 pub use principal::{Principal, PrincipalError};
