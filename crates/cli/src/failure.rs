@@ -189,7 +189,7 @@ impl From<OnceError> for Failure {
 
 impl From<AddressError> for Failure {
     fn from(error: AddressError) -> Self {
-        if matches!(error, AddressError::Credential { .. }) {
+        if matches!(error, AddressError::Credential { .. } | AddressError::Tls { .. }) {
             return Self::new(Exit::Config, error.to_string());
         }
         Self::usage(format!("--server: {error}"))

@@ -58,7 +58,7 @@ use exit::Exit;
 use failure::{CommandResult, Failure};
 use logs::LogArgs;
 use output::{Output, OutputArgs, Screen, json, remark};
-use regent::remote::Credential;
+use regent::remote::{Credential, TlsFiles};
 use regent_tether::shell;
 
 /// A request is a dozen small allocations, made by one thread and freed by another: the system's
@@ -91,6 +91,15 @@ struct Cli {
     token_file: Option<PathBuf>,
     #[command(flatten)]
     output: OutputArgs,
+    /// The file of the CAs by which servers are believed, in place of the system's [env: REGENT_CA]
+    #[arg(long, global = true, value_name = "FILE", help_heading = "Server and output")]
+    ca: Option<PathBuf>,
+    /// The file of the client certificate shown to servers [env: REGENT_CERT]
+    #[arg(long, global = true, value_name = "FILE", help_heading = "Server and output")]
+    cert: Option<PathBuf>,
+    /// The file of its key [env: REGENT_CERT_KEY]
+    #[arg(long, global = true, value_name = "FILE", help_heading = "Server and output")]
+    cert_key: Option<PathBuf>,
     #[command(subcommand)]
     verb: Verb,
 }
@@ -222,6 +231,8 @@ fn run(cli: Cli) -> CommandResult {
             .map_err(|error| Failure::usage(format!("--token-file: {error}")))?;
         credential.set_default();
     }
+    TlsFiles { ca: cli.ca.clone(), certificate: cli.cert.clone(), key: cli.cert_key.clone() }
+        .set_default();
     let is_service = matches!(cli.verb, Verb::Serve(_));
     keep_private(&cli.verb)?;
     if !is_service {

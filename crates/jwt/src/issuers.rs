@@ -175,9 +175,7 @@ fn issuer(row: Row, directory: &Path) -> Result<Issuer, String> {
 
 fn place(row: &Row, directory: &Path) -> Result<KeyPlace, String> {
     if row.keys.starts_with("http://") {
-        return Err(
-            "`keys` over http:// could be anybody's; use https:// or a file".to_owned()
-        );
+        return Err("`keys` over http:// could be anybody's; use https:// or a file".to_owned());
     }
     if row.keys.starts_with("https://") {
         let url = row.keys.clone();
@@ -194,7 +192,10 @@ fn place(row: &Row, directory: &Path) -> Result<KeyPlace, String> {
 fn algorithm(word: &str) -> Result<TokenAlgorithm, String> {
     TokenAlgorithm::find(word).ok_or_else(|| {
         let known: Vec<_> = TokenAlgorithm::ALL.into_iter().map(TokenAlgorithm::word).collect();
-        format!("`algorithms` has {word:?}, which is never believed; choose from {}", known.join(", "))
+        format!(
+            "`algorithms` has {word:?}, which is never believed; choose from {}",
+            known.join(", ")
+        )
     })
 }
 

@@ -26,15 +26,8 @@ pub enum TokenAlgorithm {
 }
 
 impl TokenAlgorithm {
-    pub const ALL: [Self; 7] = [
-        Self::Rs256,
-        Self::Rs384,
-        Self::Rs512,
-        Self::Ps256,
-        Self::Es256,
-        Self::Es384,
-        Self::EdDsa,
-    ];
+    pub const ALL: [Self; 7] =
+        [Self::Rs256, Self::Rs384, Self::Rs512, Self::Ps256, Self::Es256, Self::Es384, Self::EdDsa];
     /// What issuers use if an entry does not say.
     pub const DEFAULT: [Self; 3] = [Self::Rs256, Self::Es256, Self::EdDsa];
 

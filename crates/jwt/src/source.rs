@@ -24,9 +24,7 @@ use tokio::time::{Instant, timeout};
 
 use crate::issuers::{Issuer, IssuersError, KeyPlace, read};
 use crate::keys::KeySet;
-use crate::limits::{
-    KEYS_BYTES_MAX, KEYS_FETCH_TIMEOUT, KEYS_READ_AGAIN_AFTER, KEYS_READ_EVERY,
-};
+use crate::limits::{KEYS_BYTES_MAX, KEYS_FETCH_TIMEOUT, KEYS_READ_AGAIN_AFTER, KEYS_READ_EVERY};
 use crate::token::{Unverified, Verified, WhyNot, verify};
 
 /// Issuers and their keys.

@@ -74,8 +74,7 @@ impl<'a> Unverified<'a> {
         let (signed, signature) = token.rsplit_once('.').ok_or(WhyNot::Shape)?;
         let (header, claims) = signed.split_once('.').ok_or(WhyNot::Shape)?;
         let bytes = |text: &str| URL_SAFE_NO_PAD.decode(text).map_err(|_| WhyNot::Shape);
-        let header: Header =
-            serde_json::from_slice(&bytes(header)?).map_err(|_| WhyNot::Shape)?;
+        let header: Header = serde_json::from_slice(&bytes(header)?).map_err(|_| WhyNot::Shape)?;
         if header.crit.is_some() {
             return Err(WhyNot::Critical);
         }

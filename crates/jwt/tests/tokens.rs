@@ -77,15 +77,19 @@ impl Signer {
             Self::Ec(pair) => pair.sign(&SystemRandom::new(), message).unwrap().as_ref().to_vec(),
             Self::Rsa(pair) => {
                 let mut signature = vec![0; pair.public_modulus_len()];
-                pair.sign(&RSA_PKCS1_SHA256, &SystemRandom::new(), message, &mut signature).unwrap();
+                pair.sign(&RSA_PKCS1_SHA256, &SystemRandom::new(), message, &mut signature)
+                    .unwrap();
                 signature
             }
         }
     }
 
     fn token(&self, header: &Value, claims: &Value) -> String {
-        let signed =
-            format!("{}.{}", text(header.to_string().as_bytes()), text(claims.to_string().as_bytes()));
+        let signed = format!(
+            "{}.{}",
+            text(header.to_string().as_bytes()),
+            text(claims.to_string().as_bytes())
+        );
         format!("{signed}.{}", text(&self.sign(signed.as_bytes())))
     }
 
@@ -218,7 +222,9 @@ async fn a_token_for_others_or_without_an_end_is_not_believed() {
     let judge = async |claims: &Value| world.judge(&key.token(&header, claims)).await;
     assert_eq!(judge(&with("iss", json!("https://issuer/"))).await, Err(WhyNot::Issuer));
     assert_eq!(judge(&without("iss")).await, Err(WhyNot::Missing("iss")));
-    for audience in [json!("other"), json!([]), json!(["regent2"]), json!(null), json!({"regent": 1})] {
+    for audience in
+        [json!("other"), json!([]), json!(["regent2"]), json!(null), json!({"regent": 1})]
+    {
         assert_eq!(judge(&with("aud", audience)).await, Err(WhyNot::Audience));
     }
     assert_eq!(judge(&without("aud")).await, Err(WhyNot::Audience));
@@ -276,7 +282,10 @@ fn sets_without_a_usable_key_are_refused_at_the_start() {
 }
 
 /// An issuer behind HTTPS; it counts how often it was asked.
-async fn issuer(body: String, certificate: &rcgen::CertifiedKey<rcgen::KeyPair>) -> (u16, Arc<AtomicUsize>) {
+async fn issuer(
+    body: String,
+    certificate: &rcgen::CertifiedKey<rcgen::KeyPair>,
+) -> (u16, Arc<AtomicUsize>) {
     let key = certificate.signing_key.serialize_der().try_into().unwrap();
     let config = ServerConfig::builder_with_provider(Arc::new(
         tokio_rustls::rustls::crypto::aws_lc_rs::default_provider(),
@@ -297,7 +306,10 @@ async fn issuer(body: String, certificate: &rcgen::CertifiedKey<rcgen::KeyPair>)
             let mut request = [0; 4096];
             let _ = stream.read(&mut request).await;
             count.fetch_add(1, Ordering::SeqCst);
-            let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\nconnection: close\r\n\r\n", body.len());
+            let head = format!(
+                "HTTP/1.1 200 OK\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
+                body.len()
+            );
             let _ = stream.write_all(head.as_bytes()).await;
             let _ = stream.write_all(body.as_bytes()).await;
             let _ = stream.shutdown().await;
@@ -326,7 +338,11 @@ async fn keys_behind_https_are_fetched_from_an_issuer_that_is_trusted_and_from_n
     let verified = believed.identify(&key.honest("k"), NOW).await.unwrap();
     assert_eq!(verified.who.to_string(), "user:web-1");
     assert!(believed.identify(&key.honest("unknown"), NOW).await.is_err());
-    assert_eq!(asked.load(Ordering::SeqCst), 1, "strangers make an issuer be asked again and again");
+    assert_eq!(
+        asked.load(Ordering::SeqCst),
+        1,
+        "strangers make an issuer be asked again and again"
+    );
     let stranger = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     let believed = open("ca = \"ca.pem\"", &stranger.cert.pem());
     assert!(matches!(believed.identify(&key.honest("k"), NOW).await, Err(WhyNot::UnknownKey(_))));

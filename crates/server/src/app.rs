@@ -22,9 +22,11 @@ use crate::config::ServerConfig;
 use crate::connection_limit::ConnectionLimit;
 use crate::count::{Count, Entered};
 use crate::forecast::FailureForecast;
+use crate::issuers::Issuers;
 use crate::metrics::Metrics;
 use crate::signing::Signing;
 use crate::socket::ConnectionActivity;
+use crate::tls::{Handshakes, Tls};
 
 /// How far the server is on its way out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -45,6 +47,10 @@ pub(crate) struct App {
     pub(crate) config: ServerConfig,
     pub(crate) admission: Admission,
     pub(crate) connection_limit: ConnectionLimit,
+    /// Handshakes of TLS under way.
+    pub(crate) handshakes: Arc<Handshakes>,
+    /// How TLS is spoken to clients, if it is.
+    pub(crate) tls: Option<Arc<dyn Tls>>,
     /// Backups under way: one at most.
     pub(crate) backups: Arc<Count>,
     pub(crate) metrics: Metrics,
@@ -53,6 +59,8 @@ pub(crate) struct App {
     /// What they say of their future.
     pub(crate) failure_forecast: FailureForecast,
     pub(crate) signing: Option<Signing>,
+    /// Whose tokens are believed beside those of the cluster.
+    pub(crate) issuers: Option<Issuers>,
     pub(crate) phase: watch::Receiver<Phase>,
 }
 
@@ -253,6 +261,8 @@ mod tests {
             cluster: None,
             admission: Admission::new(1, 1),
             connection_limit: ConnectionLimit::new(1, 1),
+            handshakes: Arc::default(),
+            tls: None,
             backups: Arc::default(),
             metrics: Metrics::new(&config),
             claim_monitor: ClaimMonitor::new().0,

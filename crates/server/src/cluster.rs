@@ -56,8 +56,19 @@ pub struct Measured {
     pub syncs: Durations,
     /// Sessions whose time is over and whose expiry is not yet applied.
     pub due_expiries: u64,
-    /// For how many more seconds certificates are good, by what they are for; negative after their end.
-    pub certificates: Vec<(&'static str, i64)>,
+    /// The certificates of the replica.
+    pub certificates: Vec<CertificateState>,
+}
+
+/// How a certificate in use is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CertificateState {
+    /// What it is for.
+    pub what: &'static str,
+    /// For how many more seconds it is good; negative after its end.
+    pub left_s: i64,
+    /// How often files that changed could not be used.
+    pub reload_failures: u64,
 }
 
 /// Durations, counted by how long they were.

@@ -43,6 +43,8 @@ pub struct ServerConfig {
     pub cluster: String,
     /// Whether callers must say who they are.
     pub auth: Auth,
+    /// The file of issuers whose JSON Web Tokens are believed; `None` believes none.
+    pub token_issuers: Option<PathBuf>,
     /// Host names under which browsers may use this server, beside addresses and `localhost`. A
     /// name that is not listed may be another site's, pointed at this machine (DNS rebinding).
     pub hosts_allowed: Vec<String>,
@@ -90,6 +92,7 @@ impl Default for ServerConfig {
         Self {
             cluster: "regent".to_owned(),
             auth: Auth::default(),
+            token_issuers: None,
             hosts_allowed: Vec::new(),
             signing_keys: None,
             on_split_brain: None,

@@ -2,7 +2,8 @@
 //!
 //! The life of a request, file by file:
 //!
-//! 1. `listen` accepts a connection, if the `connection_limit` has room for it.
+//! 1. `listen` accepts a connection, if the `connection_limit` has room for it; `tls` has the handshake, if the port
+//!    speaks TLS.
 //! 2. `connection` speaks HTTP/1.1 or HTTP/2 on it; the `socket` below gives up on peers that
 //!    are slow to ask or slow to read.
 //! 3. `router` finds the row of the table of routes and walks the request through the same door
@@ -38,6 +39,7 @@ mod groups;
 #[cfg(feature = "grpc")]
 mod grpc;
 mod history;
+mod issuers;
 mod leader;
 mod listen;
 mod metrics;
@@ -56,14 +58,16 @@ mod socket;
 mod step_down;
 mod stream;
 mod tenure;
+mod tls;
 mod token;
 mod watch;
 
 pub use backup::BackupFile;
 pub use beliefs::Alarm;
-pub use cluster::{Cluster, Durations, Measured};
+pub use cluster::{CertificateState, Cluster, Durations, Measured};
 pub use config::{Auth, ConfigError, ServerConfig};
 pub use forecast::ReplaceFailing;
 pub use listen::Listener;
 pub use serve::{ServeError, serve, serve_cluster};
 pub use signing::{Signing, TermStatement};
+pub use tls::{ByteStream, Secured, Tls};

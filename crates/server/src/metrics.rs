@@ -23,11 +23,13 @@ use regent_election::{Event, Group};
 
 use crate::admission::Class;
 use crate::app::App;
-use crate::cluster::Measured;
+use crate::auth::wall_ms;
+use crate::cluster::{CertificateState, Measured};
 use crate::config::ServerConfig;
 use crate::connection_limit::NoRoom;
 use crate::forecast::Became;
 use crate::replica_metrics::Replicas;
+use crate::tls::Unsecured;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ByGroup {
@@ -108,6 +110,7 @@ pub(crate) struct Metrics {
     shed: Family<ByClass, Counter>,
     turned_away: Family<ByReason, Counter>,
     accept_failures: Counter,
+    unsecured: Family<ByReason, Counter>,
     missed: Counter,
     connections: Gauge,
     asking: Gauge,
@@ -151,6 +154,7 @@ impl Metrics {
             shed: Family::default(),
             turned_away: Family::default(),
             accept_failures: Counter::default(),
+            unsecured: Family::default(),
             missed: Counter::default(),
             connections: Gauge::default(),
             asking: Gauge::default(),
@@ -176,6 +180,9 @@ impl Metrics {
         }
         for became in Became::ALL {
             metrics.predictions.get_or_create(&ByOutcome { outcome: became.word() }).inc_by(0);
+        }
+        for why in Unsecured::ALL {
+            metrics.unsecured.get_or_create(&ByReason { reason: why.word() }).inc_by(0);
         }
         for class in Class::ALL {
             metrics.shed.get_or_create(&ByClass { class: class.word() }).inc_by(0);
@@ -273,6 +280,11 @@ impl Metrics {
             self.accept_failures.clone(),
         );
         registry.register(
+            "regent_tls_handshakes_failed",
+            "Connections of clients that came to no TLS",
+            self.unsecured.clone(),
+        );
+        registry.register(
             "regent_observer_gaps",
             "Times that changes went by uncounted",
             self.missed.clone(),
@@ -349,6 +361,13 @@ impl Metrics {
         self.quorum_health.set(i64::from(can_decide));
         if let Some((cluster, measured)) = cluster {
             self.replicas.note(&cluster, measured);
+        }
+        if let Some(tls) = &app.tls {
+            self.replicas.certificate(&CertificateState {
+                what: "client",
+                left_s: signed(tls.expires_at_s()).saturating_sub(signed(wall_ms() / 1000)),
+                reload_failures: tls.reload_failures(),
+            });
         }
         if let Some(census) = census {
             self.sessions.set(signed(census.sessions));
@@ -444,6 +463,10 @@ impl Metrics {
             NoRoom::Address => "address",
         };
         self.turned_away.get_or_create(&ByReason { reason }).inc();
+    }
+
+    pub(crate) fn unsecured(&self, why: Unsecured) {
+        self.unsecured.get_or_create(&ByReason { reason: why.word() }).inc();
     }
 
     pub(crate) fn accept_failed(&self) {

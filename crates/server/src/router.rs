@@ -16,6 +16,7 @@ use hyper::header::{self, HeaderValue};
 use hyper::{Method, Request};
 use regent_api::openapi::allow;
 use regent_api::{Code, Operation, Problem, Route, decode};
+use regent_election::access::Voucher;
 
 use crate::address::{self, Found};
 use crate::admission::Class;
@@ -34,6 +35,8 @@ pub(crate) struct Peer {
     pub(crate) local: SocketAddr,
     /// The user at the other end of a Unix socket, for whom the kernel vouches.
     pub(crate) user_id: Option<u32>,
+    /// Who it is by its certificate, if it has shown one.
+    pub(crate) client: Option<Arc<dyn Voucher>>,
     pub(crate) activity: Arc<ConnectionActivity>,
 }
 

@@ -19,6 +19,7 @@ use crate::connection::protocol;
 use crate::connection_limit::{ConnectionLimit, within_open_files};
 use crate::faces::Faces;
 use crate::forecast::{self, FailureForecast};
+use crate::issuers::{self, Issuers};
 use crate::listen::{Listener, listen};
 use crate::metrics::Metrics;
 use crate::observer;
@@ -36,6 +37,9 @@ pub enum ServeError {
     /// The store cannot keep what authentication needs.
     #[error("auth is required, but {0}")]
     NoAccess(String),
+    /// The list of issuers of tokens cannot be used.
+    #[error("token_issuers: {0}")]
+    TokenIssuers(String),
     /// The keys by which terms are signed cannot be used.
     #[error("signing_keys: {0}")]
     SigningKeys(#[from] KeyFileError),
@@ -65,6 +69,7 @@ pub async fn serve_cluster(
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), ServeError> {
     let config = config.check()?;
+    let listeners: Vec<Listener> = listeners.into_iter().map(Into::into).collect();
     if listeners.is_empty() {
         return Err(ServeError::NoListener);
     }
@@ -78,6 +83,8 @@ pub async fn serve_cluster(
         }
     }
     let signing = config.signing_keys.as_deref().map(Signing::open).transpose()?;
+    let issuers = config.token_issuers.as_deref().map(Issuers::open).transpose();
+    let issuers = issuers.map_err(ServeError::TokenIssuers)?;
     let (turn, phase) = watch::channel(Phase::Serving);
     let (claim_monitor, jobs) = ClaimMonitor::new();
     let (failure_forecast, suspicions) = FailureForecast::new();
@@ -87,11 +94,14 @@ pub async fn serve_cluster(
             within_open_files(config.connections_max),
             config.connections_per_address_max,
         ),
+        handshakes: Arc::default(),
+        tls: listeners.iter().find_map(Listener::tls).cloned(),
         backups: Arc::default(),
         metrics: Metrics::new(&config),
         claim_monitor,
         failure_forecast,
         signing,
+        issuers,
         store,
         cluster,
         phase,
@@ -102,13 +112,9 @@ pub async fn serve_cluster(
     tasks.spawn(observer::observe(Arc::clone(&app)));
     tasks.spawn(beliefs::attend(Arc::clone(&app), jobs));
     tasks.spawn(forecast::attend(Arc::clone(&app), suspicions));
+    tasks.spawn(issuers::keep_fresh(Arc::clone(&app)));
     for listener in listeners {
-        tasks.spawn(listen(
-            listener.into(),
-            Arc::clone(&app),
-            faces.clone(),
-            Arc::clone(&protocol),
-        ));
+        tasks.spawn(listen(listener, Arc::clone(&app), faces.clone(), Arc::clone(&protocol)));
     }
     shutdown.await;
     close(&app, &turn).await;

@@ -9,6 +9,7 @@
 //!
 //! Idle connections and slow bodies are not this file's business: `connection.rs` and `body.rs`.
 
+use std::fmt;
 use std::future::Future;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -23,6 +24,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::Notify;
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
+
+use crate::tls::ByteStream;
 
 /// How long a closed connection still listens, so that the peer can read the last answer: closing
 /// with unread bytes makes the kernel take that answer back.
@@ -167,10 +170,24 @@ impl Drop for Exchange {
 pub(crate) const LOCAL: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 /// The bytes of a connection, whichever way it came.
-#[derive(Debug)]
 pub(crate) enum Stream {
     Tcp(TcpStream),
     Unix(UnixStream),
+    /// After a handshake, at this address of the server.
+    Tls {
+        inner: Box<dyn ByteStream>,
+        local: SocketAddr,
+    },
+}
+
+impl fmt::Debug for Stream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Tcp(_) => "Tcp",
+            Self::Unix(_) => "Unix",
+            Self::Tls { .. } => "Tls",
+        })
+    }
 }
 
 impl Stream {
@@ -183,6 +200,7 @@ impl Stream {
                 Ok((stream.local_addr()?, None))
             }
             Self::Unix(stream) => Ok((LOCAL, Some(stream.peer_cred()?.uid()))),
+            Self::Tls { local, .. } => Ok((*local, None)),
         }
     }
 
@@ -190,6 +208,8 @@ impl Stream {
         match self {
             Self::Tcp(stream) => stream.try_write(bytes),
             Self::Unix(stream) => stream.try_write(bytes),
+            // It would need room for the record around them.
+            Self::Tls { .. } => Err(io::ErrorKind::WouldBlock.into()),
         }
     }
 }
@@ -200,6 +220,7 @@ macro_rules! either {
         match $stream.get_mut() {
             Stream::Tcp($inner) => $call,
             Stream::Unix($inner) => $call,
+            Stream::Tls { inner: $inner, .. } => $call,
         }
     };
 }
@@ -235,6 +256,7 @@ impl AsyncWrite for Stream {
         match self {
             Self::Tcp(stream) => stream.is_write_vectored(),
             Self::Unix(stream) => stream.is_write_vectored(),
+            Self::Tls { inner, .. } => inner.is_write_vectored(),
         }
     }
 
@@ -374,14 +396,17 @@ impl AsyncWrite for Socket {
         self.stream.is_write_vectored()
     }
 
+    /// Over TLS, what was written may wait here for a peer that reads nothing.
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
+        let flushed = Pin::new(&mut self.stream).poll_flush(cx);
+        self.note_write(cx, flushed)
     }
 
     /// Ends the sending half, then swallows what the peer still sends, for a while.
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.linger.is_none() {
-            ready!(Pin::new(&mut self.stream).poll_shutdown(cx))?;
+            let ended = Pin::new(&mut self.stream).poll_shutdown(cx);
+            ready!(self.note_write(cx, ended))?;
         }
         let Self { stream, linger, .. } = &mut *self;
         let linger = linger.get_or_insert_with(|| Linger {

@@ -19,7 +19,7 @@ use regent_replica::limits::REPLICAS_MAX;
 use regent_replica::measure::Tally;
 use regent_replica::peers::is_loopback;
 use regent_replica::{Backup, Handle, Member, MemberChange, ReplicaId, Role, Status, Tune};
-use regent_server::{BackupFile, Cluster, Durations, Measured};
+use regent_server::{BackupFile, CertificateState, Cluster, Durations, Measured};
 use tokio::time::{sleep, timeout};
 
 use crate::address::host_and_port;
@@ -51,9 +51,13 @@ pub(crate) struct ReplicaCluster {
 
 impl ReplicaCluster {
     /// For how long the certificates of this replica are good.
-    fn certificates(&self) -> Vec<(&'static str, i64)> {
-        let left_s = |at_s: u64| at_s.cast_signed().saturating_sub(wall_s().cast_signed());
-        self.handle.links_expire_at_s().map(|at_s| ("peer", left_s(at_s))).into_iter().collect()
+    fn certificates(&self) -> Vec<CertificateState> {
+        let state = |at_s: u64| CertificateState {
+            what: "peer",
+            left_s: at_s.cast_signed().saturating_sub(wall_s().cast_signed()),
+            reload_failures: self.handle.links_reload_failures(),
+        };
+        self.handle.links_expire_at_s().map(state).into_iter().collect()
     }
 }
 

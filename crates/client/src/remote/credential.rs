@@ -117,8 +117,8 @@ fn header(text: &str, place: &str) -> Result<HeaderValue, CredentialError> {
     if !is_jwt(text) {
         text.parse::<BearerToken>().map_err(wrong)?;
     }
-    let mut value = HeaderValue::try_from(format!("Bearer {text}"))
-        .map_err(|_| wrong(TokenError::Shape))?;
+    let mut value =
+        HeaderValue::try_from(format!("Bearer {text}")).map_err(|_| wrong(TokenError::Shape))?;
     // Kept out of logs and out of the compression tables of HTTP/2.
     value.set_sensitive(true);
     Ok(value)
@@ -127,7 +127,8 @@ fn header(text: &str, place: &str) -> Result<HeaderValue, CredentialError> {
 /// Whether a text has the shape of a JSON Web Token: three parts of base64url.
 fn is_jwt(text: &str) -> bool {
     let is_part = |part: &str| {
-        !part.is_empty() && part.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
+        !part.is_empty()
+            && part.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
     };
     text.split('.').count() == 3 && text.split('.').all(is_part) && !text.starts_with("rgt_")
 }

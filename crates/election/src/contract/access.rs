@@ -55,7 +55,7 @@ const fn long_ago() -> u64 {
 }
 
 fn as_principal(bench: &Bench, who: &str) -> Arc<dyn Store> {
-    let caller = Caller { who: principal(who), token: None, wall_ms: long_ago };
+    let caller = Caller { who: principal(who), token: None, voucher: None, wall_ms: long_ago };
     Arc::new(GuardedStore::new(bench.store(), caller))
 }
 
@@ -124,7 +124,8 @@ pub(super) async fn a_token_is_kept_until_it_is_revoked_and_never_changes_hands(
     ensure!(kept.token(token).is_some_and(|record| record.revoked), "it is not revoked");
     let unknown = bench.store().revoke_token(TokenId(token.0 ^ 1)).await;
     refused("an unknown token", unknown, |no| matches!(no, Refusal::TokenUnknown { .. }))?;
-    let caller = Caller { who: principal(&who), token: Some(token), wall_ms: long_ago };
+    let caller =
+        Caller { who: principal(&who), token: Some(token), voucher: None, wall_ms: long_ago };
     let guarded: Arc<dyn Store> = Arc::new(GuardedStore::new(bench.store(), caller));
     let late = guarded.leader(&bench.group(), Consistency::Stale).await;
     refused("a revoked token", late, |no| matches!(no, Refusal::CredentialOver { .. }))

@@ -210,6 +210,12 @@ impl Peers {
         self.shared.transport.expires_at_s()
     }
 
+    /// How often another proof could not be used.
+    #[must_use]
+    pub fn reload_failures(&self) -> u64 {
+        self.shared.transport.reload_failures()
+    }
+
     /// The last measured round trip to each peer that answers.
     #[must_use]
     pub fn round_trips(&self) -> BTreeMap<ReplicaId, Duration> {

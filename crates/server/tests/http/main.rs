@@ -13,6 +13,8 @@ mod groups;
 #[path = "../harness/mod.rs"]
 mod harness;
 mod hostile;
+#[cfg(feature = "jwt")]
+mod jwt;
 mod leading;
 mod metrics;
 mod process;

@@ -13,6 +13,7 @@ use regent_replica::limits::LOG_ENTRIES_BETWEEN_SNAPSHOTS;
 use regent_server::{Auth, ReplaceFailing, ServerConfig};
 
 use super::value::{Value, ValueKind};
+use crate::client_tls::ClientAuth;
 
 /// Where the service listens if nobody says: on loopback, where nobody else can reach it.
 pub(crate) const LISTEN_DEFAULT: &str = "127.0.0.1:7400";
@@ -99,6 +100,27 @@ keys! {
     Socket = "socket", ValueKind::Text,
         Flag::new("", "PATH", "The Unix socket for this machine's administrators"),
         "the Unix socket on which root and the server's own user are administrators; empty means run/regent.sock in data_dir if auth is required, and none otherwise";
+    TokenIssuers = "token_issuers", ValueKind::Text,
+        Flag::new("", "FILE", "The file of issuers whose JSON Web Tokens are believed"),
+        "the file of issuers whose JSON Web Tokens are credentials beside the cluster's own tokens (docs/security.md); empty means none";
+    TlsCert = "tls_cert", ValueKind::Text,
+        Flag::new("TLS", "FILE", "The server's certificate: with it, clients speak TLS only"),
+        "the file of the certificate that clients see (regent tls issue --server); with tls_key the port of clients speaks TLS only; empty means plaintext";
+    TlsKey = "tls_key", ValueKind::Text,
+        Flag::new("TLS", "FILE", "The key of that certificate"),
+        "the file of the key of tls_cert, which only the server's user may read";
+    TlsClientAuth = "tls_client_auth", ValueKind::OneOf(&ClientAuth::WORDS),
+        Flag::new("TLS", "WORD", "Client certificates: off, optional or required [default: off]"),
+        "whether clients are asked for a certificate: off, optional (one that is shown must be good) or required (no connection without one); with auth = required a certificate says who calls";
+    TlsClientCa = "tls_client_ca", ValueKind::Text,
+        Flag::new("TLS", "FILE", "The certificates of the CAs that clients are believed by"),
+        "the file of the certificates of the CAs that clients are believed by";
+    TlsClientNames = "tls_client_names", ValueKind::Words,
+        Flag::new("TLS", "NAMES", "Names of client certificates that count beside URIs: dns, cn [default: dns]"),
+        "which names of a client certificate name its node if no regent:// or spiffe:// URI does: dns, cn";
+    TlsCrl = "tls_crl", ValueKind::Text,
+        Flag::new("TLS", "FILE", "Revocation lists for client certificates"),
+        "the file of certificate revocation lists for client certificates, one of every CA that issues any; empty means that none is revoked";
     DataDir = "data_dir", ValueKind::Directory,
         Flag::new("", "DIR", "Where the embedded store keeps its data [default: $XDG_DATA_HOME/regent]"),
         "where the embedded store keeps its data; empty means $XDG_DATA_HOME/regent, ~/.local/share/regent or ./regent-data";
@@ -123,6 +145,9 @@ keys! {
     PeerCa = "peer_ca", ValueKind::Text,
         Flag::new("Cluster", "FILE", "The certificates of the CAs that peers are believed by"),
         "the file of the certificates of the CAs that peers are believed by (regent tls init)";
+    PeerCrl = "peer_crl", ValueKind::Text,
+        Flag::new("Cluster", "FILE", "Revocation lists for certificates of peers"),
+        "the file of certificate revocation lists for certificates of peers, one of every CA in peer_ca; empty means that none is revoked";
     Insecure = "insecure", ValueKind::Bool,
         Flag::switch("Cluster", "BOOL", "Whether peers without TLS and clients without auth may be elsewhere"),
         "whether peer links without TLS, and clients without authentication, may leave this machine; any host that reaches the ports can then depose leaders and read secrets";
@@ -278,7 +303,10 @@ impl Key {
             Self::Store => text(STORE_DEFAULT),
             Self::PeerListen => text(PEER_LISTEN_DEFAULT),
             Self::PeerAdvertise | Self::ClientAdvertise => text(""),
-            Self::PeerCert | Self::PeerKey | Self::PeerCa => text(""),
+            Self::PeerCert | Self::PeerKey | Self::PeerCa | Self::PeerCrl => text(""),
+            Self::TlsCert | Self::TlsKey | Self::TlsClientCa | Self::TlsCrl => text(""),
+            Self::TlsClientAuth => text(ClientAuth::WORDS[0]),
+            Self::TlsClientNames => Value::Words(vec!["dns".to_owned()]),
             Self::Insecure => Value::Bool(false),
             Self::Timing => text(TIMINGS[0]),
             Self::ElectionMin | Self::ElectionMax | Self::Heartbeat | Self::PeerRequest => time(0),
@@ -298,7 +326,7 @@ impl Key {
             Self::TtlMax => time(store.ttl_ms_ceiling),
             Self::Cluster => Value::Text(server.cluster),
             Self::HostsAllowed => Value::Words(server.hosts_allowed),
-            Self::SigningKeys | Self::OnSplitBrain => text(""),
+            Self::SigningKeys | Self::OnSplitBrain | Self::TokenIssuers => text(""),
             Self::ReplaceFailing => text(server.replace_failing.word()),
             Self::LogLevel => text("info"),
             Self::LogFormat => text("text"),

@@ -10,6 +10,7 @@ mod file;
 mod key;
 mod place;
 mod replica;
+mod tls;
 mod value;
 
 use std::collections::BTreeMap;
@@ -29,6 +30,7 @@ pub use key::{Flag, Key, LOG_FORMATS, LOG_LEVELS, STORE_DEFAULT};
 pub use place::Environment;
 pub use value::{Value, ValueKind};
 
+use crate::client_tls::ClientPort;
 use crate::duration::millis;
 use crate::replica::ReplicaSettings;
 
@@ -105,6 +107,8 @@ pub struct Settings {
     pub listen: SocketAddr,
     /// The Unix socket to listen on, too.
     pub socket: Option<PathBuf>,
+    /// How TLS is spoken to clients, if it is.
+    pub tls: Option<ClientPort>,
     /// Where the embedded store keeps its data.
     pub data_dir: PathBuf,
     pub store: String,
@@ -188,13 +192,13 @@ impl Effective {
 
     /// The settings as the parts take them, if they fit together.
     pub fn settings(&self) -> Result<Settings, ConfigError> {
+        let path = |key| Some(self.text(key)).filter(|it| !it.is_empty()).map(PathBuf::from);
         let server = ServerConfig {
             cluster: self.text(Key::Cluster),
             auth: Auth::find(&self.text(Key::Auth)).unwrap_or_default(),
+            token_issuers: path(Key::TokenIssuers),
             hosts_allowed: self.words(Key::HostsAllowed),
-            signing_keys: Some(self.text(Key::SigningKeys))
-                .filter(|path| !path.is_empty())
-                .map(PathBuf::from),
+            signing_keys: path(Key::SigningKeys),
             on_split_brain: None,
             replace_failing: self.text(Key::ReplaceFailing).parse().unwrap_or_default(),
             connections_max: self.count(Key::ConnectionsMax) as usize,
@@ -229,6 +233,7 @@ impl Effective {
         Ok(Settings {
             listen: self.address(Key::Listen),
             socket,
+            tls: self.client_port()?,
             data_dir: self.directory(Key::DataDir),
             store: self.text(Key::Store),
             log_level: self.text(Key::LogLevel),
