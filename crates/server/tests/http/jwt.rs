@@ -60,16 +60,19 @@ async fn a_token_of_another_issuer_acts_as_its_name_until_it_is_over_and_then_on
     assert!(problem.detail.contains("signature is wrong"), "{problem}");
     ask(&server, "POST", &at("campaign"), bid.clone(), &over).await.problem(Code::CredentialOver);
     let won: regent_api::CampaignResponse =
-        ask(&server, "POST", &at("campaign"), bid.clone(), &good).await.ok();
+        ask(&server, "POST", &at("campaign"), bid, &good).await.ok();
     assert!(won.elected);
 
     // Another node of the same issuer can do nothing with the session, and not stand under this name.
     let held = json!({"session_id": secret(7), "term": won.office.term.get()});
     ask(&server, "POST", &at("renew"), held.clone(), &other).await.problem(Code::SessionOfAnother);
-    ask(&server, "POST", &at("campaign"), bid, &other).await.problem(Code::Forbidden);
+    let in_its_name = json!({"node_id": "web-1"});
+    ask(&server, "POST", &at("campaign"), in_its_name, &other).await.problem(Code::Forbidden);
 
     // Over: it extends nothing any more, and may resign.
     ask(&server, "POST", &at("renew"), held.clone(), &over).await.problem(Code::CredentialOver);
-    ask(&server, "POST", &at("renew"), held.clone(), &good).await.ok::<regent_api::HeartbeatResponse>();
+    ask(&server, "POST", &at("renew"), held.clone(), &good)
+        .await
+        .ok::<regent_api::HeartbeatResponse>();
     ask(&server, "POST", &at("resign"), held, &over).await.ok::<regent_api::Done>();
 }
