@@ -71,8 +71,8 @@ pub(crate) struct InitArgs {
 /// Flags of `regent tls issue`.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "\
-The cluster's id is what `regent cluster init` prints and `regent cluster status` shows. A server's
-certificate needs none.
+The cluster's id is what `regent cluster init` prints and `regent cluster status` shows.
+A server's certificate needs none.
 
 Examples:
   regent tls issue --dir ./ca --replica 1 --cluster 2f6e63b8d1a04c57a3f4b0c9d8e7f601

@@ -10,9 +10,10 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use process::{Ended, Room, Running, Server, json};
+use process::upstream::Upstream;
+use process::{Ended, Room, Running, Server, json, until};
 use regent_tls::authority::{self, Owner};
 use rustls::pki_types::ServerName;
 use rustls::pki_types::pem::PemObject;
@@ -39,15 +40,6 @@ groups = ["*"]
 fn yes(ended: Ended) -> String {
     assert_eq!(ended.code, 0, "{ended:?}");
     ended.stdout
-}
-
-/// Waits for something that must come.
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let since = Instant::now();
-    while !is_so() {
-        assert!(since.elapsed() < Duration::from_secs(60), "{what} did not come");
-        std::thread::sleep(Duration::from_millis(20));
-    }
 }
 
 /// A CA, a server with its certificate, and the id of its cluster.
@@ -111,7 +103,7 @@ impl Site {
     }
 
     /// A connection of a program that knows nothing of Regent, for HTTP/1.1.
-    fn raw(&self, host: &str) -> StreamOwned<ClientConnection, TcpStream> {
+    fn raw(&self, address: &str) -> StreamOwned<ClientConnection, TcpStream> {
         let mut roots = RootCertStore::empty();
         let ca = rustls::pki_types::CertificateDer::from_pem_file(self.room.path("ca/ca.crt"));
         roots.add(ca.unwrap()).unwrap();
@@ -122,10 +114,21 @@ impl Site {
             .with_root_certificates(roots)
             .with_no_client_auth();
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        let host = ServerName::try_from(host.to_owned()).unwrap();
+        let host = ServerName::try_from("localhost").unwrap();
         let connection = ClientConnection::new(Arc::new(config), host).unwrap();
-        let stream = TcpStream::connect(self.address()).unwrap();
+        let stream = TcpStream::connect(address).unwrap();
         StreamOwned::new(connection, stream)
+    }
+
+    /// The same after its handshake, whose key exchange must be post-quantum.
+    fn post_quantum(&self, address: &str) -> StreamOwned<ClientConnection, TcpStream> {
+        let mut raw = self.raw(address);
+        while raw.conn.is_handshaking() {
+            raw.conn.complete_io(&mut raw.sock).unwrap();
+        }
+        let group = raw.conn.negotiated_key_exchange_group().unwrap().name();
+        assert_eq!(group, NamedGroup::X25519MLKEM768);
+        raw
     }
 
     fn address(&self) -> String {
@@ -197,12 +200,7 @@ fn a_certificate_says_who_calls_and_a_node_acts_only_as_itself() {
     assert!(two.stderr.contains(both), "{two:?}");
 
     // A program that knows nothing of Regent.
-    let mut raw = site.raw("localhost");
-    while raw.conn.is_handshaking() {
-        raw.conn.complete_io(&mut raw.sock).unwrap();
-    }
-    let group = raw.conn.negotiated_key_exchange_group().unwrap().name();
-    assert_eq!(group, NamedGroup::X25519MLKEM768);
+    let raw = site.post_quantum(&site.address());
     let metrics = exchange(raw, &get("/metrics", token.trim()));
     assert!(metrics.contains("regent_tls_expires_seconds{what=\"client\"} 3"), "{metrics}");
     assert!(metrics.contains("regent_tls_reload_failures_total{what=\"client\"} 0"), "{metrics}");
@@ -218,6 +216,7 @@ fn what_is_not_believed_is_refused_with_the_way_out() {
     let issue = ["tls", "issue", "--dir", "other", "--node", "web-1", "--cluster"];
     yes(site.room.run(&[&issue[..], &[&site.cluster]].concat()));
     let leader = ["leader", "billing"];
+    let mut silent = TcpStream::connect(site.address()).unwrap();
     let no = |ended: Ended, code: i32, why: &str| {
         assert_eq!(ended.code, code, "{ended:?}");
         assert!(ended.stderr.contains(why), "{why}: {ended:?}");
@@ -278,6 +277,9 @@ fn what_is_not_believed_is_refused_with_the_way_out() {
     no(said, UNAVAILABLE, "the server does not speak TLS there; use http://");
 
     yes(site.ask_as("node-web-1", &campaign));
+    // A client that never begins its handshake is left.
+    assert!(!matches!(silent.read(&mut [0]), Ok(1)));
+    until("a line about it", || site.server.log().contains("why=\"slow\""));
     assert!(!site.server.log().contains("panicked"), "{}", site.server.log());
 }
 
@@ -291,7 +293,7 @@ fn certificates_change_while_the_server_runs_and_a_revoked_one_loses_its_office(
     first.line_with("web-1 leads");
 
     let shown = |site: &Site| {
-        let mut raw = site.raw("localhost");
+        let mut raw = site.raw(&site.address());
         let _ = raw.conn.complete_io(&mut raw.sock);
         raw.conn.peer_certificates().unwrap()[0].as_ref().to_vec()
     };
@@ -340,15 +342,44 @@ fn revoked_files(site: &Site) -> (String, String) {
 
 #[test]
 fn silent_connections_do_not_keep_clients_from_their_handshake() {
-    let site = Site::new("optional", &["--head-timeout", "2s"]);
+    // So long that only a newcomer can end them.
+    let site = Site::new("optional", &["--head-timeout", "1h"]);
     site.issue(&["--node", "web-1"], &site.cluster);
     let silent: Vec<TcpStream> =
         (0..700).map(|_| TcpStream::connect(site.address()).unwrap()).collect();
     yes(site.ask_as("node-web-1", &["campaign", "billing", "--node", "web-1"]));
-    // Each of them is closed, though it never says a word.
-    for mut stream in silent {
-        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-        let mut byte = [0];
-        assert!(!matches!(stream.read(&mut byte), Ok(1)));
-    }
+    let token = yes(site.admin(&["auth", "token", "create", "user:alice"]));
+    let metrics = exchange(site.post_quantum(&site.address()), &get("/metrics", token.trim()));
+    let series = "regent_tls_handshakes_failed_total{reason=\"gave_way\"}";
+    assert!(metrics.contains(series), "{metrics}");
+    assert!(!metrics.contains(&format!("{series} 0")), "{metrics}");
+    drop(silent);
+}
+
+#[test]
+fn a_gateway_speaks_tls_to_its_clients_and_to_the_service() {
+    let site = Site::new("required", &[]);
+    site.issue(&["--node", "web-1"], &site.cluster);
+    site.issue(&["--user", "alice"], &site.cluster);
+    yes(site.ask_as("node-web-1", &["campaign", "billing", "--node", "web-1", "--ttl", "60s"]));
+    let upstream = Upstream::start();
+    let place = ["--upstream", &upstream.url, "--data", "fence", "--listen", "127.0.0.1:0"];
+    let own = ["--tls-cert", "ca/server-localhost.crt", "--tls-key", "ca/server-localhost.key"];
+    let gateway = ["fence", "gateway", "--group", "billing", "--strict"];
+    let gateway = site.start_as("user-alice", &[&gateway[..], &place, &own].concat());
+    let line = gateway.line_with("listens on");
+    let address = line.split_once("https://").unwrap().1;
+    let put = |term: u64| {
+        let request = format!(
+            "PUT /row HTTP/1.1\r\nhost: localhost\r\nregent-term: {term}\r\nconnection: close\r\ncontent-length: 4\r\n\r\npaid"
+        );
+        exchange(site.post_quantum(address), &request)
+    };
+    let passed = put(1);
+    assert!(passed.starts_with("HTTP/1.1 200"), "{passed}");
+    let forged = put(2);
+    assert!(forged.starts_with("HTTP/1.1 4"), "{forged}");
+    assert_eq!(upstream.terms(), [1]);
+    let plain = exchange(TcpStream::connect(address).unwrap(), "PUT /row HTTP/1.1\r\n\r\n");
+    assert!(!plain.contains("HTTP/1.1 200"), "{plain}");
 }

@@ -6,6 +6,7 @@
 //! | `ca.crt` | the CA's certificate | every replica (`peer_ca`); every server (`tls_client_ca`) and client (`--ca`) |
 //! | `ca.crl` | what was revoked, nothing at first | whoever has `ca.crt` (`peer_crl`, `tls_crl`) |
 //! | `revoked` | the same as lines of text, from which `ca.crl` is made | the operator only |
+//! | `issued` | every certificate that is not over, a line each: to revoke all of one owner | the operator only |
 //! | `WHAT.key` | a key | its owner only |
 //! | `WHAT.crt` | its certificate | its owner only |
 //!
@@ -231,6 +232,7 @@ pub fn issue(directory: &Path, subject: &Subject, days: u32, now_s: u64) -> Resu
     }
     let key = KeyPair::generate().map_err(cryptography)?;
     let (pem, expires_at_s) = ca.sign(subject, &key, days, now_s)?;
+    note_issued(&paths, subject, &pem, now_s)?;
     create(&paths.key, &key.serialize_pem(), Secrecy::Secret)?;
     create(&paths.certificate, &pem, Secrecy::Public)?;
     Ok(paths.made(subject.clone(), true, expires_at_s))
@@ -254,6 +256,7 @@ pub fn renew(
     let key =
         if has_new_key { KeyPair::generate().map_err(cryptography)? } else { key_in(&paths.key)? };
     let (pem, expires_at_s) = ca.sign(&subject, &key, days, now_s)?;
+    note_issued(&paths, &subject, &pem, now_s)?;
     if has_new_key {
         replace(&paths.key, &key.serialize_pem(), Secrecy::Secret)?;
     }
@@ -272,11 +275,8 @@ pub struct Revoked {
     pub count: usize,
 }
 
-/// Revokes the certificate that is in this directory for somebody: it gets into the list that servers read. Its
-/// files are renamed, so that another one can be issued.
-///
-/// Only the newest certificate is known here. One that was renewed stays good until its end, so renew with a new key
-/// and revoke what may be lost before that.
+/// Revokes whatever this directory has issued to somebody and is not over, renewed certificates too: it gets into the
+/// list that servers read. The files are renamed, so that another one can be issued.
 ///
 /// # Errors
 /// If there is none, or there is no CA.
@@ -286,13 +286,20 @@ pub fn revoke(directory: &Path, owner: &Owner, now_s: u64) -> Result<Revoked, Tl
     let facts = paths.facts()?;
     let subject = paths.subject(&facts)?;
     let (list, crl) = (directory.join("revoked"), directory.join("ca.crl"));
-    let mut lines = match read(&list, Secrecy::Public) {
-        Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
-        Err(TlsError::Unfit(error)) if error.is_missing() => String::new(),
-        Err(error) => return Err(error),
-    };
-    let serial: String = facts.serial.iter().map(|byte| format!("{byte:02x}")).collect();
-    let _ = writeln!(lines, "{serial} {now_s} {subject}");
+    let mut lines = lines_of(&list)?;
+    let serial = hexadecimal(&facts.serial);
+    let issued = lines_of(&directory.join("issued"))?;
+    let whose = subject.to_string();
+    let others = issued.lines().filter_map(|line| {
+        let (serial, rest) = line.split_once(' ')?;
+        let (_, name) = rest.split_once(' ')?;
+        (name == whose).then_some(serial)
+    });
+    for serial in others.chain([serial.as_str()]) {
+        if !lines.lines().any(|line| line.split(' ').next() == Some(serial)) {
+            let _ = writeln!(lines, "{serial} {now_s} {subject}");
+        }
+    }
     let entries = entries(&list, &lines)?;
     let count = entries.len();
     let pem = ca.revocation_list(entries, now_s)?;
@@ -308,6 +315,37 @@ pub fn revoke(directory: &Path, owner: &Owner, now_s: u64) -> Result<Revoked, Tl
         })?;
     }
     Ok(Revoked { subject, crl, count })
+}
+
+/// Writes down a certificate before it is handed out, and forgets those that are over.
+fn note_issued(paths: &Paths, subject: &Subject, pem: &str, now_s: u64) -> Result<(), TlsError> {
+    let list = paths.ca.with_file_name("issued");
+    let (facts, _) = chain(&paths.certificate, pem.as_bytes())?;
+    let is_good = |line: &&str| {
+        let ends_at_s = line.split(' ').nth(1).and_then(|at_s| at_s.parse::<u64>().ok());
+        ends_at_s.is_none_or(|at_s| at_s > now_s)
+    };
+    let before = lines_of(&list)?;
+    let mut lines: String = before.lines().filter(is_good).flat_map(|line| [line, "\n"]).collect();
+    let (serial, ends_at_s) = (hexadecimal(&facts.serial), facts.expires_at_s);
+    let _ = writeln!(lines, "{serial} {ends_at_s} {subject}");
+    replace(&list, &lines, Secrecy::Public)
+}
+
+/// A file of lines; one that is not there has none.
+fn lines_of(path: &Path) -> Result<String, TlsError> {
+    match read(path, Secrecy::Public) {
+        Ok(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
+        Err(TlsError::Unfit(error)) if error.is_missing() => Ok(String::new()),
+        Err(error) => Err(error),
+    }
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
 }
 
 /// Serial numbers and moments, one a line, with a note for people behind them.

@@ -146,7 +146,7 @@ async fn change(args: &InstallArgs, table: &Table, change: Change) -> Result<Str
         }
         Change::Install | Change::Remove => Err(Failure::new(
             Exit::Config,
-            regent_fencekit::OpenError::NotBuiltIn("postgres").to_string(),
+            regent_fencekit::TargetError::NotBuiltIn("postgres").to_string(),
         )),
     }
 }
