@@ -154,7 +154,7 @@ fn found(
 
 /// Hears the server's channel, on a connection of its own, until it is lost.
 async fn publish(wire: &Wire, feed: &ChangeFeed) -> redis::RedisResult<()> {
-    let mut subscription = wire.client().get_async_pubsub().await?;
+    let mut subscription = wire.subscriber().await?;
     subscription.subscribe(channel(wire)).await?;
     feed.is_attended_now();
     let mut messages = subscription.into_on_message();
@@ -400,7 +400,12 @@ mod tests {
         let refusal = |url: &str| {
             RedisRegister::new(url, Duration::from_secs(1)).expect_err("refused").to_string()
         };
-        assert!(refusal("rediss://host").contains("TLS"));
+        assert!(refusal("rediss://host?cacert=/no/such/file").contains("/no/such/file"));
+        assert!(refusal("rediss://host#insecure").contains("verification off"));
+        assert!(refusal("rediss://host?tls=false").contains("asks for TLS"));
+        assert!(
+            refusal("redis://host?cacerts=/a").contains("known are protocol, cacert, cert, key")
+        );
         assert!(refusal("redis://host/x").contains("redis://user:password@host:6379/0"));
         let register =
             RedisRegister::new("redis://me:secret@host:1/2", Duration::from_secs(1)).unwrap();

@@ -1,0 +1,168 @@
+//! Elections over TLS on servers that accept nothing else, and who is refused: the wrong CA, the wrong name, no
+//! certificate, no TLS.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use regent_election::store::{Campaign, CampaignSession, Heartbeat, Store};
+use regent_election::{Group, Metadata, Node, SessionId};
+use regent_servers::certificates::{Certificates, NAME};
+use regent_servers::{Server, or_skip, report, starting};
+use regent_stores::LeaseStore;
+use regent_stores::engine::UrlError;
+use regent_stores::register::{Key, Register, RegisterError};
+
+use crate::judge::unique;
+
+/// How long a request may take: long enough for a machine that is busy with other tests.
+const REQUEST_FOR: Duration = Duration::from_secs(20);
+
+type Opened = Result<Arc<dyn Register>, UrlError>;
+
+/// A server that requires TLS, and how its engine is opened.
+struct Case {
+    store: &'static str,
+    server: Server,
+    certificates: Certificates,
+    open: fn(&str) -> Opened,
+}
+
+impl Case {
+    /// Starts a server, or says why not.
+    fn start(
+        store: &'static str,
+        start: impl Fn(&Certificates) -> Result<Server, String>,
+        open: fn(&str) -> Opened,
+    ) -> Option<Self> {
+        let certificates = Certificates::make().unwrap();
+        let server = or_skip(store, starting(|| start(&certificates)))?;
+        Some(Self { store, server, certificates, open })
+    }
+
+    fn file(&self, name: &str) -> String {
+        self.certificates.path(name).display().to_string()
+    }
+
+    /// The URL of the server by its right name, with these parameters, in which `{ca.crt}` stands for that file.
+    fn url(&self, parameters: &str) -> String {
+        self.filled(&self.server.url.replace("127.0.0.1", NAME), parameters)
+    }
+
+    /// The same by its address, for which it has no certificate.
+    fn url_by_address(&self, parameters: &str) -> String {
+        self.filled(&self.server.url, parameters)
+    }
+
+    fn filled(&self, url: &str, parameters: &str) -> String {
+        let mut url = format!("{url}{parameters}");
+        for name in
+            ["ca.crt", "other-ca.crt", "client.crt", "client.key", "stranger.crt", "stranger.key"]
+        {
+            url = url.replace(&format!("{{{name}}}"), &self.file(name));
+        }
+        url
+    }
+
+    /// One election from beginning to end.
+    async fn elects(&self, url: &str) {
+        let register = (self.open)(url).unwrap();
+        register.examine().await.unwrap();
+        let store: Arc<dyn Store> = Arc::new(LeaseStore::new(register));
+        let session = SessionId::new(unique()).unwrap();
+        let group = Group::new(&format!("tls/{:032x}", unique())).unwrap();
+        let campaign = Campaign {
+            group: group.clone(),
+            node: Node::new("a").unwrap(),
+            session: CampaignSession::Own(session),
+            ttl_ms: Some(30_000),
+            wait: None,
+            priority: 0,
+            metadata: Metadata::NONE,
+            request: None,
+        };
+        let term = store.campaign(campaign).await.unwrap().elected.unwrap();
+        let heartbeat = Heartbeat { session, sequence: None, disowned: vec![], beliefs: None };
+        store.heartbeat(heartbeat).await.unwrap();
+        store.renew(&group, session, term, None).await.unwrap();
+        store.resign(&group, session, term, None).await.unwrap();
+        store.shut_down().await;
+    }
+
+    /// That nothing is read from there, and that the error says why in one of these words.
+    async fn refuses(&self, url: &str, words: &[&str]) {
+        let register = (self.open)(url).unwrap();
+        let refused = register.load(&Key::setting("tls")).await.unwrap_err();
+        assert!(matches!(refused, RegisterError::Unavailable { .. }), "{refused:?}");
+        let why = refused.to_string();
+        assert!(words.iter().any(|word| why.contains(word)), "{}: {why}", self.store);
+        eprintln!("{}: {why}", self.store);
+        register.shut_down().await;
+    }
+
+    fn passed(&self) {
+        report(self.store, &self.server.version, 1, 0, "over TLS, which the server requires");
+    }
+}
+
+const OTHER_CA: &[&str] = &["from a CA that is not trusted"];
+const OTHER_NAME: &[&str] = &["not valid for name \"127.0.0.1\""];
+const NO_CERTIFICATE: &[&str] = &["asks for a client certificate", "refuses us"];
+
+#[cfg(feature = "postgres")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn postgres_elects_over_tls_and_refuses_whoever_is_not_who_it_must_be() {
+    let open = |url: &str| -> Opened {
+        let register = regent_stores::postgres::PostgresRegister::new(url, REQUEST_FOR)?;
+        Ok(Arc::new(register))
+    };
+    let Some(case) = Case::start("postgres", regent_servers::postgres::with_tls, open) else {
+        return;
+    };
+    let own = "&sslcert={client.crt}&sslkey={client.key}";
+    let full = format!("?sslmode=verify-full&sslrootcert={{ca.crt}}{own}");
+    case.elects(&case.url(&full)).await;
+    // Without a look at the name, and without any look at all, it is encrypted all the same.
+    let chain = format!("?sslmode=verify-ca&sslrootcert={{ca.crt}}{own}");
+    case.elects(&case.url_by_address(&chain)).await;
+    case.elects(&case.url_by_address(&format!("?sslmode=require{own}"))).await;
+
+    case.refuses(&case.url(&full.replace("{ca.crt}", "{other-ca.crt}")), OTHER_CA).await;
+    case.refuses(&case.url(&chain.replace("{ca.crt}", "{other-ca.crt}")), OTHER_CA).await;
+    case.refuses(&case.url_by_address(&full), OTHER_NAME).await;
+    let nobody = "?sslmode=verify-full&sslrootcert={ca.crt}";
+    case.refuses(&case.url(nobody), &["requires a valid client certificate"]).await;
+    let stranger = format!("{nobody}&sslcert={{stranger.crt}}&sslkey={{stranger.key}}");
+    case.refuses(&case.url(&stranger), NO_CERTIFICATE).await;
+    case.refuses(&case.url(""), &["no encryption"]).await;
+    case.passed();
+}
+
+#[cfg(feature = "postgres")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn postgres_without_tls_is_refused_when_tls_is_asked_for() {
+    let Some(server) = or_skip("postgres", regent_servers::postgres::postgres()) else { return };
+    let url = format!("{}?sslmode=require", server.url);
+    let register = regent_stores::postgres::PostgresRegister::new(&url, REQUEST_FOR).unwrap();
+    let refused = register.load(&Key::setting("tls")).await.unwrap_err().to_string();
+    assert!(refused.contains("server does not support TLS"), "{refused}");
+}
+
+#[cfg(feature = "redis")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn redis_elects_over_tls_and_refuses_whoever_is_not_who_it_must_be() {
+    let open = |url: &str| -> Opened {
+        Ok(Arc::new(regent_stores::redis::RedisRegister::new(url, REQUEST_FOR)?))
+    };
+    let Some(case) = Case::start("redis", regent_servers::redis::with_tls, open) else { return };
+    let secure = |url: String| url.replace("redis://", "rediss://");
+    let own = "?cacert={ca.crt}&cert={client.crt}&key={client.key}";
+    case.elects(&secure(case.url(own))).await;
+    case.elects(&secure(case.url_by_address(&format!("{own}&sni={NAME}")))).await;
+
+    let other = own.replace("{ca.crt}", "{other-ca.crt}");
+    case.refuses(&secure(case.url(&other)), OTHER_CA).await;
+    case.refuses(&secure(case.url_by_address(own)), OTHER_NAME).await;
+    case.refuses(&secure(case.url("?cacert={ca.crt}")), NO_CERTIFICATE).await;
+    case.refuses(&case.url(""), &["if it requires TLS, write rediss://"]).await;
+    case.passed();
+}
