@@ -6,10 +6,15 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::time::Duration;
 
+use crate::certificates::Certificates;
 use crate::{Process, Server, Skip, folder, free_port, need, starting, words};
 
 /// Where Debian's package puts it.
 const JAR: &str = "/usr/share/java/zookeeper.jar";
+
+/// With what its TLS needs and its manifest does not name.
+const CLASSES: &str = "/usr/share/java/zookeeper.jar:/usr/share/java/netty-codec.jar:\
+                       /usr/share/java/netty-resolver.jar:/usr/share/java/netty-transport-native-unix-common.jar";
 
 /// Starts one that is alone, or takes the one of `REGENT_TEST_ZOOKEEPER_URL`.
 pub fn zookeeper() -> Result<Server, Skip> {
@@ -18,15 +23,30 @@ pub fn zookeeper() -> Result<Server, Skip> {
 
 /// Starts an ensemble of our own with so many servers.
 pub fn own(count: usize) -> Result<Server, Skip> {
-    start(count, "")
+    start(count, "", None)
 }
 
 /// Starts one that keeps sessions as short and as long as those of tests; by itself it keeps 2 to 20 ticks.
 pub fn with_any_sessions(count: usize) -> Result<Server, Skip> {
-    start(count, "minSessionTimeout=50\nmaxSessionTimeout=120000\n")
+    start(count, "minSessionTimeout=50\nmaxSessionTimeout=120000\n", None)
 }
 
-fn start(count: usize, more: &str) -> Result<Server, Skip> {
+/// Starts one with a port for TLS, which asks for a certificate of its CA; its URL names that port and says nothing of
+/// TLS. Beside it is a port in the clear, on which it is asked whether it is ready.
+pub fn with_tls(certificates: &Certificates) -> Result<Server, Skip> {
+    let port = free_port();
+    let more = format!(
+        "serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory\n\
+         secureClientPort={port}\nsecureClientPortAddress=127.0.0.1\nssl.clientAuth=need\n\
+         ssl.keyStore.type=PEM\nssl.keyStore.location=server.pem\n\
+         ssl.trustStore.type=PEM\nssl.trustStore.location=ca.crt\n"
+    );
+    let mut server = start(1, &more, Some(certificates))?;
+    server.url = format!("zookeeper://127.0.0.1:{port}");
+    Ok(server)
+}
+
+fn start(count: usize, more: &str, tls: Option<&Certificates>) -> Result<Server, Skip> {
     let java = need("java")?;
     if !Path::new(JAR).is_file() {
         // The reason that was noted when it was looked for.
@@ -54,6 +74,14 @@ fn start(count: usize, more: &str) -> Result<Server, Skip> {
                 std::fs::write(folder.path().join("zoo.cfg"), own)
             });
         written.map_err(|error| error.to_string())?;
+        if let Some(certificates) = tls {
+            certificates.put_into(folder.path())?;
+            let read = |name: &str| std::fs::read_to_string(certificates.path(name));
+            // Key and certificate in one file, as it wants them.
+            let both = read("server.key").and_then(|key| Ok(key + &read("server.crt")?));
+            both.and_then(|both| std::fs::write(folder.path().join("server.pem"), both))
+                .map_err(|error| error.to_string())?;
+        }
         let command = words(
             &java,
             [
@@ -61,7 +89,7 @@ fn start(count: usize, more: &str) -> Result<Server, Skip> {
                 "-XX:+UseSerialGC",
                 "-XX:TieredStopAtLevel=1",
                 "-cp",
-                JAR,
+                CLASSES,
                 "org.apache.zookeeper.server.quorum.QuorumPeerMain",
                 "zoo.cfg",
             ],

@@ -20,6 +20,8 @@ use tonic::Status;
 use crate::engine::address::StoreAddress;
 use crate::engine::change_feed::{ChangeFeed, FeedTask, Subscription};
 use crate::engine::pages::Pages;
+use crate::engine::tls::ClientTls;
+use crate::engine::tls::options::{TLS, Words, environment, once_each, or_variable};
 use crate::engine::{Effect, UrlError, whole_ms};
 use crate::register::{
     Found, HumanSummary, Key, KeyKind, Record, Register, RegisterError, RegisterResult,
@@ -37,6 +39,14 @@ const TXN: &str = "/etcdserverpb.KV/Txn";
 /// Where everything lies unless the URL says otherwise.
 const ROOT: &str = "regent";
 
+/// What `etcdctl` calls the files.
+const WORDS: Words = Words {
+    ca: or_variable("cacert", "ETCDCTL_CACERT"),
+    certificate: or_variable("cert", "ETCDCTL_CERT"),
+    key: or_variable("key", "ETCDCTL_KEY"),
+    server_name: None,
+};
+
 /// A register on an etcd cluster.
 #[derive(Debug)]
 pub struct EtcdRegister {
@@ -50,10 +60,15 @@ impl EtcdRegister {
     /// A register on the cluster that `url` names; it connects when it is first asked.
     pub fn new(url: &str, request_for: Duration) -> Result<Self, UrlError> {
         let place = StoreAddress::parse(url, 2379)?;
-        place.knows_only(&[])?;
+        let mut known = WORDS.parameters();
+        known.push(TLS);
+        place.knows_only(&known)?;
+        once_each(&place.options)?;
+        let tls = WORDS.wanted(url.starts_with("etcds:"), &place.options, &environment)?;
+        let tls = tls.map(|tls| ClientTls::open(tls, Some("h2"))).transpose()?.map(Arc::new);
         let root = if place.path.is_empty() { ROOT.to_owned() } else { place.path.clone() };
         Ok(Self {
-            wire: Arc::new(Wire::new(&place, request_for)?),
+            wire: Arc::new(Wire::new(&place, tls, request_for)?),
             root,
             feed_task: FeedTask::new(),
         })

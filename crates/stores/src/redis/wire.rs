@@ -156,13 +156,10 @@ impl Wire {
     }
 
     async fn connect(&self) -> RegisterResult<MultiplexedConnection> {
-        let hint = match &self.tls {
-            Some(_) => "",
-            None => " (if it requires TLS, write rediss://)",
-        };
         let refused = |error: RedisError| {
-            // What the server itself says needs no guess.
-            let hint = if error.code().is_some() { "" } else { hint };
+            // A server that expects TLS hangs up on whoever speaks in the clear.
+            let is_hint = self.tls.is_none() && error.is_connection_dropped();
+            let hint = if is_hint { " (if it requires TLS, write rediss://)" } else { "" };
             RegisterError::unavailable(format_args!("no Redis at {}: {error}{hint}", self.place()))
         };
         // Both limits are ours to keep: a request knows best how long it may take.

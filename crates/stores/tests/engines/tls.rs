@@ -166,3 +166,73 @@ async fn redis_elects_over_tls_and_refuses_whoever_is_not_who_it_must_be() {
     case.refuses(&case.url(""), &["if it requires TLS, write rediss://"]).await;
     case.passed();
 }
+
+#[cfg(feature = "etcd")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn etcd_elects_over_tls_and_refuses_whoever_is_not_who_it_must_be() {
+    let open = |url: &str| -> Opened {
+        Ok(Arc::new(regent_stores::etcd::EtcdRegister::new(url, REQUEST_FOR)?))
+    };
+    let Some(case) = Case::start("etcd", regent_servers::etcd::with_tls, open) else { return };
+    let own = "?cacert={ca.crt}&cert={client.crt}&key={client.key}";
+    case.elects(&case.url(own).replace("etcd://", "etcds://")).await;
+
+    case.refuses(&case.url(&own.replace("{ca.crt}", "{other-ca.crt}")), OTHER_CA).await;
+    case.refuses(&case.url_by_address(own), OTHER_NAME).await;
+    case.refuses(&case.url("?cacert={ca.crt}"), NO_CERTIFICATE).await;
+    case.refuses(&case.url(""), &["if it requires TLS, write etcds://"]).await;
+    case.passed();
+}
+
+#[cfg(feature = "nats")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nats_elects_over_tls_and_refuses_whoever_is_not_who_it_must_be() {
+    let open = |url: &str| -> Opened {
+        Ok(Arc::new(regent_stores::nats::NatsRegister::new(url, REQUEST_FOR)?))
+    };
+    let Some(case) = Case::start("nats", regent_servers::nats::with_tls, open) else { return };
+    let own = "?tlsca={ca.crt}&tlscert={client.crt}&tlskey={client.key}";
+    case.elects(&case.url(own).replace("nats://", "tls://")).await;
+
+    case.refuses(&case.url(&own.replace("{ca.crt}", "{other-ca.crt}")), OTHER_CA).await;
+    case.refuses(&case.url_by_address(own), OTHER_NAME).await;
+    case.refuses(&case.url("?tlsca={ca.crt}"), NO_CERTIFICATE).await;
+    case.refuses(&case.url(""), &["requires TLS"]).await;
+    case.passed();
+}
+
+#[cfg(feature = "consul")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn consul_elects_over_tls_and_refuses_whoever_is_not_who_it_must_be() {
+    let open = |url: &str| -> Opened {
+        Ok(Arc::new(regent_stores::consul::ConsulRegister::new(url, REQUEST_FOR)?))
+    };
+    let Some(case) = Case::start("consul", regent_servers::consul::with_tls, open) else { return };
+    let own = "?tls=true&ca-file={ca.crt}&client-cert={client.crt}&client-key={client.key}";
+    case.elects(&case.url(own)).await;
+    case.elects(&case.url_by_address(&format!("{own}&tls-server-name={NAME}"))).await;
+
+    case.refuses(&case.url(&own.replace("{ca.crt}", "{other-ca.crt}")), OTHER_CA).await;
+    case.refuses(&case.url_by_address(own), OTHER_NAME).await;
+    case.refuses(&case.url("?tls=true&ca-file={ca.crt}"), NO_CERTIFICATE).await;
+    case.refuses(&case.url(""), &["HTTP request to an HTTPS server"]).await;
+    case.passed();
+}
+
+#[cfg(feature = "zookeeper")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn zookeeper_elects_over_tls_and_refuses_whoever_is_not_who_it_must_be() {
+    let open = |url: &str| -> Opened {
+        Ok(Arc::new(regent_stores::zookeeper::ZookeeperRegister::new(url, REQUEST_FOR)?))
+    };
+    let start = regent_servers::zookeeper::with_tls;
+    let Some(case) = Case::start("zookeeper", start, open) else { return };
+    let own = "?tls=true&ca={ca.crt}&cert={client.crt}&key={client.key}";
+    case.elects(&case.url(own)).await;
+
+    case.refuses(&case.url(&own.replace("{ca.crt}", "{other-ca.crt}")), OTHER_CA).await;
+    case.refuses(&case.url_by_address(own), OTHER_NAME).await;
+    case.refuses(&case.url("?tls=true&ca={ca.crt}"), NO_CERTIFICATE).await;
+    case.refuses(&case.url(""), &["write ?tls=true"]).await;
+    case.passed();
+}

@@ -7,6 +7,8 @@
 //! Files are looked at again whenever a connection is made: a certificate that was renewed is used without a restart.
 //! If what is there then cannot be used, the last good ones are, and the log says so.
 
+#[cfg(any(feature = "consul", feature = "etcd"))]
+pub(crate) mod dial;
 pub(crate) mod options;
 #[allow(dead_code, reason = "each engine uses what it needs")]
 pub(crate) mod stream;
@@ -224,6 +226,21 @@ pub(crate) fn plainer(error: io::Error) -> io::Error {
         ),
         None => error,
     }
+}
+
+/// What went wrong with TLS below an error of a driver that shakes hands by itself; none if it is about something else.
+#[cfg_attr(not(feature = "nats"), allow(dead_code, reason = "each engine uses what it needs"))]
+pub(crate) fn told_below(error: &(dyn std::error::Error + 'static)) -> Option<String> {
+    let mut below = Some(error);
+    while let Some(error) = below {
+        let inner = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+        let ours = inner.and_then(|inner| inner.downcast_ref::<rustls::Error>());
+        if let Some(error) = ours.or_else(|| error.downcast_ref()) {
+            return Some(told(error));
+        }
+        below = error.source();
+    }
+    None
 }
 
 /// What went wrong, and where to look.
