@@ -4,9 +4,10 @@ use std::fmt::Write as _;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
-use crate::certificates::Certificates;
+use crate::certificates::{Certificates, NAME};
 use crate::{Process, Server, Skip, folder, free_port, need, starting, words};
 
 /// Where Debian's package puts it.
@@ -43,7 +44,29 @@ pub fn with_tls(certificates: &Certificates) -> Result<Server, Skip> {
     );
     let mut server = start(1, &more, Some(certificates))?;
     server.url = format!("zookeeper://127.0.0.1:{port}");
-    Ok(server)
+    // The first handshake of a JVM takes seconds, more than a client waits for.
+    for _ in 0..HANDSHAKES_MAX {
+        if shakes_hands(port, certificates) {
+            return Ok(server);
+        }
+    }
+    Err("it speaks no TLS".to_owned())
+}
+
+/// Handshakes that are tried before a server counts as one that speaks no TLS.
+const HANDSHAKES_MAX: usize = 5;
+
+/// Whether it ends a handshake. What is said after it is no request to ZooKeeper.
+fn shakes_hands(port: u16, certificates: &Certificates) -> bool {
+    let mut asking = Command::new("curl");
+    asking.args(["-s", "-m", "30", "-o", "/dev/null", "-w", "%{time_appconnect}"]);
+    for (flag, file) in [("--cacert", "ca.crt"), ("--cert", "client.crt"), ("--key", "client.key")]
+    {
+        asking.arg(flag).arg(certificates.path(file));
+    }
+    let said = asking.arg(format!("https://{NAME}:{port}/")).output();
+    let said = said.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
+    said.is_ok_and(|seconds| seconds.parse().is_ok_and(|seconds: f64| seconds > 0.0))
 }
 
 fn start(count: usize, more: &str, tls: Option<&Certificates>) -> Result<Server, Skip> {

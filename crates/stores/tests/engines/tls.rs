@@ -236,3 +236,44 @@ async fn zookeeper_elects_over_tls_and_refuses_whoever_is_not_who_it_must_be() {
     case.refuses(&case.url(""), &["write ?tls=true"]).await;
     case.passed();
 }
+
+#[cfg(feature = "mysql")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn mysql_elects_over_tls_and_refuses_whoever_is_not_who_it_must_be() {
+    let open = |url: &str| -> Opened {
+        Ok(Arc::new(regent_stores::mysql::MysqlRegister::new(url, REQUEST_FOR)?))
+    };
+    let Some(case) = Case::start("mysql", regent_servers::mysql::with_tls, open) else { return };
+    let own = "&ssl-cert={client.crt}&ssl-key={client.key}";
+    let full = format!("?ssl-mode=VERIFY_IDENTITY&ssl-ca={{ca.crt}}{own}");
+    case.elects(&case.url(&full)).await;
+    // Without any look at the certificate it is encrypted all the same.
+    case.elects(&case.url_by_address(&format!("?ssl-mode=REQUIRED{own}"))).await;
+
+    case.refuses(&case.url(&full.replace("{ca.crt}", "{other-ca.crt}")), OTHER_CA).await;
+    case.refuses(&case.url_by_address(&full), OTHER_NAME).await;
+    case.refuses(&case.url("?ssl-ca={ca.crt}"), &["if this user needs a client certificate"]).await;
+    case.refuses(&case.url(""), &["if this user needs TLS"]).await;
+    case.passed();
+}
+
+#[cfg(feature = "mysql")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn mysql_without_tls_is_refused_when_tls_is_asked_for() {
+    let Some(server) = or_skip("mysql", regent_servers::mysql::mysql()) else { return };
+    let url = format!("{}?ssl-mode=REQUIRED", server.url);
+    let register = regent_stores::mysql::MysqlRegister::new(&url, REQUEST_FOR).unwrap();
+    let refused = register.load(&Key::setting("tls")).await.unwrap_err().to_string();
+    assert!(refused.contains("server does not have this capability"), "{refused}");
+}
+
+#[cfg(feature = "nats")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nats_without_tls_is_refused_when_tls_is_asked_for() {
+    let Some(server) = or_skip("nats", regent_servers::nats::nats()) else { return };
+    let certificates = Certificates::make().unwrap();
+    let url = format!("{}?tlsca={}", server.url, certificates.path("ca.crt").display());
+    let register = regent_stores::nats::NatsRegister::new(&url, REQUEST_FOR).unwrap();
+    let refused = register.load(&Key::setting("tls")).await.unwrap_err().to_string();
+    assert!(refused.contains("TLS"), "{refused}");
+}

@@ -143,18 +143,27 @@ pub(crate) fn read(options: &TlsOptions) -> Result<Files, String> {
     Ok(Files { ca, identity })
 }
 
-/// The CAs that this system trusts.
-fn system_roots() -> Result<RootCertStore, UrlError> {
+/// The CAs that this system trusts, as far as they can be read; never none.
+pub(crate) fn system_certificates() -> Result<Vec<CertificateDer<'static>>, UrlError> {
     let found = rustls_native_certs::load_native_certs();
-    let mut roots = RootCertStore::empty();
-    let (added, _) = roots.add_parsable_certificates(found.certs);
-    if added == 0 {
+    let is_readable = |certificate: &CertificateDer<'static>| {
+        RootCertStore::empty().add(certificate.clone()).is_ok()
+    };
+    let certificates: Vec<_> = found.certs.into_iter().filter(is_readable).collect();
+    if certificates.is_empty() {
         let reasons: Vec<_> = found.errors.iter().map(ToString::to_string).collect();
         return Err(UrlError::new(format_args!(
             "this system trusts no CA {}; name a file of certificates in the URL",
             reasons.join(", ")
         )));
     }
+    Ok(certificates)
+}
+
+/// The same, to verify by.
+fn system_roots() -> Result<RootCertStore, UrlError> {
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(system_certificates()?);
     Ok(roots)
 }
 
@@ -229,7 +238,6 @@ pub(crate) fn plainer(error: io::Error) -> io::Error {
 }
 
 /// What went wrong with TLS below an error of a driver that shakes hands by itself; none if it is about something else.
-#[cfg_attr(not(feature = "nats"), allow(dead_code, reason = "each engine uses what it needs"))]
 pub(crate) fn told_below(error: &(dyn std::error::Error + 'static)) -> Option<String> {
     let mut below = Some(error);
     while let Some(error) = below {
