@@ -29,8 +29,8 @@ use crate::engine::tls::options::{
 };
 use crate::engine::{Effect, UrlError, whole_ms};
 use crate::register::{
-    Found, Key, KeyKind, Record, Register, RegisterError, RegisterResult, ServerSessions, Swapped,
-    Version,
+    Encryption, Found, Key, KeyKind, Record, Register, RegisterError, RegisterResult,
+    ServerSessions, Swapped, Version,
 };
 use wire::{Row, TransactionOutcome, failure};
 
@@ -267,6 +267,10 @@ impl Register for ConsulRegister {
         }
     }
 
+    fn encryption(&self) -> Option<Encryption> {
+        Some(self.http.encryption())
+    }
+
     async fn examine(&self) -> RegisterResult<Vec<String>> {
         // Whether it serves at all: a cluster without a leader answers no consistent read.
         self.read(&format!("{}/settings/none", self.root), None).await?;
@@ -400,6 +404,7 @@ fn weaknesses(servers: usize, agent: Option<&serde_json::Value>) -> Vec<String> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::tls::options::Ca;
 
     fn refusal(url: &str) -> String {
         ConsulRegister::new(url, Duration::from_secs(1)).unwrap_err().to_string()
@@ -420,6 +425,48 @@ mod tests {
         assert!(refusal("consul://a?mode=lock").contains("unknown mode"));
         assert!(refusal("consul://a?stale=1").contains("unknown option \"stale\""));
         assert!(refusal("consul://a%0Ab@c").contains("no HTTP header"));
+    }
+
+    #[test]
+    fn variables_of_consul_ask_for_tls_and_name_its_files() {
+        let asked = |url_says: &str, variables: &[(&str, &str)]| {
+            let environment = |name: &str| {
+                let found = variables.iter().find(|(known, _)| *known == name);
+                found.map(|(_, value)| (*value).to_owned())
+            };
+            wanted(&crate::engine::address::options(url_says), &environment)
+        };
+        let files = [
+            ("CONSUL_CACERT", "/ca"),
+            ("CONSUL_CLIENT_CERT", "/c"),
+            ("CONSUL_CLIENT_KEY", "/k"),
+            ("CONSUL_TLS_SERVER_NAME", "server.dc1.consul"),
+        ];
+        assert_eq!(asked("", &files), Ok(None));
+        assert_eq!(asked("", &[("CONSUL_HTTP_SSL", "false")]), Ok(None));
+        let all = [&files[..], &[("CONSUL_HTTP_SSL", "true")]].concat();
+        let tls = asked("", &all).unwrap().unwrap();
+        assert_eq!(tls, asked("tls=true", &files).unwrap().unwrap());
+        assert_eq!(tls.ca, Ca::File("/ca".into()));
+        assert_eq!(tls.identity.unwrap().key, std::path::Path::new("/k"));
+        assert_eq!(tls.server_name.as_deref(), Some("server.dc1.consul"));
+
+        let refusal =
+            |variables: &[(&str, &str)]| asked("tls=true", variables).unwrap_err().to_string();
+        assert!(refusal(&[("CONSUL_HTTP_SSL_VERIFY", "false")]).contains("anybody be the agent"));
+        assert!(
+            refusal(&[("CONSUL_HTTP_SSL", "yes")]).contains("CONSUL_HTTP_SSL is true or false")
+        );
+        assert!(asked("tls=false", &all).is_err());
+    }
+
+    #[test]
+    fn an_agent_listens_for_tls_on_another_port() {
+        let certificates = regent_servers::certificates::Certificates::make().unwrap();
+        let url = format!("consul://a?ca-file={}", certificates.path("ca.crt").display());
+        let register = ConsulRegister::new(&url, Duration::from_secs(1)).unwrap();
+        assert_eq!(register.describe().place, "a:8501");
+        assert_eq!(register.encryption(), Some(Encryption::Verified));
     }
 
     #[test]

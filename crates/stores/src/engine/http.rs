@@ -17,15 +17,14 @@ use regent_election::error_text::with_causes;
 
 use super::Effect;
 use super::limits::{ANSWER_BYTES_MAX, IDLE_CONNECTIONS_MAX};
-use super::tls::ClientTls;
 use super::tls::dial::Dial;
-use crate::register::{RegisterError, RegisterResult};
+use super::tls::{ClientTls, encryption};
+use crate::register::{Encryption, RegisterError, RegisterResult};
 
 /// One server and the connections to it.
 pub(crate) struct Http {
     client: Client<Dial, Full<Bytes>>,
-    /// `http` or `https`.
-    scheme: &'static str,
+    tls: Option<Arc<ClientTls>>,
     /// `host:port`.
     server: String,
     /// Sent with every request; secrets among them.
@@ -85,20 +84,25 @@ impl Http {
         headers: Vec<(HeaderName, HeaderValue)>,
         request_for: Duration,
     ) -> Self {
-        let scheme = if tls.is_some() { "https" } else { "http" };
-        let connector = Dial { tls, connect_within: request_for };
+        let connector = Dial { tls: tls.clone(), connect_within: request_for };
         let client = Client::builder(TokioExecutor::new())
             .pool_max_idle_per_host(IDLE_CONNECTIONS_MAX)
             .build(connector);
-        Self { client, scheme, server, headers, request_for }
+        Self { client, tls, server, headers, request_for }
+    }
+
+    /// How connections are protected.
+    pub(crate) fn encryption(&self) -> Encryption {
+        encryption(self.tls.as_deref())
     }
 
     /// Sends one request. An answer of any status is an answer.
     pub(crate) async fn send(&self, ask: Ask) -> RegisterResult<HttpAnswer> {
         let Ask { effect, method, path, body, patience } = ask;
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
         let mut request = Request::builder()
             .method(method)
-            .uri(format!("{}://{}{path}", self.scheme, self.server))
+            .uri(format!("{scheme}://{}{path}", self.server))
             .body(Full::new(Bytes::from(body)))
             .map_err(|error| RegisterError::unavailable(format_args!("{path}: {error}")))?;
         request.headers_mut().extend(self.headers.iter().cloned());

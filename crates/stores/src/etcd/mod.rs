@@ -24,7 +24,7 @@ use crate::engine::tls::ClientTls;
 use crate::engine::tls::options::{TLS, Words, environment, once_each, or_variable};
 use crate::engine::{Effect, UrlError, whole_ms};
 use crate::register::{
-    Found, HumanSummary, Key, KeyKind, Record, Register, RegisterError, RegisterResult,
+    Encryption, Found, HumanSummary, Key, KeyKind, Record, Register, RegisterError, RegisterResult,
     ServerSessions, Swapped, Version,
 };
 use messages::{
@@ -188,6 +188,10 @@ impl Register for EtcdRegister {
         }
     }
 
+    fn encryption(&self) -> Option<Encryption> {
+        Some(self.wire.encryption())
+    }
+
     async fn examine(&self) -> RegisterResult<Vec<String>> {
         let (status, members): (StatusResponse, MembersResponse) = self
             .wire
@@ -338,6 +342,11 @@ mod tests {
             EtcdRegister::new("etcd://me:secret@a,b:1/x/y", Duration::from_secs(1)).unwrap();
         assert_eq!(register.describe().place, "a:2379,b:1/x/y");
         assert!(!format!("{register:?}").contains("secret"));
-        assert!(EtcdRegister::new("etcd://a?b=c", Duration::from_secs(1)).is_err());
+        let refusal = |url: &str| {
+            EtcdRegister::new(url, Duration::from_secs(1)).expect_err("refused").to_string()
+        };
+        assert!(refusal("etcd://a?b=c").contains("known are cacert, cert, key, tls"));
+        assert!(refusal("etcds://a?tls=false").contains("asks for TLS"));
+        assert!(refusal("etcds://a?cacert=/no/such/file").contains("/no/such/file"));
     }
 }

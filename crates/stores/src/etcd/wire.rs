@@ -19,10 +19,10 @@ use tonic_prost::ProstCodec;
 use super::messages::{AuthenticateRequest, AuthenticateResponse, LeaseRequest, LeaseResponse};
 use crate::engine::address::StoreAddress;
 use crate::engine::held::Held;
-use crate::engine::tls::ClientTls;
 use crate::engine::tls::dial::Dial;
+use crate::engine::tls::{ClientTls, encryption};
 use crate::engine::{Effect, UrlError};
-use crate::register::{RegisterError, RegisterResult};
+use crate::register::{Encryption, RegisterError, RegisterResult};
 
 /// Most bytes of an answer: a listing of many entries.
 const ANSWER_BYTES_MAX: usize = 256 << 20;
@@ -112,6 +112,11 @@ impl Wire {
             Err(Refused::Status(status)) => Err(meaning(effect, &server, &status, self.hint())),
         };
         self.held.ask(effect, &server, async || self.reach().await, asking).await?
+    }
+
+    /// How the connection is protected.
+    pub(super) fn encryption(&self) -> Encryption {
+        encryption(self.dial.tls.as_deref())
     }
 
     /// Where to look if a member hangs up on us: one that expects TLS does so on whoever speaks in the clear.

@@ -26,8 +26,8 @@ use crate::engine::pages::Pages;
 use crate::engine::tls::options::{cut_out, once_each};
 use crate::engine::{Effect, UrlError, fresh, whole_ms};
 use crate::register::{
-    Found, Key, KeyKind, Record, Register, RegisterError, RegisterResult, ServerSessions, Swapped,
-    Version,
+    Encryption, Found, Key, KeyKind, Record, Register, RegisterError, RegisterResult,
+    ServerSessions, Swapped, Version,
 };
 use link::{ServerLink, StatementResult};
 
@@ -45,6 +45,7 @@ const FORGET_ONCE_IN: u64 = 64;
 #[derive(Debug)]
 pub struct MysqlRegister {
     place: String,
+    encryption: Encryption,
     links: Vec<ServerLink>,
     /// Signs of life have connections of their own: nothing else may hold them up.
     pulses: Vec<ServerLink>,
@@ -74,9 +75,12 @@ impl MysqlRegister {
                 "not a URL of MySQL ({error}); {example}, and for TLS ?ssl-mode=VERIFY_IDENTITY&ssl-ca=FILE"
             ))
         })?;
-        let opts = match tls::wanted(&options)? {
-            Some(tls) => tls::with_tls(opts, tls)?,
-            None => opts,
+        let (opts, encryption) = match tls::wanted(&options)? {
+            Some(tls) => {
+                let encryption = tls.verify.encryption();
+                (tls::with_tls(opts, tls)?, encryption)
+            }
+            None => (opts, Encryption::Plaintext),
         };
         let database = opts.db_name().filter(|name| !name.is_empty());
         let database = database
@@ -85,7 +89,7 @@ impl MysqlRegister {
         let link = || ServerLink::new(opts.clone(), place.clone(), request_for);
         let links = || (0..LINKS).map(|_| link()).collect();
         let (links, pulses) = (links(), links());
-        Ok(Self { place, links, pulses, durable: Mutex::default() })
+        Ok(Self { place, encryption, links, pulses, durable: Mutex::default() })
     }
 
     /// The line on which everything about this key goes, one after the other.
@@ -215,6 +219,10 @@ impl Register for MysqlRegister {
         }
     }
 
+    fn encryption(&self) -> Option<Encryption> {
+        Some(self.encryption)
+    }
+
     async fn examine(&self) -> RegisterResult<Vec<String>> {
         let told = self.links[0].run(Effect::Reads, schema::SETTINGS, Params::Empty).await?;
         let rows = told.map(|answer| answer.rows).unwrap_or_default();
@@ -229,7 +237,9 @@ impl Register for MysqlRegister {
         }
         let told = self.links[0].run(Effect::Reads, schema::REPLICAS, Params::Empty).await?;
         let replicas = first::<(i64,)>(told)?.map_or(0, |(count,)| count);
-        Ok(weaknesses(&settings, replicas))
+        let mut warnings = weaknesses(&settings, replicas);
+        warnings.extend(self.encryption.weakness().map(str::to_owned));
+        Ok(warnings)
     }
 
     async fn load(&self, key: &Key) -> RegisterResult<Option<Found>> {

@@ -32,10 +32,11 @@ use crate::engine::address::StoreAddress;
 use crate::engine::change_feed::{ChangeFeed, FeedTask};
 use crate::engine::limits::RECONNECT_AFTER;
 use crate::engine::tls::options::{TLS, Words, environment, once_each, or_variable, value};
-use crate::engine::tls::{ClientTls, told_below};
+use crate::engine::tls::{ClientTls, encryption, told_below};
 use crate::engine::{Effect, Sent, UrlError, in_time};
 use crate::register::{
-    Found, Key, KeyKind, Record, Register, RegisterError, RegisterResult, Swapped, Version,
+    Encryption, Found, Key, KeyKind, Record, Register, RegisterError, RegisterResult, Swapped,
+    Version,
 };
 
 /// Where a server listens unless the URL says otherwise.
@@ -359,6 +360,10 @@ impl Register for NatsRegister {
         }
     }
 
+    fn encryption(&self) -> Option<Encryption> {
+        Some(encryption(self.tls.as_ref()))
+    }
+
     async fn examine(&self) -> RegisterResult<Vec<String>> {
         self.ask(async |open| {
             let info = open.store.stream.get_info().await.map_err(|error| {
@@ -498,15 +503,21 @@ mod tests {
 
     #[test]
     fn a_url_names_servers_and_a_bucket() {
-        let url = "nats://token@a,b:1/elections?replicas=3&tls=true";
-        let register = NatsRegister::new(url, Duration::from_secs(1)).unwrap();
+        let certificates = regent_servers::certificates::Certificates::make().unwrap();
+        let ca = certificates.path("ca.crt").display().to_string();
+        let url = format!("tls://token@a,b:1/elections?replicas=3&tlsca={ca}");
+        let register = NatsRegister::new(&url, Duration::from_secs(1)).unwrap();
         assert_eq!(register.describe().place, "a:4222,b:1/elections");
-        assert_eq!((register.replicas, register.is_encrypted), (3, true));
+        assert_eq!((register.replicas, register.encryption()), (3, Some(Encryption::Verified)));
+        assert!(register.servers.iter().all(ServerAddr::tls_required));
         assert!(!format!("{register:?}").contains("token"));
         let plain = NatsRegister::new("nats://a", Duration::from_secs(1)).unwrap();
         assert_eq!(plain.describe().place, "a:4222/regent");
+        assert_eq!(plain.encryption(), Some(Encryption::Plaintext));
         assert!(refusal("nats://a?replicas=7").contains("from 1 to 5"));
         assert!(refusal("nats://a?tls=yes").contains("true or false"));
+        assert!(refusal("tls://a?tls=false").contains("asks for TLS"));
+        assert!(refusal("nats://a?tlsfirst=1").contains("true or false"));
         assert!(refusal("nats://a/b.c").contains("letters, digits"));
         assert!(refusal("nats://a?ttl=1s").contains("unknown option"));
     }

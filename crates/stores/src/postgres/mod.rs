@@ -28,12 +28,12 @@ use tokio_postgres::{AsyncMessage, Client, Config, Row};
 use crate::engine::change_feed::{ChangeFeed, FeedTask, Subscription};
 use crate::engine::limits::ENDED_REMEMBERED_FOR;
 use crate::engine::pages::Pages;
-use crate::engine::tls::ClientTls;
 use crate::engine::tls::options::{cut_out, environment, once_each};
+use crate::engine::tls::{ClientTls, encryption};
 use crate::engine::{Effect, UrlError, fresh, whole_ms};
 use crate::register::{
-    Found, Key, KeyKind, Record, Register, RegisterError, RegisterResult, ServerSessions, Swapped,
-    Version,
+    Encryption, Found, Key, KeyKind, Record, Register, RegisterError, RegisterResult,
+    ServerSessions, Swapped, Version,
 };
 use link::{Durability, Parameter, ServerLink};
 use tls::PostgresTls;
@@ -299,6 +299,11 @@ impl Register for PostgresRegister {
         }
     }
 
+    fn encryption(&self) -> Option<Encryption> {
+        let is_remote = self.config.get_hosts().iter().any(|host| matches!(host, Host::Tcp(_)));
+        is_remote.then(|| encryption(self.tls.0.as_deref()))
+    }
+
     async fn examine(&self) -> RegisterResult<Vec<String>> {
         let rows = self.links[0].run(Effect::Reads, schema::SETTINGS, &[]).await?;
         let row = rows.first().ok_or_else(|| RegisterError::unavailable("it tells no settings"))?;
@@ -310,7 +315,11 @@ impl Register for PostgresRegister {
         if column::<&str>(row, 4)? == "on" {
             return Err(RegisterError::unavailable("the server is read-only"));
         }
-        Ok(weaknesses(column(row, 1)?, column(row, 2)?, column(row, 3)?, column(row, 5)?))
+        let mut warnings =
+            weaknesses(column(row, 1)?, column(row, 2)?, column(row, 3)?, column(row, 5)?);
+        let weakness = self.encryption().and_then(Encryption::weakness);
+        warnings.extend(weakness.map(str::to_owned));
+        Ok(warnings)
     }
 
     async fn load(&self, key: &Key) -> RegisterResult<Option<Found>> {

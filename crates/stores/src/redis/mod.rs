@@ -17,17 +17,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use redis::aio::MultiplexedConnection;
 use redis::{Script, cmd};
 use regent_election::store::{Description, Level};
 use tokio_stream::StreamExt as _;
 
 use crate::engine::change_feed::{ChangeFeed, FeedTask, Subscription};
-use crate::engine::limits::ENDED_REMEMBERED_FOR;
+use crate::engine::limits::{ENDED_REMEMBERED_FOR, REQUEST_FOR};
 use crate::engine::pages::{PageStart, Pages};
-use crate::engine::{Effect, UrlError, fresh, whole_ms};
+use crate::engine::{Effect, Sent, UrlError, fresh, in_time, whole_ms};
 use crate::register::{
-    Found, Key, KeyKind, Record, Register, RegisterError, RegisterResult, ServerSessions, Swapped,
-    Version,
+    Encryption, Found, Key, KeyKind, Record, Register, RegisterError, RegisterResult,
+    ServerSessions, Swapped, Version,
 };
 use wire::Wire;
 
@@ -50,6 +51,14 @@ struct Scripts {
     heartbeat: Script,
     end: Script,
     left: Script,
+}
+
+/// Connects once to the master that `url` names, with TLS as the store would, for those who fence keys in it. To be
+/// called within a runtime.
+pub async fn connect(url: &str) -> RegisterResult<MultiplexedConnection> {
+    let wire = Wire::new(url, REQUEST_FOR).map_err(RegisterError::unavailable)?;
+    let server = format!("Redis at {}", wire.place());
+    in_time(REQUEST_FOR, Effect::Reads, &server, async |_: &Sent| wire.connect().await).await
 }
 
 /// A row of a listing: name, value, counter, nonce.
@@ -177,6 +186,10 @@ impl Register for RedisRegister {
                     .into(),
             ),
         }
+    }
+
+    fn encryption(&self) -> Option<Encryption> {
+        Some(self.wire.encryption())
     }
 
     async fn examine(&self) -> RegisterResult<Vec<String>> {

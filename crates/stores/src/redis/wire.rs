@@ -15,11 +15,11 @@ use redis::{
 };
 
 use crate::engine::held::Held;
-use crate::engine::tls::ClientTls;
 use crate::engine::tls::options::{TLS, Words, cut_out, environment, once_each, parameter};
 use crate::engine::tls::stream::NetStream;
+use crate::engine::tls::{ClientTls, encryption};
 use crate::engine::{Effect, UrlError};
-use crate::register::{RegisterError, RegisterResult};
+use crate::register::{Encryption, RegisterError, RegisterResult};
 
 /// What `redis-cli` calls the files; it reads none of them from the environment.
 pub(crate) const WORDS: Words = Words {
@@ -97,9 +97,9 @@ impl Wire {
         self.client.get_connection_info().redis_settings().db()
     }
 
-    /// How TLS is spoken, if it is.
-    pub(crate) const fn tls(&self) -> Option<&Arc<ClientTls>> {
-        self.tls.as_ref()
+    /// How the connection is protected.
+    pub(crate) fn encryption(&self) -> Encryption {
+        encryption(self.tls.as_deref())
     }
 
     /// A connection of its own, to hear what is published.
@@ -155,7 +155,7 @@ impl Wire {
         self.held.ask(effect, &server, async || self.connect().await, asking).await
     }
 
-    async fn connect(&self) -> RegisterResult<MultiplexedConnection> {
+    pub(crate) async fn connect(&self) -> RegisterResult<MultiplexedConnection> {
         let refused = |error: RedisError| {
             // A server that expects TLS hangs up on whoever speaks in the clear.
             let is_hint = self.tls.is_none() && error.is_connection_dropped();

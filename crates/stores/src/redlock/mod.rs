@@ -32,8 +32,8 @@ use crate::engine::{Effect, UrlError, fresh, whole_ms};
 use crate::redis::wire::{WORDS, Wire};
 use crate::redis::{examine, lex_range};
 use crate::register::{
-    Found, HumanSummary, Key, KeyKind, Record, Register, RegisterError, RegisterResult, Swapped,
-    Version,
+    Encryption, Found, HumanSummary, Key, KeyKind, Record, Register, RegisterError, RegisterResult,
+    Swapped, Version,
 };
 use paxos::{Accepted, Ask, Ballot, Entry, Proposal, ProposalOutcome, ProposedChange, Reply, Step};
 
@@ -397,6 +397,10 @@ impl Register for RedlockRegister {
                     .into(),
             ),
         }
+    }
+
+    fn encryption(&self) -> Option<Encryption> {
+        self.acceptors.first().map(|acceptor| acceptor.wire.encryption())
     }
 
     async fn examine(&self) -> RegisterResult<Vec<String>> {

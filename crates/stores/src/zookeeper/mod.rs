@@ -35,7 +35,7 @@ use crate::engine::tls::ClientTls;
 use crate::engine::tls::options::{TLS, Words, environment, once_each, parameter};
 use crate::engine::{Effect, UrlError, fresh, names, whole_ms};
 use crate::register::{
-    Found, HumanSummary, Key, KeyKind, Record, Register, RegisterError, RegisterResult,
+    Encryption, Found, HumanSummary, Key, KeyKind, Record, Register, RegisterError, RegisterResult,
     ServerSessions, Swapped, Version, WakeOrders,
 };
 use connection::{Asked, Link, Refused, WatchRequest};
@@ -344,6 +344,10 @@ impl Register for ZookeeperRegister {
         }
     }
 
+    fn encryption(&self) -> Option<Encryption> {
+        Some(self.wire.encryption())
+    }
+
     async fn examine(&self) -> RegisterResult<Vec<String>> {
         self.agree().await?;
         let (members, is_watched) = self
@@ -534,6 +538,17 @@ mod tests {
         for url in ["zk://a/x//y", "zk://a/../x", "zk://a/x%20y", "zk://a?tls=yes", "zk://"] {
             assert!(register(url).is_err(), "{url}");
         }
+    }
+
+    #[test]
+    fn a_server_listens_for_tls_on_another_port() {
+        let certificates = regent_servers::certificates::Certificates::make().unwrap();
+        let url = format!("zk://a,b:1/x?tls=true&ca={}", certificates.path("ca.crt").display());
+        let secure = register(&url).unwrap();
+        assert_eq!(secure.describe().place, "a:2281,b:1/x");
+        assert_eq!(secure.encryption(), Some(Encryption::Verified));
+        let refused = register("zk://a?cacert=/ca").unwrap_err().to_string();
+        assert!(refused.contains("known are mode, tls, ca, cert, key"), "{refused}");
     }
 
     #[test]

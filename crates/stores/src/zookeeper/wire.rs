@@ -17,9 +17,9 @@ use super::messages::{
 use crate::engine::address::StoreAddress;
 use crate::engine::change_feed::{ChangeFeed, Subscription};
 use crate::engine::held::Held;
-use crate::engine::tls::ClientTls;
+use crate::engine::tls::{ClientTls, encryption};
 use crate::engine::{Effect, fresh};
-use crate::register::{RegisterError, RegisterResult};
+use crate::register::{Encryption, RegisterError, RegisterResult};
 
 /// How long the session of the connection that is kept lives unheard, if the server grants it.
 const SESSION_MS: i32 = 10_000;
@@ -102,6 +102,11 @@ impl Wire {
     /// Hears of changes that were asked for with [`Link::arm`], from this call on.
     pub(super) fn listen(&self) -> Subscription {
         self.feed.listen()
+    }
+
+    /// How connections are protected.
+    pub(super) fn encryption(&self) -> Encryption {
+        encryption(self.tls.as_deref())
     }
 
     pub(super) fn place(&self) -> &str {

@@ -10,7 +10,7 @@ use regent_servers::certificates::{Certificates, NAME};
 use regent_servers::{Server, or_skip, report, starting};
 use regent_stores::LeaseStore;
 use regent_stores::engine::UrlError;
-use regent_stores::register::{Key, Register, RegisterError};
+use regent_stores::register::{Encryption, Key, Register, RegisterError};
 
 use crate::judge::unique;
 
@@ -64,9 +64,12 @@ impl Case {
     }
 
     /// One election from beginning to end.
-    async fn elects(&self, url: &str) {
+    async fn elects(&self, url: &str, encryption: Encryption) {
         let register = (self.open)(url).unwrap();
-        register.examine().await.unwrap();
+        assert_eq!(register.encryption(), Some(encryption));
+        let warnings = register.examine().await.unwrap().join("\n");
+        let is_unverified = encryption == Encryption::Unverified;
+        assert_eq!(warnings.contains("certificate is not verified"), is_unverified, "{warnings}");
         let store: Arc<dyn Store> = Arc::new(LeaseStore::new(register));
         let session = SessionId::new(unique()).unwrap();
         let group = Group::new(&format!("tls/{:032x}", unique())).unwrap();
@@ -120,11 +123,12 @@ async fn postgres_elects_over_tls_and_refuses_whoever_is_not_who_it_must_be() {
     };
     let own = "&sslcert={client.crt}&sslkey={client.key}";
     let full = format!("?sslmode=verify-full&sslrootcert={{ca.crt}}{own}");
-    case.elects(&case.url(&full)).await;
+    case.elects(&case.url(&full), Encryption::Verified).await;
     // Without a look at the name, and without any look at all, it is encrypted all the same.
     let chain = format!("?sslmode=verify-ca&sslrootcert={{ca.crt}}{own}");
-    case.elects(&case.url_by_address(&chain)).await;
-    case.elects(&case.url_by_address(&format!("?sslmode=require{own}"))).await;
+    case.elects(&case.url_by_address(&chain), Encryption::VerifiedIssuer).await;
+    let blind = case.url_by_address(&format!("?sslmode=require{own}"));
+    case.elects(&blind, Encryption::Unverified).await;
 
     case.refuses(&case.url(&full.replace("{ca.crt}", "{other-ca.crt}")), OTHER_CA).await;
     case.refuses(&case.url(&chain.replace("{ca.crt}", "{other-ca.crt}")), OTHER_CA).await;
@@ -156,8 +160,9 @@ async fn redis_elects_over_tls_and_refuses_whoever_is_not_who_it_must_be() {
     let Some(case) = Case::start("redis", regent_servers::redis::with_tls, open) else { return };
     let secure = |url: String| url.replace("redis://", "rediss://");
     let own = "?cacert={ca.crt}&cert={client.crt}&key={client.key}";
-    case.elects(&secure(case.url(own))).await;
-    case.elects(&secure(case.url_by_address(&format!("{own}&sni={NAME}")))).await;
+    case.elects(&secure(case.url(own)), Encryption::Verified).await;
+    case.elects(&secure(case.url_by_address(&format!("{own}&sni={NAME}"))), Encryption::Verified)
+        .await;
 
     let other = own.replace("{ca.crt}", "{other-ca.crt}");
     case.refuses(&secure(case.url(&other)), OTHER_CA).await;
@@ -175,7 +180,7 @@ async fn etcd_elects_over_tls_and_refuses_whoever_is_not_who_it_must_be() {
     };
     let Some(case) = Case::start("etcd", regent_servers::etcd::with_tls, open) else { return };
     let own = "?cacert={ca.crt}&cert={client.crt}&key={client.key}";
-    case.elects(&case.url(own).replace("etcd://", "etcds://")).await;
+    case.elects(&case.url(own).replace("etcd://", "etcds://"), Encryption::Verified).await;
 
     case.refuses(&case.url(&own.replace("{ca.crt}", "{other-ca.crt}")), OTHER_CA).await;
     case.refuses(&case.url_by_address(own), OTHER_NAME).await;
@@ -192,7 +197,7 @@ async fn nats_elects_over_tls_and_refuses_whoever_is_not_who_it_must_be() {
     };
     let Some(case) = Case::start("nats", regent_servers::nats::with_tls, open) else { return };
     let own = "?tlsca={ca.crt}&tlscert={client.crt}&tlskey={client.key}";
-    case.elects(&case.url(own).replace("nats://", "tls://")).await;
+    case.elects(&case.url(own).replace("nats://", "tls://"), Encryption::Verified).await;
 
     case.refuses(&case.url(&own.replace("{ca.crt}", "{other-ca.crt}")), OTHER_CA).await;
     case.refuses(&case.url_by_address(own), OTHER_NAME).await;
@@ -209,8 +214,12 @@ async fn consul_elects_over_tls_and_refuses_whoever_is_not_who_it_must_be() {
     };
     let Some(case) = Case::start("consul", regent_servers::consul::with_tls, open) else { return };
     let own = "?tls=true&ca-file={ca.crt}&client-cert={client.crt}&client-key={client.key}";
-    case.elects(&case.url(own)).await;
-    case.elects(&case.url_by_address(&format!("{own}&tls-server-name={NAME}"))).await;
+    case.elects(&case.url(own), Encryption::Verified).await;
+    case.elects(
+        &case.url_by_address(&format!("{own}&tls-server-name={NAME}")),
+        Encryption::Verified,
+    )
+    .await;
 
     case.refuses(&case.url(&own.replace("{ca.crt}", "{other-ca.crt}")), OTHER_CA).await;
     case.refuses(&case.url_by_address(own), OTHER_NAME).await;
@@ -228,7 +237,7 @@ async fn zookeeper_elects_over_tls_and_refuses_whoever_is_not_who_it_must_be() {
     let start = regent_servers::zookeeper::with_tls;
     let Some(case) = Case::start("zookeeper", start, open) else { return };
     let own = "?tls=true&ca={ca.crt}&cert={client.crt}&key={client.key}";
-    case.elects(&case.url(own)).await;
+    case.elects(&case.url(own), Encryption::Verified).await;
 
     case.refuses(&case.url(&own.replace("{ca.crt}", "{other-ca.crt}")), OTHER_CA).await;
     case.refuses(&case.url_by_address(own), OTHER_NAME).await;
@@ -246,9 +255,10 @@ async fn mysql_elects_over_tls_and_refuses_whoever_is_not_who_it_must_be() {
     let Some(case) = Case::start("mysql", regent_servers::mysql::with_tls, open) else { return };
     let own = "&ssl-cert={client.crt}&ssl-key={client.key}";
     let full = format!("?ssl-mode=VERIFY_IDENTITY&ssl-ca={{ca.crt}}{own}");
-    case.elects(&case.url(&full)).await;
+    case.elects(&case.url(&full), Encryption::Verified).await;
     // Without any look at the certificate it is encrypted all the same.
-    case.elects(&case.url_by_address(&format!("?ssl-mode=REQUIRED{own}"))).await;
+    let blind = case.url_by_address(&format!("?ssl-mode=REQUIRED{own}"));
+    case.elects(&blind, Encryption::Unverified).await;
 
     case.refuses(&case.url(&full.replace("{ca.crt}", "{other-ca.crt}")), OTHER_CA).await;
     case.refuses(&case.url_by_address(&full), OTHER_NAME).await;

@@ -28,6 +28,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::UrlError;
 use super::limits::TLS_FILE_BYTES_MAX;
+use crate::register::Encryption;
 use options::{Ca, TlsOptions, Verify};
 use stream::TlsIo;
 use verify::Nameless;
@@ -80,11 +81,6 @@ impl ClientTls {
         Ok(Self { options, protocol, system, current })
     }
 
-    /// What the certificate of the server must prove.
-    pub(crate) fn verify(&self) -> Verify {
-        self.options.verify
-    }
-
     /// The configuration for the next connection.
     pub(crate) fn config(&self) -> Arc<ClientConfig> {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
@@ -117,6 +113,11 @@ impl ClientTls {
         let stream = connector.connect(name, stream).await.map_err(plainer)?;
         Ok(TlsIo(stream))
     }
+}
+
+/// How connections are protected, if there is a way to.
+pub(crate) fn encryption(tls: Option<&ClientTls>) -> Encryption {
+    tls.map_or(Encryption::Plaintext, |tls| tls.options.verify.encryption())
 }
 
 /// A host as certificates name it; an address of version 6 has brackets in a URL and none there.

@@ -7,6 +7,7 @@
 use std::path::PathBuf;
 
 use crate::engine::UrlError;
+use crate::register::Encryption;
 
 /// What the certificate of a server must prove.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,6 +18,17 @@ pub(crate) enum Verify {
     Chain,
     /// Nothing: who can redirect the connection can be the server.
     Nothing,
+}
+
+impl Verify {
+    /// How a connection is protected that proves this.
+    pub(crate) const fn encryption(self) -> Encryption {
+        match self {
+            Self::Name => Encryption::Verified,
+            Self::Chain => Encryption::VerifiedIssuer,
+            Self::Nothing => Encryption::Unverified,
+        }
+    }
 }
 
 /// Which CAs are trusted.
