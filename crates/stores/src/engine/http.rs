@@ -84,7 +84,7 @@ impl Http {
         headers: Vec<(HeaderName, HeaderValue)>,
         request_for: Duration,
     ) -> Self {
-        let connector = Dial { tls: tls.clone(), connect_within: request_for };
+        let connector = Dial::new(tls.clone(), request_for);
         let client = Client::builder(TokioExecutor::new())
             .pool_max_idle_per_host(IDLE_CONNECTIONS_MAX)
             .build(connector);

@@ -90,7 +90,7 @@ impl Wire {
         let login = place.login.clone();
         let (turn, held) = (AtomicUsize::new(0), Held::new(request_for, |_| true));
         let place = place.servers.join(",");
-        let dial = Dial { tls, connect_within: share };
+        let dial = Dial::new(tls, share);
         Ok(Self { endpoints, dial, login, place, turn, held })
     }
 

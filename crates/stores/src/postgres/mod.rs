@@ -182,7 +182,12 @@ fn address(url: &str) -> Result<(Config, PostgresTls), UrlError> {
     if config.get_hosts().is_empty() {
         return Err(bad(&"it names no host"));
     }
-    let wanted = tls::wanted(&options, &environment)?;
+    // As libpq has it, variables are about hosts: nobody is between us and a socket.
+    let is_local = config.get_hosts().iter().all(|host| matches!(host, Host::Unix(_)));
+    let wanted = match is_local && options.is_empty() {
+        true => None,
+        false => tls::wanted(&options, &environment)?,
+    };
     let tls = wanted.map(|wanted| ClientTls::open(wanted, Some("postgresql"))).transpose()?;
     // Never the driver's default, which falls back to plaintext.
     config.ssl_mode(if tls.is_some() { SslMode::Require } else { SslMode::Disable });

@@ -1,6 +1,7 @@
 //! Elections over TLS on servers that accept nothing else, and who is refused: the wrong CA, the wrong name, no
 //! certificate, no TLS.
 
+use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -102,9 +103,46 @@ impl Case {
         register.shut_down().await;
     }
 
+    /// That a URL without parameters is enough if the environment says the rest. Variables are of a whole process, so
+    /// it is another one: this very program, started again for one test.
+    fn reads_in_environment(&self, url: &str, variables: &[(&str, &str)]) {
+        let mut child = Command::new(std::env::current_exe().unwrap());
+        child.args(["--exact", "tls::reads_what_its_environment_says", "--nocapture"]);
+        child.env(CHILD_URL, url);
+        for (name, value) in variables {
+            child.env(name, self.filled("", value));
+        }
+        let ended = child.output().unwrap();
+        let said = String::from_utf8_lossy(&ended.stdout).into_owned();
+        let complained = String::from_utf8_lossy(&ended.stderr);
+        assert!(ended.status.success() && said.contains(CHILD_READ), "{said} {complained}");
+    }
+
     fn passed(&self) {
         report(self.store, &self.server.version, 1, 0, "over TLS, which the server requires");
     }
+}
+
+/// The URL that a child is to read from, and what it says when it has.
+const CHILD_URL: &str = "REGENT_TEST_TLS_URL";
+const CHILD_READ: &str = "read over verified TLS";
+/// Reads that it tries: the usual time-out is short for a busy machine.
+const CHILD_READS_MAX: usize = 5;
+
+/// What the child is: no test unless it was started as one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn reads_what_its_environment_says() {
+    let Ok(url) = std::env::var(CHILD_URL) else { return };
+    let register = regent_stores::open_register(&url).unwrap();
+    assert_eq!(register.encryption(), Some(Encryption::Verified));
+    let mut why = None;
+    for _ in 0..CHILD_READS_MAX {
+        match register.load(&Key::setting("tls")).await {
+            Ok(_) => return println!("{CHILD_READ}"),
+            Err(error) => why = Some(error),
+        }
+    }
+    panic!("{why:?}");
 }
 
 const OTHER_CA: &[&str] = &["from a CA that is not trusted"];
@@ -138,6 +176,13 @@ async fn postgres_elects_over_tls_and_refuses_whoever_is_not_who_it_must_be() {
     let stranger = format!("{nobody}&sslcert={{stranger.crt}}&sslkey={{stranger.key}}");
     case.refuses(&case.url(&stranger), NO_CERTIFICATE).await;
     case.refuses(&case.url(""), &["no encryption"]).await;
+    let variables = [
+        ("PGSSLMODE", "verify-full"),
+        ("PGSSLROOTCERT", "{ca.crt}"),
+        ("PGSSLCERT", "{client.crt}"),
+        ("PGSSLKEY", "{client.key}"),
+    ];
+    case.reads_in_environment(&case.url(""), &variables);
     case.passed();
 }
 
@@ -186,6 +231,12 @@ async fn etcd_elects_over_tls_and_refuses_whoever_is_not_who_it_must_be() {
     case.refuses(&case.url_by_address(own), OTHER_NAME).await;
     case.refuses(&case.url("?cacert={ca.crt}"), NO_CERTIFICATE).await;
     case.refuses(&case.url(""), &["if it requires TLS, write etcds://"]).await;
+    let variables = [
+        ("ETCDCTL_CACERT", "{ca.crt}"),
+        ("ETCDCTL_CERT", "{client.crt}"),
+        ("ETCDCTL_KEY", "{client.key}"),
+    ];
+    case.reads_in_environment(&case.url("").replace("etcd://", "etcds://"), &variables);
     case.passed();
 }
 
@@ -203,6 +254,9 @@ async fn nats_elects_over_tls_and_refuses_whoever_is_not_who_it_must_be() {
     case.refuses(&case.url_by_address(own), OTHER_NAME).await;
     case.refuses(&case.url("?tlsca={ca.crt}"), NO_CERTIFICATE).await;
     case.refuses(&case.url(""), &["requires TLS"]).await;
+    let variables =
+        [("NATS_CA", "{ca.crt}"), ("NATS_CERT", "{client.crt}"), ("NATS_KEY", "{client.key}")];
+    case.reads_in_environment(&case.url("").replace("nats://", "tls://"), &variables);
     case.passed();
 }
 
@@ -225,6 +279,14 @@ async fn consul_elects_over_tls_and_refuses_whoever_is_not_who_it_must_be() {
     case.refuses(&case.url_by_address(own), OTHER_NAME).await;
     case.refuses(&case.url("?tls=true&ca-file={ca.crt}"), NO_CERTIFICATE).await;
     case.refuses(&case.url(""), &["HTTP request to an HTTPS server"]).await;
+    let variables = [
+        ("CONSUL_HTTP_SSL", "true"),
+        ("CONSUL_CACERT", "{ca.crt}"),
+        ("CONSUL_CLIENT_CERT", "{client.crt}"),
+        ("CONSUL_CLIENT_KEY", "{client.key}"),
+        ("CONSUL_TLS_SERVER_NAME", NAME),
+    ];
+    case.reads_in_environment(&case.url_by_address(""), &variables);
     case.passed();
 }
 

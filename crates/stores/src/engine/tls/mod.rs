@@ -110,7 +110,13 @@ impl ClientTls {
         let name = self.options.server_name.as_deref().unwrap_or(host);
         let name = server_name(name).map_err(io::Error::other)?;
         let connector = tokio_rustls::TlsConnector::from(self.config());
-        let stream = connector.connect(name, stream).await.map_err(plainer)?;
+        let stream = connector.connect(name, stream).await.map_err(|error| match error.kind() {
+            io::ErrorKind::UnexpectedEof => io::Error::new(
+                io::ErrorKind::UnexpectedEof,
+                "TLS: the server has closed the connection; does it speak TLS on this port?",
+            ),
+            _ => plainer(error),
+        })?;
         Ok(TlsIo(stream))
     }
 }
@@ -230,10 +236,6 @@ fn config(
 pub(crate) fn plainer(error: io::Error) -> io::Error {
     match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
         Some(inner) => io::Error::new(error.kind(), told(inner)),
-        None if error.kind() == io::ErrorKind::UnexpectedEof => io::Error::new(
-            error.kind(),
-            "TLS: the server has closed the connection; does it speak TLS on this port?",
-        ),
         None => error,
     }
 }

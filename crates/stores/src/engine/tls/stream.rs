@@ -55,9 +55,20 @@ impl NetStream {
     pub(crate) async fn connect(server: &str, tls: Option<&Arc<ClientTls>>) -> io::Result<Self> {
         let stream = TcpStream::connect(server).await?;
         stream.set_nodelay(true)?;
-        let Some(tls) = tls else { return Ok(Self::Plain(stream)) };
         let host = server.rsplit_once(':').map_or(server, |(host, _)| host);
-        Ok(Self::Secure(Box::new(tls.shake_hands(host, stream).await?)))
+        Self::over(stream, host, tls).await
+    }
+
+    /// A connection to a host, encrypted if there is a way to.
+    pub(crate) async fn over(
+        stream: TcpStream,
+        host: &str,
+        tls: Option<&Arc<ClientTls>>,
+    ) -> io::Result<Self> {
+        Ok(match tls {
+            None => Self::Plain(stream),
+            Some(tls) => Self::Secure(Box::new(tls.shake_hands(host, stream).await?)),
+        })
     }
 }
 
