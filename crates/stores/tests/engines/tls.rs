@@ -349,3 +349,33 @@ async fn nats_without_tls_is_refused_when_tls_is_asked_for() {
     let refused = register.load(&Key::setting("tls")).await.unwrap_err().to_string();
     assert!(refused.contains("TLS"), "{refused}");
 }
+
+/// Three that require TLS, as one.
+#[cfg(feature = "redlock")]
+fn three_redis_with_tls(certificates: &Certificates) -> Result<Server, String> {
+    let mut all = regent_servers::redis::with_tls(certificates)?;
+    all.url = all.url.replace("redis://", "redlock://");
+    for _ in 0..2 {
+        let more = regent_servers::redis::with_tls(certificates)?;
+        all.url += &more.url.replace("redis://", ",");
+        all.processes.extend(more.processes);
+    }
+    Ok(all)
+}
+
+#[cfg(feature = "redlock")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn redlock_elects_over_tls_and_refuses_whoever_is_not_who_it_must_be() {
+    let open = |url: &str| -> Opened {
+        Ok(Arc::new(regent_stores::redlock::RedlockRegister::new(url, REQUEST_FOR)?))
+    };
+    let Some(case) = Case::start("redlock", three_redis_with_tls, open) else { return };
+    let own = "?tls=true&cacert={ca.crt}&cert={client.crt}&key={client.key}";
+    case.elects(&case.url(own), Encryption::Verified).await;
+
+    case.refuses(&case.url(&own.replace("{ca.crt}", "{other-ca.crt}")), OTHER_CA).await;
+    case.refuses(&case.url_by_address(own), OTHER_NAME).await;
+    case.refuses(&case.url("?tls=true&cacert={ca.crt}"), NO_CERTIFICATE).await;
+    case.refuses(&case.url(""), &["if it requires TLS, write rediss://"]).await;
+    case.passed();
+}
