@@ -376,6 +376,6 @@ async fn redlock_elects_over_tls_and_refuses_whoever_is_not_who_it_must_be() {
     case.refuses(&case.url(&own.replace("{ca.crt}", "{other-ca.crt}")), OTHER_CA).await;
     case.refuses(&case.url_by_address(own), OTHER_NAME).await;
     case.refuses(&case.url("?tls=true&cacert={ca.crt}"), NO_CERTIFICATE).await;
-    case.refuses(&case.url(""), &["if it requires TLS, write rediss://"]).await;
+    case.refuses(&case.url(""), &["if it requires TLS, write rediss:// or ?tls=true"]).await;
     case.passed();
 }
