@@ -159,7 +159,8 @@ impl Wire {
         let refused = |error: RedisError| {
             // A server that expects TLS hangs up on whoever speaks in the clear.
             let is_hint = self.tls.is_none() && error.is_connection_dropped();
-            let hint = if is_hint { " (if it requires TLS, write rediss:// or ?tls=true)" } else { "" };
+            let hint =
+                if is_hint { " (if it requires TLS, write rediss:// or ?tls=true)" } else { "" };
             RegisterError::unavailable(format_args!("no Redis at {}: {error}{hint}", self.place()))
         };
         // Both limits are ours to keep: a request knows best how long it may take.
