@@ -68,6 +68,10 @@ const _: () = assert!(PATIENCE_CALM_FOR.as_secs() <= MEASURED_FOR.as_secs() / 2)
 /// Most replicas in a cluster, learners and witnesses included.
 pub const REPLICAS_MAX: usize = 16;
 
+/// Committed entries that a learner may lack when it becomes a voter: a fraction of a second's worth under load, so that
+/// it does not hold up what it has to confirm.
+pub const PROMOTED_BEHIND_MAX: u64 = 1000;
+
 /// Most members in a list that a peer sends, and beyond which an `Add` in the log means nothing. Far more than an honest
 /// leader adds: a replica must not refuse what another build, with a larger [`REPLICAS_MAX`], has committed. Raft takes
 /// time that grows with the square of it to restore such a list.

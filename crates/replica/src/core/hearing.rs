@@ -114,11 +114,23 @@ impl Core {
         if matches!(message.msg_type, MessageType::MsgAppend | MessageType::MsgHeartbeat) {
             self.contact_at = Some(self.now);
         }
+        self.note_answer(from, &message);
         if !self.may_commit_by_vote(&message) {
             (message.commit, message.commit_term) = (0, 0);
         }
         // A message of somebody who is no member any more is none of our business.
         let _ = self.node.step(message);
+    }
+
+    /// Notes that a member answered what this replica told it as Raft leader. What it says unasked shows one way only.
+    fn note_answer(&mut self, from: ReplicaId, message: &Message) {
+        let is_answer = matches!(
+            message.msg_type,
+            MessageType::MsgAppendResponse | MessageType::MsgHeartbeatResponse
+        );
+        if is_answer && message.term == self.node.raft.term && self.knows(from) {
+            self.answered_at.insert(from, self.now);
+        }
     }
 
     pub(super) fn on_snapshot(
