@@ -10,7 +10,7 @@ use super::admission::{Admission, LocalRaft, Refused, admit, admit_snapshot};
 use super::heartbeats::ArrivedHeartbeat;
 use super::proposals::Submission;
 use super::requests::{LeaderKnowledge, Waiter};
-use super::{Core, Role, unavailable};
+use super::{Core, Role};
 use crate::io::{HeartbeatAnswer, PeerMessage};
 use crate::limits::{TERM_LEAP_EVERY, TERM_LEAP_MAX};
 use crate::member::ReplicaId;
@@ -41,14 +41,13 @@ impl Core {
                     request,
                 });
             }
-            PeerMessage::Declined { boot, number } => {
+            PeerMessage::Declined { boot, number, why } => {
                 let is_asked = |pending: &super::Pending| pending.sent_to == Some(from);
                 if boot == self.config.boot
                     && self.pending.get(&number).is_some_and(is_asked)
                     && let Some(pending) = self.pending.remove(&number)
                 {
-                    let error = unavailable("the Raft leader could not take the change");
-                    self.refuse(pending.token, error);
+                    self.refuse(pending.token, why.into());
                 }
             }
             PeerMessage::Heartbeat { boot, number, session, sequence, tenure } => {
