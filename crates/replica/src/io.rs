@@ -12,6 +12,7 @@ use regent_election::{
 };
 
 use crate::core::Refused;
+use crate::limits::ENTRY_RECORD_BYTES;
 use crate::member::{MemberChange, ReplicaId};
 use crate::raft_codec::{put_message, take_message};
 use crate::replicated::ReplicatedState;
@@ -295,6 +296,20 @@ pub struct Outputs {
 }
 
 impl PeerMessage {
+    /// What its records take in memory, beside the bytes that they hold: an entry of three bytes on the wire is not small.
+    #[must_use]
+    pub fn records_bytes(&self) -> usize {
+        match self {
+            Self::Raft(message) => message.entries.len() * ENTRY_RECORD_BYTES,
+            Self::Seen { silent, .. } => silent.len() * size_of::<SessionNo>(),
+            Self::Propose { .. }
+            | Self::Declined { .. }
+            | Self::Heartbeat { .. }
+            | Self::Look { .. }
+            | Self::HeartbeatAnswer { .. } => 0,
+        }
+    }
+
     /// Appends the message.
     pub fn put(&self, out: &mut Vec<u8>) {
         match self {
