@@ -441,6 +441,7 @@ fn worlds(manners: Manners, check: impl Fn(&mut World)) {
             (None, None) => seed > WORLDS,
         };
         if is_over {
+            eprintln!("{} worlds, and none failed", seed - first);
             return;
         }
         let on_failure = Seed(seed);
