@@ -86,10 +86,7 @@ async fn walk(app: &Arc<App>, route: &'static Route, request: Request<Incoming>)
         None => Bytes::new(),
     };
     // The place is taken only once the body is here: a slow sender holds up nobody.
-    let place = match class(route.operation) {
-        Some(class) => Some(app.admission.admit(class).ok_or_else(|| app.shed(class))?),
-        None => None,
-    };
+    let place = app.enter(class(route.operation), guard.as_ref(), &peer.activity)?;
     let query = parts.uri.query().unwrap_or_default().to_owned();
     let headers = parts.headers;
     let ask = Ask { app: Arc::clone(app), guard, activity: peer.activity, place };

@@ -14,7 +14,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -45,6 +45,8 @@ pub(crate) struct ConnectionActivity {
     /// Its number among all connections, and whether its place is in the reserve.
     place: AtomicU64,
     is_in_reserve: AtomicBool,
+    /// What it counts under where nobody says who calls.
+    address: OnceLock<IpAddr>,
 }
 
 /// One request of a connection, until its answer has been sent.
@@ -63,7 +65,18 @@ impl ConnectionActivity {
             carried: Mutex::new(None),
             place: AtomicU64::new(0),
             is_in_reserve: AtomicBool::new(false),
+            address: OnceLock::new(),
         }
+    }
+
+    /// Its peer has this address.
+    pub(crate) fn comes_from(&self, address: IpAddr) {
+        let _ = self.address.set(address);
+    }
+
+    /// The address of its peer; this machine's own if it has none.
+    pub(crate) fn address(&self) -> IpAddr {
+        self.address.get().copied().unwrap_or(LOCAL.ip())
     }
 
     /// A request's head is complete.

@@ -16,6 +16,7 @@ mod hostile;
 mod leading;
 mod metrics;
 mod process;
+mod rates;
 mod sessions;
 mod shutdown;
 mod slow;
