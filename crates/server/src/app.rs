@@ -22,6 +22,7 @@ use crate::config::ServerConfig;
 use crate::connection_limit::ConnectionLimit;
 use crate::count::{Count, Entered};
 use crate::forecast::FailureForecast;
+use crate::held::Holdings;
 use crate::metrics::Metrics;
 use crate::rate::{AskedBy, RateLimits};
 use crate::signing::Signing;
@@ -46,6 +47,8 @@ pub(crate) struct App {
     pub(crate) config: ServerConfig,
     pub(crate) admission: Admission,
     pub(crate) rates: RateLimits,
+    /// What requests and answers of all connections hold in memory.
+    pub(crate) holdings: Holdings,
     pub(crate) connection_limit: ConnectionLimit,
     /// Backups under way: one at most.
     pub(crate) backups: Arc<Count>,
@@ -272,6 +275,7 @@ mod tests {
             cluster: None,
             admission: Admission::new(1, 1),
             rates: RateLimits::new(0, 0),
+            holdings: Holdings::default(),
             connection_limit: ConnectionLimit::new(1, 1),
             backups: Arc::default(),
             metrics: Metrics::new(&config),

@@ -37,6 +37,7 @@ mod forecast;
 mod groups;
 #[cfg(feature = "grpc")]
 mod grpc;
+mod held;
 mod history;
 mod leader;
 mod limits;

@@ -19,6 +19,7 @@ use crate::connection::protocol;
 use crate::connection_limit::{ConnectionLimit, within_open_files};
 use crate::faces::Faces;
 use crate::forecast::{self, FailureForecast};
+use crate::held::Holdings;
 use crate::listen::{Listener, listen};
 use crate::metrics::Metrics;
 use crate::observer;
@@ -85,6 +86,7 @@ pub async fn serve_cluster(
     let app = Arc::new(App {
         admission: Admission::new(config.requests_max, config.waiting_max),
         rates: RateLimits::new(config.requests_per_principal, config.renewals_per_principal),
+        holdings: Holdings::default(),
         connection_limit: ConnectionLimit::new(
             within_open_files(config.connections_max),
             config.connections_per_address_max,

@@ -24,6 +24,8 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::Notify;
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
+use crate::held::Holdings;
+
 /// How long a closed connection still listens, so that the peer can read the last answer: closing
 /// with unread bytes makes the kernel take that answer back.
 const LINGER_FOR: Duration = Duration::from_secs(1);
@@ -47,6 +49,7 @@ pub(crate) struct ConnectionActivity {
     is_in_reserve: AtomicBool,
     /// What it counts under where nobody says who calls.
     address: OnceLock<IpAddr>,
+    holdings: Holdings,
 }
 
 /// One request of a connection, until its answer has been sent.
@@ -66,7 +69,13 @@ impl ConnectionActivity {
             place: AtomicU64::new(0),
             is_in_reserve: AtomicBool::new(false),
             address: OnceLock::new(),
+            holdings: Holdings::default(),
         }
+    }
+
+    /// What its requests and answers hold in memory.
+    pub(crate) const fn holdings(&self) -> &Holdings {
+        &self.holdings
     }
 
     /// Its peer has this address.

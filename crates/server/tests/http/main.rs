@@ -14,6 +14,7 @@ mod groups;
 mod harness;
 mod hostile;
 mod leading;
+mod memory;
 mod metrics;
 mod process;
 mod rates;
