@@ -215,6 +215,8 @@ impl From<ConnectError> for Failure {
             | ConnectError::System(_)
             | ConnectError::StaysHere
             | ConnectError::NotAllowedThere
+            | ConnectError::NotExpectedThere { .. }
+            | ConnectError::NoWordThere(_)
             | ConnectError::Store(_) => Self::new(Exit::Unavailable, error.to_string()),
         }
     }

@@ -22,8 +22,10 @@ use crate::config::ServerConfig;
 use crate::connection_limit::ConnectionLimit;
 use crate::count::{Count, Entered};
 use crate::forecast::FailureForecast;
+use crate::held::Holdings;
 use crate::issuers::Issuers;
 use crate::metrics::Metrics;
+use crate::rate::{AskedBy, RateLimits};
 use crate::signing::Signing;
 use crate::socket::ConnectionActivity;
 use crate::tls::{Handshakes, Tls};
@@ -46,6 +48,9 @@ pub(crate) struct App {
     pub(crate) cluster: Option<Arc<dyn Cluster>>,
     pub(crate) config: ServerConfig,
     pub(crate) admission: Admission,
+    pub(crate) rates: RateLimits,
+    /// What requests and answers of all connections hold in memory.
+    pub(crate) holdings: Holdings,
     pub(crate) connection_limit: ConnectionLimit,
     /// Handshakes of TLS under way.
     pub(crate) handshakes: Arc<Handshakes>,
@@ -69,6 +74,23 @@ impl App {
     pub(crate) async fn reached(&self, phase: Phase) {
         // An error means that the sender is gone, and with it the server.
         let _ = self.phase.clone().wait_for(|now| *now >= phase).await;
+    }
+
+    /// A place for a request of this class, if its caller does not ask too often and not too many are under way.
+    pub(crate) fn enter(
+        &self,
+        class: Option<Class>,
+        guard: Option<&GuardedStore>,
+        activity: &ConnectionActivity,
+    ) -> Result<Option<Entered>, Problem> {
+        let Some(class) = class else { return Ok(None) };
+        let caller = || match guard {
+            Some(guarded) => AskedBy::Principal(guarded.caller().who.clone()),
+            None => AskedBy::Address(activity.address()),
+        };
+        let counted = self.rates.take(regent_clock::now(), caller, class, dice());
+        counted.inspect_err(|_| self.metrics.limited(class))?;
+        self.admission.admit(class).map(Some).ok_or_else(|| self.shed(class))
     }
 
     /// A refusal for want of a place, counted.
@@ -260,6 +282,8 @@ mod tests {
             store: Arc::new(MemoryStore::new().unwrap()),
             cluster: None,
             admission: Admission::new(1, 1),
+            rates: RateLimits::new(0, 0),
+            holdings: Holdings::default(),
             connection_limit: ConnectionLimit::new(1, 1),
             handshakes: Arc::default(),
             tls: None,
@@ -268,6 +292,7 @@ mod tests {
             claim_monitor: ClaimMonitor::new().0,
             failure_forecast: FailureForecast::new().0,
             signing: None,
+            issuers: None,
             phase: watch::channel(Phase::Serving).1,
             config,
         });

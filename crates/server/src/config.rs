@@ -63,6 +63,12 @@ pub struct ServerConfig {
     pub requests_max: usize,
     /// Most requests that wait: watches and campaigns with `wait_ms`.
     pub waiting_max: usize,
+    /// Requests a second of one principal, or of one address where callers are not authenticated, beside what
+    /// keeps and frees offices; zero is no limit. A quarter of what a server of a few cores answers.
+    pub requests_per_principal: u32,
+    /// The same for heartbeats, renewals, resignations and whatever else keeps or frees an office: a budget of its
+    /// own. So much that an address with 100,000 sessions keeps them all.
+    pub renewals_per_principal: u32,
     /// How long a peer may take to send a request's head, from connecting or from its first byte.
     pub head_timeout: Duration,
     /// How long a peer may take to send a request's body.
@@ -101,6 +107,8 @@ impl Default for ServerConfig {
             connections_per_address_max: 4_000,
             requests_max: 4_096,
             waiting_max: 20_000,
+            requests_per_principal: 5_000,
+            renewals_per_principal: 50_000,
             head_timeout: Duration::from_secs(5),
             body_timeout: Duration::from_secs(5),
             idle_timeout: Duration::from_secs(75),

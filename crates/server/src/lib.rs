@@ -8,7 +8,7 @@
 //!    are slow to ask or slow to read.
 //! 3. `router` finds the row of the table of routes and walks the request through the same door
 //!    as every other: `origin` (no other web site's requests), `auth` (who calls, and may it), `body` (bounded in bytes and
-//!    time), `admission` (the important ones first), the verb, the answer.
+//!    time), `rate` (nobody too often), `admission` (the important ones first), the verb, the answer.
 //! 4. The verb's own file (`campaign.rs`, `leader.rs`, …, named as in `regent-api`; those of a tenure share
 //!    `tenure.rs`): parse, one call of the store, answer. No rule is decided here.
 //!
@@ -38,9 +38,11 @@ mod forecast;
 mod groups;
 #[cfg(feature = "grpc")]
 mod grpc;
+mod held;
 mod history;
 mod issuers;
 mod leader;
+mod limits;
 mod listen;
 mod metrics;
 mod observer;
@@ -48,6 +50,7 @@ mod origin;
 mod owners;
 mod process;
 mod quiet;
+mod rate;
 mod replica_metrics;
 mod reply;
 mod router;

@@ -108,6 +108,7 @@ pub(crate) struct Metrics {
     predictions: Family<ByOutcome, Counter>,
     request_seconds: Histograms<ByRoute>,
     shed: Family<ByClass, Counter>,
+    limited: Family<ByClass, Counter>,
     turned_away: Family<ByReason, Counter>,
     accept_failures: Counter,
     unsecured: Family<ByReason, Counter>,
@@ -152,6 +153,7 @@ impl Metrics {
             predictions: Family::default(),
             request_seconds: Family::new_with_constructor(seconds),
             shed: Family::default(),
+            limited: Family::default(),
             turned_away: Family::default(),
             accept_failures: Counter::default(),
             unsecured: Family::default(),
@@ -186,6 +188,7 @@ impl Metrics {
         }
         for class in Class::ALL {
             metrics.shed.get_or_create(&ByClass { class: class.word() }).inc_by(0);
+            metrics.limited.get_or_create(&ByClass { class: class.word() }).inc_by(0);
         }
         metrics.register();
         metrics
@@ -268,6 +271,11 @@ impl Metrics {
             "regent_requests_shed",
             "Requests refused for want of a place",
             self.shed.clone(),
+        );
+        registry.register(
+            "regent_requests_limited",
+            "Requests refused because one principal or address sends too many",
+            self.limited.clone(),
         );
         registry.register(
             "regent_connections_refused",
@@ -451,6 +459,10 @@ impl Metrics {
 
     pub(crate) fn missed_events(&self) {
         self.missed.inc();
+    }
+
+    pub(crate) fn limited(&self, class: Class) {
+        self.limited.get_or_create(&ByClass { class: class.word() }).inc();
     }
 
     pub(crate) fn shed(&self, class: Class) {

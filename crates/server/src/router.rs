@@ -24,7 +24,7 @@ use crate::app::{App, Ask, Call};
 use crate::reply::{self, Reply, Response};
 use crate::socket::ConnectionActivity;
 use crate::{
-    access, auth, backup, beliefs, body, campaign, cluster, groups, history, leader, origin,
+    access, auth, backup, beliefs, body, campaign, cluster, groups, held, history, leader, origin,
     process, sessions, signing, step_down, tenure, token, watch,
 };
 
@@ -61,7 +61,14 @@ pub(crate) async fn answer(app: Arc<App>, request: Request<Incoming>) -> Respons
 /// From a request to its answer, when its route is known.
 async fn serve(app: Arc<App>, route: &'static Route, request: Request<Incoming>) -> Response {
     let began_at = Instant::now();
-    let reply = walk(&app, route, request).await;
+    let activity = request.extensions().get::<Peer>().map(|peer| Arc::clone(&peer.activity));
+    let activity = activity.expect("the connection put itself into every request");
+    let reply = walk(&app, route, request).await.and_then(|response| {
+        // What has happened cannot be refused any more.
+        let may_refuse = route.method == regent_api::Method::Get;
+        let held = held::hold(&app, &activity, response, may_refuse);
+        held.ok_or_else(|| app.shed(class(route.operation).unwrap_or(Class::Read)))
+    });
     let (code, response) = match reply {
         Ok(response) => ("OK", response),
         Err(problem) => {
@@ -85,14 +92,14 @@ async fn walk(app: &Arc<App>, route: &'static Route, request: Request<Incoming>)
     let named = group.as_deref().map(decode::group).transpose()?;
     let guard = auth::admit(app, &peer, &parts.headers, route, named.as_ref()).await?;
     let body = match route.request {
-        Some(_) => body::read(&parts.headers, body, app.config.body_timeout).await?,
+        Some(_) => {
+            let class = class(route.operation);
+            body::read(app, &peer.activity, class, &parts.headers, body).await?
+        }
         None => Bytes::new(),
     };
     // The place is taken only once the body is here: a slow sender holds up nobody.
-    let place = match class(route.operation) {
-        Some(class) => Some(app.admission.admit(class).ok_or_else(|| app.shed(class))?),
-        None => None,
-    };
+    let place = app.enter(class(route.operation), guard.as_ref(), &peer.activity)?;
     let query = parts.uri.query().unwrap_or_default().to_owned();
     let headers = parts.headers;
     let ask = Ask { app: Arc::clone(app), guard, activity: peer.activity, place };

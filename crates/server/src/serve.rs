@@ -19,10 +19,12 @@ use crate::connection::protocol;
 use crate::connection_limit::{ConnectionLimit, within_open_files};
 use crate::faces::Faces;
 use crate::forecast::{self, FailureForecast};
+use crate::held::Holdings;
 use crate::issuers::{self, Issuers};
 use crate::listen::{Listener, listen};
 use crate::metrics::Metrics;
 use crate::observer;
+use crate::rate::RateLimits;
 use crate::signing::Signing;
 
 /// Why a server did not start.
@@ -90,6 +92,8 @@ pub async fn serve_cluster(
     let (failure_forecast, suspicions) = FailureForecast::new();
     let app = Arc::new(App {
         admission: Admission::new(config.requests_max, config.waiting_max),
+        rates: RateLimits::new(config.requests_per_principal, config.renewals_per_principal),
+        holdings: Holdings::default(),
         connection_limit: ConnectionLimit::new(
             within_open_files(config.connections_max),
             config.connections_per_address_max,

@@ -15,7 +15,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -25,6 +25,7 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::Notify;
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
+use crate::held::Holdings;
 use crate::tls::ByteStream;
 
 /// How long a closed connection still listens, so that the peer can read the last answer: closing
@@ -48,6 +49,9 @@ pub(crate) struct ConnectionActivity {
     /// Its number among all connections, and whether its place is in the reserve.
     place: AtomicU64,
     is_in_reserve: AtomicBool,
+    /// What it counts under where nobody says who calls.
+    address: OnceLock<IpAddr>,
+    holdings: Holdings,
 }
 
 /// One request of a connection, until its answer has been sent.
@@ -66,7 +70,24 @@ impl ConnectionActivity {
             carried: Mutex::new(None),
             place: AtomicU64::new(0),
             is_in_reserve: AtomicBool::new(false),
+            address: OnceLock::new(),
+            holdings: Holdings::default(),
         }
+    }
+
+    /// What its requests and answers hold in memory.
+    pub(crate) const fn holdings(&self) -> &Holdings {
+        &self.holdings
+    }
+
+    /// Its peer has this address.
+    pub(crate) fn comes_from(&self, address: IpAddr) {
+        let _ = self.address.set(address);
+    }
+
+    /// The address of its peer; this machine's own if it has none.
+    pub(crate) fn address(&self) -> IpAddr {
+        self.address.get().copied().unwrap_or(LOCAL.ip())
     }
 
     /// A request's head is complete.

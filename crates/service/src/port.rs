@@ -138,15 +138,6 @@ impl Cluster for ReplicaCluster {
             return Err(Problem::new(Code::MemberRefused, why));
         }
         known(&status, id)?;
-        let is_there = |(other, matched, heard): &(ReplicaId, u64, bool)| {
-            *other == id && *matched > 0 && *heard
-        };
-        if !status.progress.iter().any(is_there) {
-            let why = format!(
-                "replica {id} has not been heard to learn anything yet; as a voter it would only be missed"
-            );
-            return Err(Problem::new(Code::StoreUnavailable, why).retry_after(RETRY_MS));
-        }
         self.change(MemberChange::Promote { id }).await
     }
 
@@ -162,6 +153,9 @@ impl Cluster for ReplicaCluster {
             return Err(Problem::new(Code::MemberRefused, why));
         }
         if id == status.id {
+            if let Some(why) = status.objection_to_removing(id) {
+                return Err(Problem::new(Code::StoreUnavailable, why).retry_after(RETRY_MS));
+            }
             // It leads until somebody else does, and that one removes it.
             self.transfer(None).await?;
             return Err(self.succeeded().await);

@@ -44,7 +44,7 @@ use crate::grpc::health::Pulse;
 use crate::grpc::verbs::Verbs;
 use crate::origin;
 use crate::reply;
-use crate::router::Peer;
+use crate::router::{self, Peer};
 
 /// The label of calls that meet no method, in metrics.
 const NO_METHOD: &str = "_unknown";
@@ -184,7 +184,11 @@ impl Grpc {
             let response = handler(request).await;
             return Ok(response.map(|body| GrpcBody::new(frame::Held::new(body, place))));
         }
-        let whole = frame::read(body, self.app.config.body_timeout).await?;
+        let class = match target {
+            Target::Verb(operation) => router::class(operation),
+            Target::Session | Target::Health | Target::Reflection | Target::ReflectionOld => None,
+        };
+        let whole = frame::read(&self.app, &peer.activity, class, body).await?;
         Ok(handler(Request::from_parts(parts, GrpcBody::new(whole))).await)
     }
 

@@ -42,10 +42,7 @@ impl Verbs {
         let Peer { activity, .. } = peer.expect("the connection put itself into every request");
         let guard = request.extensions().get::<GuardedStore>().cloned();
         let app = &self.app;
-        let place = match router::class(operation) {
-            Some(class) => Some(app.admission.admit(class).ok_or_else(|| app.shed(class))?),
-            None => None,
-        };
+        let place = app.enter(router::class(operation), guard.as_ref(), &activity)?;
         Ok((Ask { app: Arc::clone(app), guard, activity, place }, request.into_inner()))
     }
 }

@@ -16,8 +16,10 @@ mod hostile;
 #[cfg(feature = "jwt")]
 mod jwt;
 mod leading;
+mod memory;
 mod metrics;
 mod process;
+mod rates;
 mod sessions;
 mod shutdown;
 mod slow;

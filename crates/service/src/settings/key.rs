@@ -229,6 +229,12 @@ keys! {
     WaitingMax = "waiting_max", ValueKind::Count,
         Flag::new("Limits", "N", "Most requests that wait"),
         "most requests that wait: watches, and campaigns with a wait";
+    RequestsPerPrincipal = "requests_per_principal", ValueKind::Count,
+        Flag::new("Limits", "N", "Requests a second of one principal or address, renewals aside"),
+        "requests a second of one principal, or of one address without auth, beside renewals and resignations; 0 is no limit";
+    RenewalsPerPrincipal = "renewals_per_principal", ValueKind::Count,
+        Flag::new("Limits", "N", "Renewals and resignations a second of one principal or address"),
+        "the same for heartbeats, renewals, resignations: a budget of their own; 0 is no limit";
     HeadTimeout = "head_timeout", ValueKind::Duration,
         Flag::new("Limits", "DURATION", "How long a peer may take to send the head of a request"),
         "how long a peer may take to send the head of a request";
@@ -334,6 +340,8 @@ impl Key {
             Self::ConnectionsPerAddressMax => count(server.connections_per_address_max),
             Self::RequestsMax => count(server.requests_max),
             Self::WaitingMax => count(server.waiting_max),
+            Self::RequestsPerPrincipal => Value::Count(server.requests_per_principal),
+            Self::RenewalsPerPrincipal => Value::Count(server.renewals_per_principal),
             Self::HeadTimeout => Value::Duration(server.head_timeout),
             Self::BodyTimeout => Value::Duration(server.body_timeout),
             Self::IdleTimeout => Value::Duration(server.idle_timeout),

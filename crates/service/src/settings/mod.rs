@@ -205,6 +205,8 @@ impl Effective {
             connections_per_address_max: self.count(Key::ConnectionsPerAddressMax) as usize,
             requests_max: self.count(Key::RequestsMax) as usize,
             waiting_max: self.count(Key::WaitingMax) as usize,
+            requests_per_principal: self.count(Key::RequestsPerPrincipal),
+            renewals_per_principal: self.count(Key::RenewalsPerPrincipal),
             head_timeout: self.duration(Key::HeadTimeout),
             body_timeout: self.duration(Key::BodyTimeout),
             idle_timeout: self.duration(Key::IdleTimeout),

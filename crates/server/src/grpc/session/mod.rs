@@ -161,8 +161,8 @@ async fn begin(
     if !app.connection_limit.may_wait(&link.activity) {
         return Err(app.shed(class));
     }
-    let place = app.admission.admit(class).ok_or_else(|| app.shed(class))?;
-    let ask = link.ask(Some(place));
+    let place = app.enter(Some(class), link.guard.as_ref(), &link.activity)?;
+    let ask = link.ask(place);
     let (Some(session_id), true) = (request.session_id, resume) else {
         return sessions::act_open(&ask, request).await;
     };
@@ -197,12 +197,8 @@ impl Shared {
 
     /// A place for a request of this kind.
     fn enter(&self, operation: Operation) -> Result<Ask, Problem> {
-        let place = match router::class(operation) {
-            Some(class) => {
-                Some(self.app.admission.admit(class).ok_or_else(|| self.app.shed(class))?)
-            }
-            None => None,
-        };
+        let Link { guard, activity, .. } = &self.link;
+        let place = self.app.enter(router::class(operation), guard.as_ref(), activity)?;
         Ok(self.link.ask(place))
     }
 
