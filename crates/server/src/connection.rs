@@ -12,6 +12,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 
 use crate::app::{App, Phase};
+use crate::audit::Trail;
 use crate::config::ServerConfig;
 use crate::faces::Faces;
 use crate::reply::{Body, Response};
@@ -57,12 +58,14 @@ pub(crate) async fn serve(
     protocol: Arc<auto::Builder<TokioExecutor>>,
 ) {
     let Ok((local, user_id)) = stream.ends() else { return };
+    let from: Arc<str> = stream.source().into();
     let config = &app.config;
     let socket =
         Socket::new(stream, Arc::clone(&activity), config.head_timeout, config.write_timeout);
     let service = service_fn(|mut request: Request<Incoming>| {
         let exchange = activity.head_arrived(request.version() == Version::HTTP_2);
-        request.extensions_mut().insert(Peer { local, user_id, activity: Arc::clone(&activity) });
+        let (activity, trail) = (Arc::clone(&activity), Trail::new(&from));
+        request.extensions_mut().insert(Peer { local, user_id, activity, trail });
         let response = faces.answer(request);
         async move { Ok::<_, Infallible>(hold(response.await, exchange)) }
     });

@@ -20,6 +20,7 @@ use regent_api::{Code, Operation, Problem, Route, decode};
 use crate::address::{self, Found};
 use crate::admission::Class;
 use crate::app::{App, Ask, Call};
+use crate::audit::{self, Trail};
 use crate::reply::{self, Reply, Response};
 use crate::socket::ConnectionActivity;
 use crate::{
@@ -35,6 +36,8 @@ pub(crate) struct Peer {
     /// The user at the other end of a Unix socket, for whom the kernel vouches.
     pub(crate) user_id: Option<u32>,
     pub(crate) activity: Arc<ConnectionActivity>,
+    /// Where the request came from, for the audit log.
+    pub(crate) trail: Arc<Trail>,
 }
 
 /// Answers one request: by its row of the table, or with the problem that it names none.
@@ -58,10 +61,17 @@ pub(crate) async fn answer(app: Arc<App>, request: Request<Incoming>) -> Respons
 /// From a request to its answer, when its route is known.
 async fn serve(app: Arc<App>, route: &'static Route, request: Request<Incoming>) -> Response {
     let began_at = Instant::now();
+    let trail = request.extensions().get::<Peer>().map(|peer| Arc::clone(&peer.trail));
+    let uri = request.uri().clone();
     let reply = walk(&app, route, request).await;
     let (code, response) = match reply {
         Ok(response) => ("OK", response),
         Err(problem) => {
+            if let Some(trail) = trail {
+                let group = address::group(route, uri.path()).ok().flatten();
+                let group = group.and_then(|name| decode::group(&name).ok());
+                audit::answered(&app, &trail, route, group.as_ref(), &problem);
+            }
             app.metrics.failed(route.operation, problem.code);
             (problem.code.word(), reply::problem(&problem))
         }
@@ -92,7 +102,8 @@ async fn walk(app: &Arc<App>, route: &'static Route, request: Request<Incoming>)
     };
     let query = parts.uri.query().unwrap_or_default().to_owned();
     let headers = parts.headers;
-    let ask = Ask { app: Arc::clone(app), guard, activity: peer.activity, place };
+    let Peer { activity, trail, .. } = peer;
+    let ask = Ask { app: Arc::clone(app), guard, activity, trail, place };
     verb(Call { ask, route, headers, group, query, body }).await
 }
 
