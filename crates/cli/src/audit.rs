@@ -15,8 +15,14 @@ use crate::wall;
 /// Lines written at once.
 const PAGE_LINES: usize = 1_000;
 
+const EXAMPLES: &str = "\
+Examples:
+  regent audit show --dir /var/lib/regent --group billing
+  regent audit verify --dir /var/lib/regent --keys keys.json";
+
 /// The verbs.
 #[derive(Clone, Debug, Subcommand)]
+#[command(after_help = EXAMPLES)]
 pub(crate) enum AuditVerb {
     /// Print the lines, oldest first
     Show(ShowArgs),
@@ -69,7 +75,7 @@ pub(crate) struct ShowArgs {
 #[command(after_help = "\
 Examples:
   regent audit verify --dir /var/lib/regent --keys keys.json
-  regent audit verify --dir ./data --head 120:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
+  regent audit verify --dir ./data --output json
 
 keys.json is what `regent fence keys publish` writes, or what GET /.well-known/regent-keys answers.
 Without --keys only the hash chain is checked: whoever can write the files can make it anew.

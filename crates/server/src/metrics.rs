@@ -505,6 +505,7 @@ const fn renew_reason(code: Code) -> &'static str {
         | Code::SessionOfAnother
         | Code::AuthTokenUnknown
         | Code::AuthTokenExists
+        | Code::SecondApprovalNeeded
         | Code::BindingsChanged
         | Code::AccessRefused
         | Code::CrossOrigin

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::decode;
 use crate::key::{SEED_BYTES, SigningAlgorithm};
 
 const NOW: u64 = 1_767_225_590;
