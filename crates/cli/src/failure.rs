@@ -95,6 +95,7 @@ pub(crate) fn exit_of(code: Code) -> Exit {
         | Code::SessionOfAnother
         | Code::AuthTokenUnknown
         | Code::AuthTokenExists
+        | Code::SecondApprovalNeeded
         | Code::BindingsChanged
         | Code::AccessRefused
         | Code::CrossOrigin

@@ -1,6 +1,7 @@
 //! The command `regent`: a table of contents. Every verb is a file of the same name.
 
 mod alarm;
+mod audit;
 mod auth;
 mod bench;
 mod campaign;
@@ -160,6 +161,9 @@ enum Verb {
     /// Who may do what, and the tokens by which callers are known
     #[command(subcommand)]
     Auth(auth::AuthVerb),
+    /// Who changed what and who was denied, from a server's files, and whether they are complete
+    #[command(subcommand)]
+    Audit(audit::AuditVerb),
     /// Certificates for mutual TLS between replicas
     #[command(subcommand)]
     Tls(tls::TlsVerb),
@@ -280,6 +284,7 @@ impl Verb {
             Self::Fence(verb) => fence::run(verb).await,
             Self::Migrate(args) => migrate::run(*args).await,
             Self::Auth(verb) => auth::run(verb).await,
+            Self::Audit(verb) => audit::run(&verb),
             Self::Tls(verb) => tls::run(&verb),
             Self::Config(verb) => settings::run(&verb, log),
             Self::Lab(verb) => lab::run(verb).await,

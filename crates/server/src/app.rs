@@ -8,6 +8,7 @@ use std::time::Duration;
 use hyper::HeaderMap;
 use hyper::body::Bytes;
 use regent_api::{Code, Gate, Operation, Problem, Route, decode};
+use regent_audit::Audit;
 use regent_election::access::{Extent, GuardedStore, Right};
 use regent_election::belief::Beliefs;
 use regent_election::store::{Store, StoreResult};
@@ -16,6 +17,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 
 use crate::admission::{self, Admission, Class};
+use crate::audit::Trail;
 use crate::beliefs::ClaimMonitor;
 use crate::cluster::Cluster;
 use crate::config::ServerConfig;
@@ -63,7 +65,9 @@ pub(crate) struct App {
     pub(crate) claim_monitor: ClaimMonitor,
     /// What they say of their future.
     pub(crate) failure_forecast: FailureForecast,
-    pub(crate) signing: Option<Signing>,
+    pub(crate) signing: Option<Arc<Signing>>,
+    /// Who changed what, and who was denied; none if callers are not known.
+    pub(crate) audit: Option<Arc<Audit>>,
     /// Whose tokens are believed beside those of the cluster.
     pub(crate) issuers: Option<Issuers>,
     pub(crate) phase: watch::Receiver<Phase>,
@@ -165,6 +169,8 @@ pub(crate) struct Ask {
     pub(crate) guard: Option<GuardedStore>,
     /// The connection it came by.
     pub(crate) activity: Arc<ConnectionActivity>,
+    /// Where it came from, for the audit log.
+    pub(crate) trail: Arc<Trail>,
     /// The place among the requests under way; given back when the request ends.
     pub(crate) place: Option<Entered>,
 }
@@ -292,11 +298,13 @@ mod tests {
             claim_monitor: ClaimMonitor::new().0,
             failure_forecast: FailureForecast::new().0,
             signing: None,
+            audit: None,
             issuers: None,
             phase: watch::channel(Phase::Serving).1,
             config,
         });
-        Ask { app, guard: None, activity: Arc::new(ConnectionActivity::begin()), place: None }
+        let (activity, trail) = (Arc::new(ConnectionActivity::begin()), Trail::new(&"test".into()));
+        Ask { app, guard: None, activity, trail, place: None }
     }
 
     #[tokio::test]

@@ -23,6 +23,7 @@ use regent_election::{Account, Group};
 use sha2::{Digest, Sha256};
 
 use crate::app::App;
+use crate::audit;
 use crate::config::Auth;
 use crate::router::Peer;
 
@@ -42,7 +43,8 @@ pub(crate) async fn admit(
         return Ok(None);
     };
     let caller = identify(app, peer, headers).await?;
-    let guarded = GuardedStore::new(app.store.clone(), caller);
+    peer.trail.identified(&caller.who);
+    let guarded = GuardedStore::new(audit::store(app, &peer.trail), caller);
     // What a caller holds it may give up: whether it holds it, the store knows.
     if route.gives_up {
         return Ok(Some(guarded.for_giving_up().await?));

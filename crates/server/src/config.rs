@@ -36,6 +36,14 @@ impl Auth {
     }
 }
 
+/// Where the audit log is written. It needs [`Auth::Required`]: without it there is nobody to name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AuditConfig {
+    pub directory: PathBuf,
+    /// Most bytes of its files, more or less.
+    pub bytes_max: u64,
+}
+
 /// Settings of the service. [`ServerConfig::default`] serves; change what you must.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerConfig {
@@ -50,6 +58,8 @@ pub struct ServerConfig {
     pub hosts_allowed: Vec<String>,
     /// The file of keys by which terms are signed; `None` signs nothing.
     pub signing_keys: Option<PathBuf>,
+    /// Where changes and denials are recorded; `None` records nothing.
+    pub audit: Option<AuditConfig>,
     /// Who is called when somebody acts under a term that is not the one in office.
     pub on_split_brain: Option<Alarm>,
     /// What is done about a leader whose renewals say that it is about to fail.
@@ -101,6 +111,7 @@ impl Default for ServerConfig {
             token_issuers: None,
             hosts_allowed: Vec::new(),
             signing_keys: None,
+            audit: None,
             on_split_brain: None,
             replace_failing: ReplaceFailing::default(),
             connections_max: 20_000,

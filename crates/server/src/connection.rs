@@ -13,6 +13,7 @@ use hyper_util::server::conn::auto;
 use regent_election::access::Voucher;
 
 use crate::app::{App, Phase};
+use crate::audit::Trail;
 use crate::config::ServerConfig;
 use crate::faces::Faces;
 use crate::reply::{Body, Response};
@@ -59,13 +60,15 @@ pub(crate) async fn serve(
     protocol: Arc<auto::Builder<TokioExecutor>>,
 ) {
     let Ok((local, user_id)) = stream.ends() else { return };
+    let from: Arc<str> = stream.source().into();
     let config = &app.config;
     let socket =
         Socket::new(stream, Arc::clone(&activity), config.head_timeout, config.write_timeout);
     let service = service_fn(|mut request: Request<Incoming>| {
         let exchange = activity.head_arrived(request.version() == Version::HTTP_2);
         let (client, activity) = (client.clone(), Arc::clone(&activity));
-        request.extensions_mut().insert(Peer { local, user_id, client, activity });
+        let trail = Trail::new(&from);
+        request.extensions_mut().insert(Peer { local, user_id, client, activity, trail });
         let response = faces.answer(request);
         async move { Ok::<_, Infallible>(hold(response.await, exchange)) }
     });

@@ -116,6 +116,9 @@ pub(crate) struct Metrics {
     connections: Gauge,
     asking: Gauge,
     waiting: Gauge,
+    audit_lines: Gauge,
+    audit_lost: Gauge,
+    audit_failing: Gauge,
     store_up: Gauge,
     sessions: Gauge,
     groups: Gauge,
@@ -161,6 +164,9 @@ impl Metrics {
             connections: Gauge::default(),
             asking: Gauge::default(),
             waiting: Gauge::default(),
+            audit_lines: Gauge::default(),
+            audit_lost: Gauge::default(),
+            audit_failing: Gauge::default(),
             store_up: Gauge::default(),
             sessions: Gauge::default(),
             groups: Gauge::default(),
@@ -345,6 +351,21 @@ impl Metrics {
             "Whether the store can decide: a quorum of replicas has a leader, or the one store answers",
             self.quorum_health.clone(),
         );
+        registry.register(
+            "regent_audit_lines",
+            "The number of the audit log's last line; 0 if nothing is audited",
+            self.audit_lines.clone(),
+        );
+        registry.register(
+            "regent_audit_lines_lost",
+            "Lines that the audit log could not keep since the start",
+            self.audit_lost.clone(),
+        );
+        registry.register(
+            "regent_audit_failing",
+            "Whether the disk refuses the audit log now",
+            self.audit_failing.clone(),
+        );
         self.replicas.register(registry);
         let build = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
         registry.register("regent_build", "What runs", build);
@@ -363,6 +384,10 @@ impl Metrics {
         let (believers, others) = app.claim_monitor.count();
         self.believers.set(signed(believers));
         self.leaders_failing.set(signed(app.failure_forecast.failing()));
+        let audit = app.audit.as_ref().map(|audit| audit.figures()).unwrap_or_default();
+        self.audit_lines.set(signed(audit.sequence));
+        self.audit_lost.set(signed(audit.lost));
+        self.audit_failing.set(i64::from(audit.is_failing));
         self.store_up.set(i64::from(census.is_some()));
         let can_decide =
             cluster.as_ref().map_or(census.is_some(), |(cluster, _)| cluster.leader.is_some());
@@ -515,6 +540,7 @@ const fn renew_reason(code: Code) -> &'static str {
         | Code::SessionOfAnother
         | Code::AuthTokenUnknown
         | Code::AuthTokenExists
+        | Code::SecondApprovalNeeded
         | Code::BindingsChanged
         | Code::AccessRefused
         | Code::CrossOrigin

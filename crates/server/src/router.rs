@@ -21,6 +21,7 @@ use regent_election::access::Voucher;
 use crate::address::{self, Found};
 use crate::admission::Class;
 use crate::app::{App, Ask, Call};
+use crate::audit::{self, Trail};
 use crate::reply::{self, Reply, Response};
 use crate::socket::ConnectionActivity;
 use crate::{
@@ -38,6 +39,8 @@ pub(crate) struct Peer {
     /// Who it is by its certificate, if it has shown one.
     pub(crate) client: Option<Arc<dyn Voucher>>,
     pub(crate) activity: Arc<ConnectionActivity>,
+    /// Where the request came from, for the audit log.
+    pub(crate) trail: Arc<Trail>,
 }
 
 /// Answers one request: by its row of the table, or with the problem that it names none.
@@ -61,8 +64,9 @@ pub(crate) async fn answer(app: Arc<App>, request: Request<Incoming>) -> Respons
 /// From a request to its answer, when its route is known.
 async fn serve(app: Arc<App>, route: &'static Route, request: Request<Incoming>) -> Response {
     let began_at = Instant::now();
-    let activity = request.extensions().get::<Peer>().map(|peer| Arc::clone(&peer.activity));
-    let activity = activity.expect("the connection put itself into every request");
+    let peer = request.extensions().get::<Peer>().cloned();
+    let Peer { activity, trail, .. } = peer.expect("the connection put itself into every request");
+    let uri = request.uri().clone();
     let reply = walk(&app, route, request).await.and_then(|response| {
         // What has happened cannot be refused any more.
         let may_refuse = route.method == regent_api::Method::Get;
@@ -72,6 +76,9 @@ async fn serve(app: Arc<App>, route: &'static Route, request: Request<Incoming>)
     let (code, response) = match reply {
         Ok(response) => ("OK", response),
         Err(problem) => {
+            let group = address::group(route, uri.path()).ok().flatten();
+            let group = group.and_then(|name| decode::group(&name).ok());
+            audit::answered(&app, &trail, route, group.as_ref(), &problem);
             app.metrics.failed(route.operation, problem.code);
             (problem.code.word(), reply::problem(&problem))
         }
@@ -102,7 +109,8 @@ async fn walk(app: &Arc<App>, route: &'static Route, request: Request<Incoming>)
     let place = app.enter(class(route.operation), guard.as_ref(), &peer.activity)?;
     let query = parts.uri.query().unwrap_or_default().to_owned();
     let headers = parts.headers;
-    let ask = Ask { app: Arc::clone(app), guard, activity: peer.activity, place };
+    let Peer { activity, trail, .. } = peer;
+    let ask = Ask { app: Arc::clone(app), guard, activity, trail, place };
     verb(Call { ask, route, headers, group, query, body }).await
 }
 

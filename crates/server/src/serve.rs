@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::sync::Arc;
 
+use regent_audit::{Audit, OpenError, Sign};
 use regent_election::state::Question;
 use regent_election::store::{Consistency, Store, StoreError};
 use regent_signing::KeyFileError;
@@ -14,7 +15,7 @@ use crate::admission::Admission;
 use crate::app::{App, Phase};
 use crate::beliefs::{self, ClaimMonitor};
 use crate::cluster::Cluster;
-use crate::config::{Auth, ConfigError, ServerConfig};
+use crate::config::{AuditConfig, Auth, ConfigError, ServerConfig};
 use crate::connection::protocol;
 use crate::connection_limit::{ConnectionLimit, within_open_files};
 use crate::faces::Faces;
@@ -45,6 +46,9 @@ pub enum ServeError {
     /// The keys by which terms are signed cannot be used.
     #[error("signing_keys: {0}")]
     SigningKeys(#[from] KeyFileError),
+    /// What is to be audited must not be served unaudited.
+    #[error("audit log: {0}; or switch it off with audit_bytes = 0")]
+    Audit(#[from] OpenError),
 }
 
 /// Serves `store` on all `listeners` until `shutdown` is ready, then ends in order:
@@ -84,7 +88,8 @@ pub async fn serve_cluster(
             return Err(ServeError::NoAccess(error.to_string()));
         }
     }
-    let signing = config.signing_keys.as_deref().map(Signing::open).transpose()?;
+    let signing = config.signing_keys.as_deref().map(Signing::open).transpose()?.map(Arc::new);
+    let audit = audit(&config, signing.as_ref())?;
     let issuers = config.token_issuers.as_deref().map(Issuers::open).transpose();
     let issuers = issuers.map_err(ServeError::TokenIssuers)?;
     let (turn, phase) = watch::channel(Phase::Serving);
@@ -105,6 +110,7 @@ pub async fn serve_cluster(
         claim_monitor,
         failure_forecast,
         signing,
+        audit,
         issuers,
         store,
         cluster,
@@ -124,6 +130,27 @@ pub async fn serve_cluster(
     close(&app, &turn).await;
     tasks.shutdown().await;
     Ok(())
+}
+
+/// The audit log, signed if terms are.
+fn audit(
+    config: &ServerConfig,
+    signing: Option<&Arc<Signing>>,
+) -> Result<Option<Arc<Audit>>, OpenError> {
+    let (Auth::Required, Some(AuditConfig { directory, bytes_max })) = (config.auth, &config.audit)
+    else {
+        return Ok(None);
+    };
+    let sign = signing.map(|signing| {
+        let signing = Arc::clone(signing);
+        let sign: Sign =
+            Box::new(move |checkpoint| signing.with_signer(|kid, pair| checkpoint.sign(kid, pair)));
+        sign
+    });
+    let is_signed = sign.is_some();
+    let audit = Audit::start(directory, *bytes_max, &config.cluster, sign)?;
+    tracing::info!(directory = %directory.display(), is_signed, "changes and denials are audited");
+    Ok(Some(Arc::new(audit)))
 }
 
 async fn close(app: &App, turn: &watch::Sender<Phase>) {

@@ -225,6 +225,18 @@ impl Stream {
         }
     }
 
+    /// Where the peer is, for people: its address without the port, or its user.
+    pub(crate) fn source(&self) -> String {
+        match self {
+            Self::Tcp(stream) => stream
+                .peer_addr()
+                .map_or_else(|_| "unknown".to_owned(), |from| from.ip().to_canonical().to_string()),
+            Self::Unix(stream) => stream
+                .peer_cred()
+                .map_or_else(|_| "unix".to_owned(), |peer| format!("unix uid {}", peer.uid())),
+        }
+    }
+
     pub(crate) fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Self::Tcp(stream) => stream.try_write(bytes),

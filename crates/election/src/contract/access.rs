@@ -12,6 +12,7 @@ use crate::access::{
 };
 use crate::name::{Group, Node};
 use crate::outcome::{Cause, Refusal};
+use crate::policy::Policy;
 use crate::store::{
     Consistency, Heartbeat, NewToken, OfficeState, Open, Scope, Store, StoreError, StoreResult,
 };
@@ -260,6 +261,34 @@ pub(super) async fn lists_and_watches_show_only_groups_that_may_be_observed(
     bind(&bench, &who, &[]).await?;
     alice.store.close(alice.session).await?;
     bench.nothing(&mut *watch).await
+}
+
+pub(super) async fn what_needs_two_principals_is_done_when_another_one_asks_for_the_same(
+    bench: Bench,
+) -> Result<(), Fault> {
+    let (who, next, group) = (stranger(&bench), stranger(&bench), bench.group());
+    for name in [&who, &next] {
+        bind(&bench, name, &[binding(name, Role::Operator, group.as_str())]).await?;
+    }
+    let (alice, bob) = (as_principal(&bench, &who), as_principal(&bench, &next));
+    let policy = |four_eyes| Some(Policy { four_eyes, ..Policy::default() });
+    let unnamed = bench.store().put_policy(&group, policy(true), None).await;
+    let has_no_name = |no: &Refusal| matches!(no, Refusal::NobodyToApprove { .. });
+    refused("a policy that nobody could change again", unnamed, has_no_name)?;
+    alice.put_policy(&group, policy(true), None).await?;
+    let is_open = |is_wanted: bool| move |no: &Refusal| matches!(no, Refusal::SecondApprovalNeeded { is_other, .. } if *is_other != is_wanted);
+    for _ in 0..2 {
+        let alone = alice.put_policy(&group, policy(false), None).await;
+        refused("one principal, twice", alone.map(drop), is_open(true))?;
+    }
+    let other = bob.delete(&group, None).await;
+    refused("another request", other.map(drop), is_open(false))?;
+    ensure!(bench.other().group(&group).await?.policy.four_eyes, "one was enough");
+    bob.put_policy(&group, policy(false), None).await?;
+    ensure!(!bench.other().group(&group).await?.policy.four_eyes, "two were not enough");
+    alice.delete(&group, None).await?;
+    bind(&bench, &next, &[]).await?;
+    bind(&bench, &who, &[]).await
 }
 
 fn group(name: &str) -> Group {

@@ -23,6 +23,8 @@ pub(crate) const PEER_LISTEN_DEFAULT: &str = "127.0.0.1:7401";
 pub const STORE_DEFAULT: &str = "replica:";
 /// Bytes of the flight recorder's files if nobody says: some hundred thousand elections.
 const FLIGHT_BYTES_DEFAULT: u32 = 64 << 20;
+/// Bytes of the audit log's files if nobody says: some four hundred thousand lines.
+const AUDIT_BYTES_DEFAULT: u32 = 128 << 20;
 /// Words for the timers of a cluster: within a data centre, or between several.
 pub(crate) const TIMINGS: &[&str] = &["lan", "wan"];
 /// Words for what is done about time-outs that do not suit the network.
@@ -121,6 +123,12 @@ keys! {
     TlsCrl = "tls_crl", ValueKind::Text,
         Flag::new("TLS", "FILE", "Revocation lists for client certificates"),
         "the file of certificate revocation lists for client certificates, one of every CA that issues any; empty means that none is revoked";
+    AuditDir = "audit_dir", ValueKind::Text,
+        Flag::new("", "DIR", "Where changes and denials are recorded [default: audit in the data directory]"),
+        "where changes and denials are recorded if auth is required; empty means audit in the data directory of our own store, and nowhere with another store";
+    AuditBytes = "audit_bytes", ValueKind::Count,
+        Flag::new("", "N", "Most bytes of the audit log's files; 0: none"),
+        "most bytes of the audit log's files, of which the oldest go first; 0 records nothing";
     DataDir = "data_dir", ValueKind::Directory,
         Flag::new("", "DIR", "Where the embedded store keeps its data [default: $XDG_DATA_HOME/regent]"),
         "where the embedded store keeps its data; empty means $XDG_DATA_HOME/regent, ~/.local/share/regent or ./regent-data";
@@ -305,7 +313,8 @@ impl Key {
         match self {
             Self::Listen => text(LISTEN_DEFAULT),
             Self::Auth => text(server.auth.word()),
-            Self::DataDir | Self::Socket => text(""),
+            Self::DataDir | Self::Socket | Self::AuditDir => text(""),
+            Self::AuditBytes => Value::Count(AUDIT_BYTES_DEFAULT),
             Self::Store => text(STORE_DEFAULT),
             Self::PeerListen => text(PEER_LISTEN_DEFAULT),
             Self::PeerAdvertise | Self::ClientAdvertise => text(""),

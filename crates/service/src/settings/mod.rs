@@ -20,8 +20,9 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use regent_audit::DIRECTORY;
 use regent_election::{Policy, Settings as StoreSettings};
-use regent_server::{Auth, ServerConfig};
+use regent_server::{AuditConfig, Auth, ServerConfig};
 
 use crate::socket::SOCKET_NAME;
 
@@ -199,6 +200,7 @@ impl Effective {
             token_issuers: path(Key::TokenIssuers),
             hosts_allowed: self.words(Key::HostsAllowed),
             signing_keys: path(Key::SigningKeys),
+            audit: self.audit()?,
             on_split_brain: None,
             replace_failing: self.text(Key::ReplaceFailing).parse().unwrap_or_default(),
             connections_max: self.count(Key::ConnectionsMax) as usize,
@@ -246,6 +248,32 @@ impl Effective {
             on_split_brain: Some(self.text(Key::OnSplitBrain)).filter(|line| !line.is_empty()),
             server,
         })
+    }
+
+    /// Where the audit log is written, if callers are known and there is a place for it.
+    fn audit(&self) -> Result<Option<AuditConfig>, ConfigError> {
+        let (named, bytes_max) = (self.text(Key::AuditDir), u64::from(self.count(Key::AuditBytes)));
+        if self.text(Key::Auth) != Auth::Required.word() {
+            if named.is_empty() {
+                return Ok(None);
+            }
+            let said = self.origin(Key::AuditDir);
+            let what = format!(
+                "audit_dir is set (from {said}) and auth is off: there is nobody to name; set auth = \"required\""
+            );
+            return Err(ConfigError::Together { what });
+        }
+        if bytes_max == 0 {
+            return Ok(None);
+        }
+        let store = self.text(Key::Store);
+        let directory = match (named.as_str(), store.strip_prefix(STORE_DEFAULT)) {
+            ("", Some("")) => self.directory(Key::DataDir).join(DIRECTORY),
+            ("", Some(directory)) => PathBuf::from(directory).join(DIRECTORY),
+            ("", None) => return Ok(None),
+            (named, _) => PathBuf::from(named),
+        };
+        Ok(Some(AuditConfig { directory, bytes_max }))
     }
 
     /// Refuses to serve whoever comes from another machine without authentication, unless that is wanted.

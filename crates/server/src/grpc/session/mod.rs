@@ -34,6 +34,7 @@ use tonic::Streaming;
 
 use crate::admission::Class;
 use crate::app::{App, Ask};
+use crate::audit::{self, Trail};
 use crate::count::Entered;
 use crate::grpc::frame;
 use crate::socket::ConnectionActivity;
@@ -61,12 +62,13 @@ pub(super) struct Link {
     /// The store as the caller may use it. Every request on the stream is judged anew.
     pub(super) guard: Option<GuardedStore>,
     pub(super) activity: Arc<ConnectionActivity>,
+    pub(super) trail: Arc<Trail>,
 }
 
 impl Link {
     fn ask(&self, place: Option<Entered>) -> Ask {
-        let Self { app, guard, activity } = self.clone();
-        Ask { app, guard, activity, place }
+        let Self { app, guard, activity, trail } = self.clone();
+        Ask { app, guard, activity, trail, place }
     }
 }
 
@@ -204,6 +206,9 @@ impl Shared {
 
     /// Counts a request of the stream as if it had come by itself.
     fn count<T>(&self, operation: Operation, answer: &Result<T, Problem>, began_at: Instant) {
+        if let Err(problem) = answer {
+            audit::answered(&self.app, &self.link.trail, operation.route(), None, problem);
+        }
         let code = answer.as_ref().err().map(|problem| problem.code);
         if let Some(code) = code {
             self.app.metrics.failed(operation, code);
