@@ -10,7 +10,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use process::upstream::Upstream;
 use process::{Ended, Room, Running, Server, json, until};
