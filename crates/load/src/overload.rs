@@ -7,14 +7,17 @@
 //! The flood and the sessions that renew have threads of their own, so that renewals are not late because this process
 //! could not send them. They still share the machine with the service.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use regent::remote::Address;
+use regent::fresh;
+use regent::remote::{Address, Remote};
 use regent_api::Operation;
-use regent_election::Moment;
+use regent_election::{Group, Moment, Node};
 use serde::Serialize;
 use tokio::task::{JoinSet, spawn_blocking};
 
@@ -30,7 +33,9 @@ const KEEPER_TTL_MS: u64 = 3000;
 const RENEW_EVERY: Duration = Duration::from_millis(KEEPER_TTL_MS / 3);
 /// How many times more clients than the service can serve.
 const TIMES: usize = 5;
-/// What of a second a client waits after its connection broke.
+/// How often it is looked whether all sessions lead.
+const READY_POLL_EVERY: Duration = Duration::from_millis(20);
+/// How long a client waits after its connection broke.
 const CONNECT_AGAIN_AFTER: Duration = Duration::from_millis(100);
 
 /// What became of renewals under more load than the service can take.
@@ -134,21 +139,26 @@ impl Bench<'_> {
         let target = self.target(ClientTarget::Spread).await?;
         let base = self.plan.clients.iter().copied().max().unwrap_or(1);
         let clients = self.flooders(&target, base * TIMES).await?;
-        let keepers = self.keepers(&target).await?;
         let seconds = Duration::from_secs(self.plan.seconds);
 
-        let is_over = Arc::new(AtomicBool::new(false));
+        self.tell(&format!("{KEEPERS} sessions lead and renew"));
+        let keepers: Result<Vec<_>, _> =
+            (0..KEEPERS).map(|number| self.keeper(&target, number)).collect();
+        let stage = Arc::new(Stage::default());
         let kept = {
-            let is_over = Arc::clone(&is_over);
-            on_its_own_thread(move || keep_all(keepers, is_over))
+            let (keepers, stage) = (keepers?, Arc::clone(&stage));
+            on_its_own_thread(move || keep_all(keepers, stage))
         };
-        let (first, rest) = clients.split_at(base);
+        while stage.ready.load(Ordering::Acquire) < KEEPERS && !kept.is_finished() {
+            tokio::time::sleep(READY_POLL_EVERY).await;
+        }
         self.tell(&format!("{base} clients ask, {} s", self.plan.seconds));
-        let calm = flood(first.to_vec(), seconds).await?;
-        let count = first.len() + rest.len();
+        let calm = flood(clients[..base].to_vec(), seconds).await?;
+        let count = clients.len();
         self.tell(&format!("{count} clients ask, {} s", self.plan.seconds));
+        stage.counts.store(true, Ordering::Release);
         let flooded = flood(clients, seconds).await?;
-        is_over.store(true, Ordering::Relaxed);
+        stage.is_over.store(true, Ordering::Release);
         let kept = kept.await??;
 
         let rate = |count: u64| count as f64 / seconds.as_secs_f64();
@@ -180,22 +190,25 @@ impl Bench<'_> {
     /// Where each client of a flood asks, and what.
     async fn flooders(&self, target: &Target, count: usize) -> Result<Vec<Flooder>, LoadError> {
         let mut flooders = Vec::with_capacity(count);
+        let mut wires: BTreeMap<String, Wire> = BTreeMap::new();
         for number in 0..count {
-            let remote = self.remote(target, number)?;
-            let address = remote.addresses()[0].clone();
+            let address = self.remote(target, number)?.addresses()[0].clone();
+            let wire = match wires.entry(address.to_string()) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(free) => free.insert(Wire::connect(&address).await.map_err(unasked)?),
+            };
             let (what, group) = match number % 5 {
                 0 => (Flood::Watch, "watch"),
                 1 => (Flood::Campaign, "campaign"),
                 _ => (Flood::Read, "read"),
             };
-            let wire = Wire::connect(&address).await.map_err(unasked)?;
             let name = group_name(self.run_number, group, number % 64)?;
             let request = match what {
                 Flood::Watch => wire.request_with(Operation::Watch, Some(&name), "?wait_ms=0"),
                 Flood::Read => wire.request(Operation::Leader, Some(&name), None::<&()>),
                 Flood::Campaign => {
                     let node = node(&format!("flood-{}", number % 64))?;
-                    let session = regent::fresh::session_id()?;
+                    let session = fresh::session_id()?;
                     wire.request(Operation::Campaign, Some(&name), Some(&bid(node, session)))
                 }
             };
@@ -204,29 +217,14 @@ impl Bench<'_> {
         Ok(flooders)
     }
 
-    /// Sessions that lead a group each.
-    async fn keepers(&self, target: &Target) -> Result<Vec<Keeper>, LoadError> {
-        self.tell(&format!("{KEEPERS} sessions lead and renew"));
-        let mut keepers = Vec::with_capacity(KEEPERS);
-        for number in 0..KEEPERS {
-            let remote = self.remote(target, number)?;
-            let node = node(&format!("keeper-{number}"))?;
-            let session = open(&remote, &node, KEEPER_TTL_MS).await?;
-            let group = group_name(self.run_number, "kept", number)?;
-            let won = remote.campaign(&group, &bid(node, session)).await?;
-            if !won.elected {
-                return Err(LoadError::Wrong(format!("{group} is led already")));
-            }
-            let address = remote.addresses()[0].clone();
-            let wire = Wire::connect(&address).await.map_err(unasked)?;
-            let request = wire.request(Operation::Heartbeat, None, Some(&heartbeat(session)));
-            keepers.push(Keeper { address, request });
-        }
-        Ok(keepers)
+    fn keeper(&self, target: &Target, number: usize) -> Result<Keeper, LoadError> {
+        let remote = self.remote(target, number)?;
+        let group = group_name(self.run_number, "kept", number)?;
+        Ok(Keeper { remote, node: node(&format!("keeper-{number}"))?, group })
     }
 }
 
-fn group_name(run: u64, what: &str, number: usize) -> Result<regent_election::Group, LoadError> {
+fn group_name(run: u64, what: &str, number: usize) -> Result<Group, LoadError> {
     group(&format!("bench/{run}/over/{what}/{number}"))
 }
 
@@ -284,21 +282,50 @@ async fn flood(clients: Vec<Flooder>, seconds: Duration) -> Result<Tallies, Load
     Ok(tallies)
 }
 
-/// A session that renews.
+/// How far the measurement is.
+#[derive(Debug, Default)]
+struct Stage {
+    /// Sessions that lead.
+    ready: AtomicUsize,
+    /// Whether renewals count from now on.
+    counts: AtomicBool,
+    is_over: AtomicBool,
+}
+
+/// A session that leads and renews.
 #[derive(Clone, Debug)]
 struct Keeper {
-    address: Address,
-    request: Vec<u8>,
+    remote: Remote,
+    node: Node,
+    group: Group,
 }
 
 impl Keeper {
-    async fn keep(self, first_at: Moment, is_over: Arc<AtomicBool>) -> Kept {
-        let (mut kept, mut wire, mut due_at) = (Kept::default(), None, first_at);
-        while !is_over.load(Ordering::Relaxed) {
+    /// Leads, and renews from that moment on until it is over.
+    async fn keep(self, number: usize, stage: Arc<Stage>) -> Result<Kept, LoadError> {
+        let session = open(&self.remote, &self.node, KEEPER_TTL_MS).await?;
+        let won = self.remote.campaign(&self.group, &bid(self.node, session)).await?;
+        if !won.elected {
+            return Err(LoadError::Wrong(format!("{} is led already", self.group)));
+        }
+        let address = self.remote.addresses()[0].clone();
+        let connected = Wire::connect(&address).await.map_err(unasked)?;
+        let request = connected.request(Operation::Heartbeat, None, Some(&heartbeat(session)));
+        let (mut kept, mut wire) = (Kept::default(), Some(connected));
+        stage.ready.fetch_add(1, Ordering::AcqRel);
+        // All of them are spread over the time between two renewals.
+        let spread = RENEW_EVERY * u32::try_from(number).unwrap_or(0) / KEEPERS as u32;
+        let mut due_at = regent_clock::now() + spread;
+        while !stage.is_over.load(Ordering::Acquire) {
             tokio::time::sleep(regent_clock::now().until(due_at)).await;
+            let counts = stage.counts.load(Ordering::Acquire);
             let sent_at = regent_clock::now();
-            let status = ask(&mut wire, &self.address, &self.request).await;
+            let status = ask(&mut wire, &address, &request).await;
             let took = regent_clock::now().since(sent_at);
+            due_at = (due_at + RENEW_EVERY).max(regent_clock::now());
+            if !counts {
+                continue;
+            }
             kept.slowest = kept.slowest.max(took);
             match status {
                 Ok(200) if took <= RENEW_EVERY => kept.in_time += 1,
@@ -306,23 +333,19 @@ impl Keeper {
                 Ok(_) => kept.refused += 1,
                 Err(_) => kept.unanswered += 1,
             }
-            due_at = (due_at + RENEW_EVERY).max(regent_clock::now());
         }
-        kept
+        Ok(kept)
     }
 }
 
-/// All of them, spread over the time between two renewals.
-async fn keep_all(keepers: Vec<Keeper>, is_over: Arc<AtomicBool>) -> Result<Kept, LoadError> {
-    let now = regent_clock::now();
+async fn keep_all(keepers: Vec<Keeper>, stage: Arc<Stage>) -> Result<Kept, LoadError> {
     let mut keeping = JoinSet::new();
     for (number, keeper) in keepers.into_iter().enumerate() {
-        let first_at = now + RENEW_EVERY * u32::try_from(number).unwrap_or(0) / KEEPERS as u32;
-        keeping.spawn(keeper.keep(first_at, Arc::clone(&is_over)));
+        keeping.spawn(keeper.keep(number, Arc::clone(&stage)));
     }
     let mut all = Kept::default();
     while let Some(kept) = keeping.join_next().await {
-        let kept = kept?;
+        let kept = kept??;
         all.in_time += kept.in_time;
         all.late += kept.late;
         all.refused += kept.refused;

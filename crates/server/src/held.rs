@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 
-use http_body_util::BodyExt;
+use http_body_util::{BodyExt, Either};
 use hyper::body::{Body as HttpBody, Bytes, Frame, Incoming, SizeHint};
 
 use crate::admission::Class;
@@ -122,10 +122,7 @@ pub(crate) fn hold(
     response: Response,
     may_refuse: bool,
 ) -> Option<Response> {
-    let bytes = response.body().size_hint().exact().and_then(|bytes| usize::try_from(bytes).ok());
-    let Some(bytes) = bytes.filter(|bytes| *bytes > ANSWER_BYTES_SMALL) else {
-        return Some(response);
-    };
+    let Some(bytes) = long_bytes(response.body()) else { return Some(response) };
     let max = |max: usize| if may_refuse { max } else { usize::MAX };
     let own = &activity.holdings().answers;
     if !own.add(bytes, max(CONNECTION_ANSWERS_BYTES_MAX)) {
@@ -137,6 +134,18 @@ pub(crate) fn hold(
     }
     let held = HeldAnswer { app: Arc::clone(app), activity: Arc::clone(activity), bytes };
     Some(response.map(|body| reply::streamed(Weighed { body, rest: Bytes::new(), _held: held })))
+}
+
+/// The length of an answer that is in memory as a whole, if it is long. One that comes bit by bit, such as a backup, knows
+/// its length and holds little of it.
+fn long_bytes(body: &reply::Body) -> Option<usize> {
+    match body {
+        Either::Left(whole) => {
+            let bytes = whole.size_hint().exact().and_then(|bytes| usize::try_from(bytes).ok());
+            bytes.filter(|bytes| *bytes > ANSWER_BYTES_SMALL)
+        }
+        Either::Right(_) => None,
+    }
 }
 
 struct HeldAnswer {
@@ -197,6 +206,15 @@ impl HttpBody for Weighed {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A backup of any length is sent, though its length is known.
+    #[test]
+    fn only_long_answers_that_are_whole_count() {
+        let long = || vec![0; CONNECTION_ANSWERS_BYTES_MAX + 1];
+        assert_eq!(long_bytes(&reply::body(long())), Some(CONNECTION_ANSWERS_BYTES_MAX + 1));
+        assert_eq!(long_bytes(&reply::streamed(reply::body(long()))), None);
+        assert_eq!(long_bytes(&reply::body("short")), None);
+    }
 
     #[test]
     fn what_is_held_is_bounded_and_given_back() {
