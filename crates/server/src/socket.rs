@@ -198,6 +198,7 @@ pub(crate) enum Stream {
     Tls {
         inner: Box<dyn ByteStream>,
         local: SocketAddr,
+        peer: SocketAddr,
     },
 }
 
@@ -227,10 +228,10 @@ impl Stream {
 
     /// Where the peer is, for people: its address without the port, or its user.
     pub(crate) fn source(&self) -> String {
+        let shown = |peer: SocketAddr| peer.ip().to_canonical().to_string();
         match self {
-            Self::Tcp(stream) => stream
-                .peer_addr()
-                .map_or_else(|_| "unknown".to_owned(), |from| from.ip().to_canonical().to_string()),
+            Self::Tcp(stream) => stream.peer_addr().map_or_else(|_| "unknown".to_owned(), shown),
+            Self::Tls { peer, .. } => shown(*peer),
             Self::Unix(stream) => stream
                 .peer_cred()
                 .map_or_else(|_| "unix".to_owned(), |peer| format!("unix uid {}", peer.uid())),

@@ -182,7 +182,7 @@ pub(crate) async fn secure(
             Err(_) => (Unsecured::Slow, None),
             Ok(Err(error)) => (Unsecured::Failed, Some(error)),
             Ok(Ok(Begun::Tls(Secured { stream, client }))) => {
-                return Some((Stream::Tls { inner: stream, local }, client));
+                return Some((Stream::Tls { inner: stream, local, peer: from }, client));
             }
             Ok(Ok(Begun::Plain(stream))) => {
                 drop(place);
