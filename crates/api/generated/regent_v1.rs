@@ -710,6 +710,10 @@ pub struct Policy {
     /// Most standbys in line.
     #[prost(uint32, optional, tag = "10")]
     pub standbys_max: ::core::option::Option<u32>,
+    /// Whether a forced step-down, another policy, the deletion, the stop for recovery and the move away of the group each
+    /// need two principals.
+    #[prost(bool, optional, tag = "11")]
+    pub four_eyes: ::core::option::Option<bool>,
 }
 /// One line of a policy's priority table.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

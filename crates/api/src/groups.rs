@@ -51,6 +51,10 @@ pub struct PolicyBody {
     pub priorities: Vec<PriorityRule>,
     /// Most standbys in line.
     pub standbys_max: u32,
+    /// Whether a forced step-down, another policy, the deletion, the stop for recovery and the move away of the group each
+    /// need two principals. Left out if not, so that older clients can read the policy.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub four_eyes: bool,
 }
 
 /// One line of a policy's priority table.
@@ -88,6 +92,7 @@ impl From<Policy> for PolicyBody {
                 .map(|(nodes, priority)| PriorityRule { nodes, priority })
                 .collect(),
             standbys_max: policy.standbys_max,
+            four_eyes: policy.four_eyes,
         }
     }
 }
@@ -112,6 +117,7 @@ impl TryFrom<PolicyBody> for Policy {
                 .map(|rule| (rule.nodes, rule.priority))
                 .collect(),
             standbys_max: body.standbys_max,
+            four_eyes: body.four_eyes,
         }
         .check(TTL_MS_CEILING)
     }

@@ -47,6 +47,9 @@ pub const fn code_of(refusal: &Refusal) -> Code {
         Refusal::Access(_) => Code::AccessRefused,
         Refusal::TokenUnknown { .. } => Code::AuthTokenUnknown,
         Refusal::TokenExists { .. } => Code::AuthTokenExists,
+        Refusal::SecondApprovalNeeded { .. } | Refusal::NobodyToApprove { .. } => {
+            Code::SecondApprovalNeeded
+        }
     }
 }
 
@@ -131,7 +134,12 @@ impl From<Refusal> for Problem {
             | Refusal::GroupEnding { group }
             | Refusal::NobodyLeads { group }
             | Refusal::NoOffer { group }
+            | Refusal::NobodyToApprove { group }
             | Refusal::TermsExhausted { group } => facts.group = Some(group),
+            Refusal::SecondApprovalNeeded { group, proposal, .. } => {
+                facts.group = Some(group);
+                facts.known_revision = Some(proposal);
+            }
             Refusal::Denied { right, group, why: _ } => {
                 facts.group = group;
                 facts.right = Some(right.word().to_owned());
@@ -236,6 +244,7 @@ impl Problem {
             | Code::CredentialOver
             | Code::AuthTokenUnknown
             | Code::AuthTokenExists
+            | Code::SecondApprovalNeeded
             | Code::BindingsChanged
             | Code::AccessRefused
             | Code::CrossOrigin

@@ -195,6 +195,7 @@ pub const ROUTES: &[Route] = &[
     .takes(of::<StepDownRequest>)
     .answers(of::<SteppedDown>)
     .may(&[
+        Code::SecondApprovalNeeded,
         Code::NobodyLeads,
         Code::GroupUnknown,
         Code::GroupEnding,
@@ -216,6 +217,7 @@ pub const ROUTES: &[Route] = &[
     .takes(of::<MoveGroupRequest>)
     .answers(of::<GroupResponse>)
     .may(&[
+        Code::SecondApprovalNeeded,
         Code::Moved,
         Code::NotExpected,
         Code::GroupStopped,
@@ -294,6 +296,7 @@ pub const ROUTES: &[Route] = &[
     .takes(of::<PutGroupRequest>)
     .answers(of::<GroupResponse>)
     .may(&[
+        Code::SecondApprovalNeeded,
         Code::PolicyRefused,
         Code::GroupEnding,
         Code::Full,
@@ -319,6 +322,7 @@ pub const ROUTES: &[Route] = &[
     .query(of::<DeleteGroupQuery>)
     .answers(of::<SteppedDown>)
     .may(&[
+        Code::SecondApprovalNeeded,
         Code::GroupUnknown,
         Code::GroupEnding,
         Code::GroupStopped,

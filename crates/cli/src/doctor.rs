@@ -104,6 +104,9 @@ fn show(report: &ExamineReport, ttl: Duration) -> String {
         "\n\nwrites take {:.1} ms, the slowest of {TIMED_WRITES} {:.1} ms\n",
         report.write_p50_ms, report.write_p99_ms
     ));
+    if let Some(connection) = &report.connection {
+        text.push_str(&format!("connection: {connection}\n"));
+    }
     for warning in &report.warnings {
         text.push_str(&format!("WARNING: {warning}\n"));
     }

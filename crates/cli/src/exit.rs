@@ -52,6 +52,8 @@ exits! {
     Usage = 64, "USAGE", "the command line is wrong";
     /// It was done again and came out otherwise.
     Differs = 65, "DIFFERS", "the replay diverged from the recording";
+    /// An audit log was changed, or something is missing from it that it does not tell of.
+    Tampered = 66, "TAMPERED", "the audit log was changed, or part of it is missing";
     /// Nothing happened because nobody could be asked.
     Unavailable = 69, "UNAVAILABLE", "the server or its store is unavailable; nothing happened";
     /// It may have happened.

@@ -95,6 +95,7 @@ pub(crate) fn exit_of(code: Code) -> Exit {
         | Code::SessionOfAnother
         | Code::AuthTokenUnknown
         | Code::AuthTokenExists
+        | Code::SecondApprovalNeeded
         | Code::BindingsChanged
         | Code::AccessRefused
         | Code::CrossOrigin
@@ -189,7 +190,7 @@ impl From<OnceError> for Failure {
 
 impl From<AddressError> for Failure {
     fn from(error: AddressError) -> Self {
-        if matches!(error, AddressError::Credential { .. }) {
+        if matches!(error, AddressError::Credential { .. } | AddressError::Tls { .. }) {
             return Self::new(Exit::Config, error.to_string());
         }
         Self::usage(format!("--server: {error}"))
@@ -215,6 +216,8 @@ impl From<ConnectError> for Failure {
             | ConnectError::System(_)
             | ConnectError::StaysHere
             | ConnectError::NotAllowedThere
+            | ConnectError::NotExpectedThere { .. }
+            | ConnectError::NoWordThere(_)
             | ConnectError::Store(_) => Self::new(Exit::Unavailable, error.to_string()),
         }
     }

@@ -1,6 +1,7 @@
 //! The command `regent`: a table of contents. Every verb is a file of the same name.
 
 mod alarm;
+mod audit;
 mod auth;
 mod bench;
 mod campaign;
@@ -58,7 +59,7 @@ use exit::Exit;
 use failure::{CommandResult, Failure};
 use logs::LogArgs;
 use output::{Output, OutputArgs, Screen, json, remark};
-use regent::remote::Credential;
+use regent::remote::{Credential, TlsFiles};
 use regent_tether::shell;
 
 /// A request is a dozen small allocations, made by one thread and freed by another: the system's
@@ -91,6 +92,15 @@ struct Cli {
     token_file: Option<PathBuf>,
     #[command(flatten)]
     output: OutputArgs,
+    /// The file of the CAs by which servers are believed, in place of the system's [env: REGENT_CA]
+    #[arg(long, global = true, value_name = "FILE", help_heading = "Server and output")]
+    ca: Option<PathBuf>,
+    /// The file of the client certificate shown to servers [env: REGENT_CERT]
+    #[arg(long, global = true, value_name = "FILE", help_heading = "Server and output")]
+    cert: Option<PathBuf>,
+    /// The file of its key [env: REGENT_CERT_KEY]
+    #[arg(long, global = true, value_name = "FILE", help_heading = "Server and output")]
+    cert_key: Option<PathBuf>,
     #[command(subcommand)]
     verb: Verb,
 }
@@ -151,6 +161,9 @@ enum Verb {
     /// Who may do what, and the tokens by which callers are known
     #[command(subcommand)]
     Auth(auth::AuthVerb),
+    /// Who changed what and who was denied, from a server's files, and whether they are complete
+    #[command(subcommand)]
+    Audit(audit::AuditVerb),
     /// Certificates for mutual TLS between replicas
     #[command(subcommand)]
     Tls(tls::TlsVerb),
@@ -222,6 +235,8 @@ fn run(cli: Cli) -> CommandResult {
             .map_err(|error| Failure::usage(format!("--token-file: {error}")))?;
         credential.set_default();
     }
+    TlsFiles { ca: cli.ca.clone(), certificate: cli.cert.clone(), key: cli.cert_key.clone() }
+        .set_default();
     let is_service = matches!(cli.verb, Verb::Serve(_));
     keep_private(&cli.verb)?;
     if !is_service {
@@ -269,6 +284,7 @@ impl Verb {
             Self::Fence(verb) => fence::run(verb).await,
             Self::Migrate(args) => migrate::run(*args).await,
             Self::Auth(verb) => auth::run(verb).await,
+            Self::Audit(verb) => audit::run(&verb),
             Self::Tls(verb) => tls::run(&verb),
             Self::Config(verb) => settings::run(&verb, log),
             Self::Lab(verb) => lab::run(verb).await,

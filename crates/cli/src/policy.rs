@@ -44,6 +44,9 @@ pub(crate) struct PolicyArgs {
     /// Most standbys in line
     #[arg(long, value_name = "N")]
     standbys_max: Option<u32>,
+    /// Whether two operators must ask for a forced step-down, another policy, deletion and recovery
+    #[arg(long, value_name = "BOOL")]
+    four_eyes: Option<bool>,
 }
 
 /// The longest pause: a duration, or derived from the ttl.
@@ -82,6 +85,7 @@ impl PolicyArgs {
             !self.priorities.is_empty(),
             self.no_priorities,
             self.standbys_max.is_some(),
+            self.four_eyes.is_some(),
         ]
         .contains(&true)
     }
@@ -110,6 +114,7 @@ impl PolicyArgs {
                 self.priorities.clone()
             },
             standbys_max: self.standbys_max.unwrap_or(policy.standbys_max),
+            four_eyes: self.four_eyes.unwrap_or(policy.four_eyes),
         }
     }
 }

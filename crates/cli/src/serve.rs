@@ -71,8 +71,14 @@ pub(crate) async fn run(args: ServeArgs, log: &LogArgs) -> CommandResult {
     let mut signals = Signals::listen()?;
     effective.check_exposure()?;
     let (listener, address) = listen(settings.listen).await?;
-    let service = open(&settings, address).await?;
-    let mut listeners = vec![Listener::from(listener)];
+    let [peers, clients] =
+        on_hangup(settings.replica.certificates.is_some() || settings.tls.is_some())?;
+    let service = open(&settings, address, peers).await?;
+    let listener = match &settings.tls {
+        Some(port) => service.secured(listener, port, clients)?,
+        None => Listener::from(listener),
+    };
+    let mut listeners = vec![listener];
     // Held so that the file goes with this process.
     let _socket = match settings.socket.as_deref().map(socket::listen).transpose() {
         Ok(None) => None,
@@ -83,7 +89,7 @@ pub(crate) async fn run(args: ServeArgs, log: &LogArgs) -> CommandResult {
         Err(error) => return Err(Failure::new(Exit::Config, format!("socket: {error}"))),
     };
     warn(&settings, address, &service.describe());
-    greet(address, &service.describe());
+    greet(address, settings.tls.is_some(), &service.describe());
     memory::give_back();
 
     let on_split_brain = settings.on_split_brain.map(alarm::command);
@@ -136,7 +142,11 @@ async fn listen(wanted: SocketAddr) -> Result<(TcpListener, SocketAddr), Failure
 }
 
 /// Opens the store. Only here is decided which.
-async fn open(settings: &Settings, address: SocketAddr) -> Result<Service, Failure> {
+async fn open(
+    settings: &Settings,
+    address: SocketAddr,
+    reload: Arc<Notify>,
+) -> Result<Service, Failure> {
     if let Some(directory) = settings.store.strip_prefix(STORE_DEFAULT) {
         let directory =
             if directory.is_empty() { settings.data_dir.clone() } else { directory.into() };
@@ -147,7 +157,7 @@ async fn open(settings: &Settings, address: SocketAddr) -> Result<Service, Failu
             tape: Some(Box::new(move |directory, identity| {
                 tape(directory, flight_bytes, identity)
             })),
-            reload: on_hangup(settings.replica.certificates.is_some())?,
+            reload,
             ..ReplicaOptions::new(directory, address)
         };
         return Ok(Service::on_replica(options).await?);
@@ -155,18 +165,18 @@ async fn open(settings: &Settings, address: SocketAddr) -> Result<Service, Failu
     Ok(Service::on_store(open_other(settings, &settings.store).await?))
 }
 
-/// Told whenever `SIGHUP` says that certificates are to be read again. Without any, the signal ends the
+/// Both are told whenever `SIGHUP` says that certificates are to be read again. Without any, the signal ends the
 /// process as it always does.
-fn on_hangup(has_certificates: bool) -> Result<Arc<Notify>, Failure> {
-    let told = Arc::new(Notify::new());
+pub(crate) fn on_hangup(has_certificates: bool) -> Result<[Arc<Notify>; 2], Failure> {
+    let told = [Arc::new(Notify::new()), Arc::new(Notify::new())];
     if !has_certificates {
         return Ok(told);
     }
     let mut hangups = signal(SignalKind::hangup()).map_err(|error| unheard(&error))?;
-    let tell = Arc::clone(&told);
+    let tell = told.clone();
     tokio::spawn(async move {
         while hangups.recv().await.is_some() {
-            tell.notify_one();
+            tell.iter().for_each(|one| one.notify_one());
         }
     });
     Ok(told)
@@ -284,6 +294,11 @@ fn warn(settings: &Settings, address: SocketAddr, store: &Description) {
         ));
         tracing::warn!(%address, "INSECURE: clients of other machines are not authenticated");
     }
+    if !address.ip().is_loopback() && settings.tls.is_none() {
+        remark(&format!(
+            "WARNING: {address} can be reached from other machines without encryption: tokens and sessions can be read on the way; set tls_cert and tls_key, or put a TLS proxy in front"
+        ));
+    }
     if settings.server.auth == Auth::Required
         && let Some(socket) = &settings.socket
     {
@@ -301,8 +316,9 @@ fn warn(settings: &Settings, address: SocketAddr, store: &Description) {
 }
 
 /// A few lines for whoever started it. Nothing depends on their being read.
-fn greet(address: SocketAddr, store: &Description) {
-    let url = format!("http://{}", reachable(address));
+fn greet(address: SocketAddr, is_tls: bool, store: &Description) {
+    let scheme = if is_tls { "https" } else { "http" };
+    let url = format!("{scheme}://{}", reachable(address));
     let server = if url == SERVER_DEFAULT { String::new() } else { format!(" --server {url}") };
     let version = env!("CARGO_PKG_VERSION");
     let place = match store.name {

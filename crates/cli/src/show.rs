@@ -60,7 +60,7 @@ pub(crate) fn policy_facts(policy: &PolicyBody, own: bool) -> Vec<(&'static str,
         0 => "off".to_owned(),
         ms => show_ms(ms),
     };
-    vec![
+    let mut lines = vec![
         ("policy", if own { "its own" } else { "the default of the store" }.to_owned()),
         ("ttl", format!("{} to {}", show_ms(policy.ttl_ms_min), show_ms(policy.ttl_ms_max))),
         (
@@ -77,7 +77,11 @@ pub(crate) fn policy_facts(policy: &PolicyBody, own: bool) -> Vec<(&'static str,
         ("allows", list(allow, "everybody")),
         ("priorities", list(priorities, "as claimed")),
         ("standbys", format!("at most {}", policy.standbys_max)),
-    ]
+    ];
+    if policy.four_eyes {
+        lines.push(("four eyes", "two operators are needed".to_owned()));
+    }
+    lines
 }
 
 /// A session as its owner sees it; `secret` says where its secret is, if that is to be told.

@@ -108,6 +108,7 @@ fn nothing_that_asks_a_server_hides_how_to_reach_it() {
             "cluster recover",
             "fence keys",
             "record",
+            "audit",
             "tls",
         ]
         .iter()

@@ -1,40 +1,64 @@
-//! `regent tls`: an offline CA, and the certificates by which replicas know each other.
+//! `regent tls`: an offline CA, and the certificates by which replicas, servers and clients are known.
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand};
+use clap::{ArgGroup, Args, Subcommand};
+use regent_election::{Account, Node};
 use regent_replica::ReplicaId;
 use regent_service::{cluster_id, members};
 
 use crate::failure::CommandResult;
 
 const EXAMPLES: &str = "\
-The CA stays in a directory of a machine that you trust, and never on a server. Every replica gets
-its own certificate, its own key, and the CA's certificate.
+The CA stays in a directory of a machine that you trust, and never on a server. Everybody gets a
+certificate and a key of their own, and the CA's certificate.
 
 Examples:
-  regent tls init --dir ./peer-ca
-  regent tls issue --dir ./peer-ca --replica 1 --cluster 2f6e63b8d1a04c57a3f4b0c9d8e7f601
-  regent tls renew --dir ./peer-ca --replica 1";
+  regent tls init --dir ./ca
+  regent tls issue --dir ./ca --replica 1 --cluster 2f6e63b8d1a04c57a3f4b0c9d8e7f601
+  regent tls issue --dir ./ca --server regent.example.org,10.0.0.1
+  regent tls issue --dir ./ca --node web-1 --cluster 2f6e63b8d1a04c57a3f4b0c9d8e7f601
+  regent tls renew --dir ./ca --node web-1
+  regent tls revoke --dir ./ca --node web-1";
 
 /// Verbs of `regent tls`.
 #[derive(Clone, Debug, Subcommand)]
 #[command(after_help = EXAMPLES)]
 pub(crate) enum TlsVerb {
-    /// Create a CA for the replicas of a cluster
+    /// Create a CA
     Init(InitArgs),
-    /// Issue a certificate and a key for a replica
+    /// Issue a certificate and a key for a replica, a server or a client
     Issue(IssueArgs),
-    /// Issue another certificate for a replica that has one
+    /// Issue another certificate for somebody who has one
     Renew(RenewArgs),
+    /// Revoke a certificate: write it into the list that servers read
+    Revoke(RevokeArgs),
+}
+
+/// For whom a certificate is: exactly one of these.
+#[derive(Clone, Debug, Args)]
+#[command(group = ArgGroup::new("whose").required(true))]
+struct Whose {
+    /// A replica, by its number
+    #[arg(long, value_name = "ID", value_parser = members::replica_id, group = "whose")]
+    replica: Option<ReplicaId>,
+    /// A server, by the DNS names and addresses that clients use; the first one names the files
+    #[arg(long, value_name = "HOST,…", value_delimiter = ',', group = "whose")]
+    server: Vec<String>,
+    /// A client that stands for leadership: the principal node:NAME
+    #[arg(long, value_name = "NAME", group = "whose")]
+    node: Option<Node>,
+    /// A person, or a client that does not stand: the principal user:NAME
+    #[arg(long, value_name = "NAME", group = "whose")]
+    user: Option<Account>,
 }
 
 /// Flags of `regent tls init`.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "\
 Examples:
-  regent tls init --dir ./peer-ca
-  regent tls init --dir ./peer-ca --days 730")]
+  regent tls init --dir ./ca
+  regent tls init --dir ./ca --days 730")]
 pub(crate) struct InitArgs {
     /// The directory of the CA; it is made if it is not there
     #[arg(long, value_name = "DIR")]
@@ -48,19 +72,21 @@ pub(crate) struct InitArgs {
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "\
 The cluster's id is what `regent cluster init` prints and `regent cluster status` shows.
+A server's certificate needs none.
 
 Examples:
-  regent tls issue --dir ./peer-ca --replica 1 --cluster 2f6e63b8d1a04c57a3f4b0c9d8e7f601")]
+  regent tls issue --dir ./ca --replica 1 --cluster 2f6e63b8d1a04c57a3f4b0c9d8e7f601
+  regent tls issue --dir ./ca --server regent.example.org,10.0.0.1
+  regent tls issue --dir ./ca --node web-1 --cluster 2f6e63b8d1a04c57a3f4b0c9d8e7f601")]
 pub(crate) struct IssueArgs {
     /// The directory of the CA
     #[arg(long, value_name = "DIR")]
     dir: PathBuf,
-    /// The replica's number
-    #[arg(long, value_name = "ID", value_parser = members::replica_id)]
-    replica: ReplicaId,
+    #[command(flatten)]
+    whose: Whose,
     /// The cluster's id, in 32 hexadecimal digits
-    #[arg(long, value_name = "CLUSTER", value_parser = cluster_id)]
-    cluster: u128,
+    #[arg(long, value_name = "CLUSTER", value_parser = cluster_id, required_unless_present = "server")]
+    cluster: Option<u128>,
     /// For how many days the certificate is good
     #[arg(long, value_name = "N", default_value_t = 365)]
     days: u32,
@@ -69,24 +95,39 @@ pub(crate) struct IssueArgs {
 /// Flags of `regent tls renew`.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "\
-A running replica notices the new files by itself, within ten seconds or on SIGHUP.
+A running server notices the new files by itself, within ten seconds or on SIGHUP; a client uses
+them for its next connection.
 
 Examples:
-  regent tls renew --dir ./peer-ca --replica 1
-  regent tls renew --dir ./peer-ca --replica 1 --days 90 --new-key")]
+  regent tls renew --dir ./ca --replica 1
+  regent tls renew --dir ./ca --server regent.example.org --days 90 --new-key")]
 pub(crate) struct RenewArgs {
     /// The directory of the CA
     #[arg(long, value_name = "DIR")]
     dir: PathBuf,
-    /// The replica's number
-    #[arg(long, value_name = "ID", value_parser = members::replica_id)]
-    replica: ReplicaId,
+    #[command(flatten)]
+    whose: Whose,
     /// For how many days the certificate is good
     #[arg(long, value_name = "N", default_value_t = 365)]
     days: u32,
     /// Make another key, too
     #[arg(long)]
     new_key: bool,
+}
+
+/// Flags of `regent tls revoke`.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "\
+Copy ca.crl to every server (tls_crl, peer_crl), which reads it within ten seconds or on SIGHUP.
+
+Examples:
+  regent tls revoke --dir ./ca --node web-1")]
+pub(crate) struct RevokeArgs {
+    /// The directory of the CA
+    #[arg(long, value_name = "DIR")]
+    dir: PathBuf,
+    #[command(flatten)]
+    whose: Whose,
 }
 
 /// Runs the verb.
@@ -106,95 +147,139 @@ pub(crate) fn run(verb: &TlsVerb) -> CommandResult {
 mod made {
     //! What the verbs make, and what they tell of it.
 
+    use std::path::Path;
     use std::time::{Duration, UNIX_EPOCH};
 
-    use regent_tls::authority::{self, Made};
+    use regent_tls::authority::{self, Host, Made, Owner, Subject};
     use regent_tls::{ReplicaName, TlsError};
-    use serde::Serialize;
+    use serde_json::json;
 
-    use super::TlsVerb;
+    use super::{TlsVerb, Whose};
     use crate::exit::Exit;
     use crate::failure::{CommandResult, Failure};
     use crate::output::Screen;
     use crate::wall::wall_seconds;
 
-    /// What was made, for people and programs.
-    #[derive(Debug, Serialize)]
-    struct Shown {
-        certificate: String,
-        key: String,
-        ca: String,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        name: Option<String>,
-        expires_at: String,
-        #[serde(skip)]
-        is_renewed: bool,
-    }
-
     pub(super) fn run(verb: &TlsVerb) -> CommandResult {
         let now_s = wall_seconds()?;
-        let made = match verb {
-            TlsVerb::Init(args) => authority::init(&args.dir, args.days, now_s),
+        let screen = Screen::chosen();
+        let (made, is_renewed) = match verb {
+            TlsVerb::Init(args) => (authority::init(&args.dir, args.days, now_s), false),
             TlsVerb::Issue(args) => {
-                let name = ReplicaName { cluster: args.cluster, replica: args.replica.get() };
-                authority::issue(&args.dir, name, args.days, now_s)
+                let subject = args.whose.subject(args.cluster.unwrap_or_default())?;
+                (authority::issue(&args.dir, &subject, args.days, now_s), false)
             }
             TlsVerb::Renew(args) => {
-                let (dir, replica) = (&args.dir, args.replica.get());
-                authority::renew(dir, replica, args.days, args.new_key, now_s)
+                let owner = args.whose.owner()?;
+                (authority::renew(&args.dir, &owner, args.days, args.new_key, now_s), true)
+            }
+            TlsVerb::Revoke(args) => {
+                let owner = args.whose.owner()?;
+                let revoked = authority::revoke(&args.dir, &owner, now_s).map_err(failure)?;
+                let (name, crl) = (revoked.subject.to_string(), shown(&revoked.crl));
+                let count = revoked.count;
+                screen.answer(&json!({ "name": name, "crl": crl, "count": count }), || {
+                    format!(
+                        "revoked {name}\n{crl}  what was revoked, {count} in all\n\n\
+                         copy it to every server, whose settings tls_crl (clients) or peer_crl (replicas) name it; it is read within 10 s, or on SIGHUP"
+                    )
+                })?;
+                return Ok(Exit::Done);
             }
         };
         let made = made.map_err(failure)?;
-        let is_renewed = matches!(verb, TlsVerb::Renew(_));
-        let shown = Shown::of(&made, is_renewed);
-        let screen = Screen::chosen();
-        screen.answer(&shown, || shown.told(&made, now_s))?;
+        let expires_at = UNIX_EPOCH + Duration::from_secs(made.expires_at_s);
+        let expires_at = humantime::format_rfc3339_seconds(expires_at).to_string();
+        let mut object = json!({
+            "certificate": shown(&made.certificate),
+            "key": shown(&made.key),
+            "ca": shown(&made.ca),
+            "expires_at": expires_at,
+        });
+        if let Some(subject) = &made.subject {
+            object["name"] = subject.to_string().into();
+        }
+        screen.answer(&object, || told(&made, is_renewed, now_s, &expires_at))?;
         Ok(Exit::Done)
     }
 
-    impl Shown {
-        fn of(made: &Made, is_renewed: bool) -> Self {
-            let expires_at = UNIX_EPOCH + Duration::from_secs(made.expires_at_s);
-            Self {
-                certificate: made.certificate.display().to_string(),
-                key: made.key.display().to_string(),
-                ca: made.ca.display().to_string(),
-                name: made.name.map(|name| name.to_string()),
-                expires_at: humantime::format_rfc3339_seconds(expires_at).to_string(),
-                is_renewed,
+    impl Whose {
+        fn subject(&self, cluster: u128) -> Result<Subject, Failure> {
+            Ok(match self.owner()? {
+                Owner::Replica(replica) => Subject::Replica(ReplicaName { cluster, replica }),
+                Owner::Server(_) => Subject::Server(self.hosts()?),
+                Owner::Node(name) => Subject::Node { cluster, name },
+                Owner::User(name) => Subject::User { cluster, name },
+            })
+        }
+
+        fn owner(&self) -> Result<Owner, Failure> {
+            match (self.replica, &self.node, &self.user) {
+                (Some(replica), ..) => Ok(Owner::Replica(replica.get())),
+                (None, Some(node), _) => Ok(Owner::Node(node.clone())),
+                (None, None, Some(user)) => Ok(Owner::User(user.clone())),
+                (None, None, None) => {
+                    let first = self.hosts()?.into_iter().next();
+                    first.map(Owner::Server).ok_or_else(|| Failure::usage("--server: no host"))
+                }
             }
         }
 
-        fn told(&self, made: &Made, now_s: u64) -> String {
-            let Self { certificate, key, ca, expires_at, .. } = self;
-            let days = made.expires_at_s.saturating_sub(now_s) / (24 * 3600);
-            let Some(name) = made.name else {
-                return format!(
-                    "{certificate}  certificate of the CA, good for {days} days (until {expires_at})\n\
-                     {key}  key of the CA: keep it here, never on a server\n\n\
-                     next, for every replica:\n  \
-                     regent tls issue --dir DIR --replica ID --cluster CLUSTER"
-                );
-            };
-            let (replica, is_renewed) = (name.replica, self.is_renewed);
-            let about = format!(
-                "{certificate}  certificate of {name}, good for {days} days (until {expires_at})"
+        fn hosts(&self) -> Result<Vec<Host>, Failure> {
+            self.server.iter().map(|host| host.parse().map_err(failure)).collect()
+        }
+    }
+
+    fn shown(path: &Path) -> String {
+        path.display().to_string()
+    }
+
+    fn told(made: &Made, is_renewed: bool, now_s: u64, expires_at: &str) -> String {
+        let [certificate, key, ca] = [&made.certificate, &made.key, &made.ca].map(|it| shown(it));
+        let days = made.expires_at_s.saturating_sub(now_s) / (24 * 3600);
+        let Some(subject) = &made.subject else {
+            return format!(
+                "{certificate}  certificate of the CA, good for {days} days (until {expires_at})\n\
+                 {key}  key of the CA: keep it here, never on a server\n\n\
+                 next, for every replica, server or client:\n  \
+                 regent tls issue --dir DIR --replica ID --cluster CLUSTER\n  \
+                 regent tls issue --dir DIR --server HOST,…\n  \
+                 regent tls issue --dir DIR --node NAME --cluster CLUSTER"
             );
-            let its_key = format!("{key}  its key: for replica {replica} only");
-            match (is_renewed, made.is_key_new) {
-                (false, _) => format!(
-                    "{about}\n{its_key}\n\n\
-                     copy both and {ca} to replica {replica}, the key readable by the server's user only; there:\n  \
-                     regent serve --peer-cert replica-{replica}.crt --peer-key replica-{replica}.key --peer-ca ca.crt …"
-                ),
-                (true, true) => format!(
-                    "{about}\n{its_key}\n\n\
-                     copy both over the old ones of replica {replica}, which reads them within 10 s, or on SIGHUP"
-                ),
-                (true, false) => format!(
-                    "{about}\n\n\
-                     copy it over the old one of replica {replica}, which reads it within 10 s, or on SIGHUP"
-                ),
+        };
+        let about = format!(
+            "{certificate}  certificate of {subject}, good for {days} days (until {expires_at})"
+        );
+        let its_key = format!("{key}  its key: for its owner only");
+        match (is_renewed, made.is_key_new) {
+            (false, _) => format!(
+                "{about}\n{its_key}\n\n\
+                 copy both and {ca} to where they are used, the key readable by its user only; there:\n  {}",
+                usage(subject, &made.certificate)
+            ),
+            (true, true) => format!(
+                "{about}\n{its_key}\n\n\
+                 copy both over the old ones; a server reads them within 10 s, or on SIGHUP"
+            ),
+            (true, false) => format!(
+                "{about}\n\n\
+                 copy it over the old one; a server reads it within 10 s, or on SIGHUP"
+            ),
+        }
+    }
+
+    /// How a certificate is used where it was copied to.
+    fn usage(subject: &Subject, certificate: &Path) -> String {
+        let stem = certificate.file_stem().unwrap_or_default().to_string_lossy();
+        match subject {
+            Subject::Replica(_) => format!(
+                "regent serve --peer-cert {stem}.crt --peer-key {stem}.key --peer-ca ca.crt …"
+            ),
+            Subject::Server(_) => {
+                format!("regent serve --tls-cert {stem}.crt --tls-key {stem}.key …")
+            }
+            Subject::Node { .. } | Subject::User { .. } => {
+                format!("regent … --ca ca.crt --cert {stem}.crt --cert-key {stem}.key")
             }
         }
     }
@@ -202,10 +287,11 @@ mod made {
     fn failure(error: TlsError) -> Failure {
         let exit = match &error {
             TlsError::Exists { .. } | TlsError::OutlivesCa { .. } => Exit::Refused,
-            TlsError::Days { .. } => Exit::Usage,
+            TlsError::Days { .. } | TlsError::Host { .. } => Exit::Usage,
             TlsError::Cryptography(_) => Exit::Unavailable,
             TlsError::File { .. }
             | TlsError::Unfit(_)
+            | TlsError::Unknown { .. }
             | TlsError::KeyIsOpen { .. }
             | TlsError::Malformed { .. }
             | TlsError::OtherName { .. }

@@ -1,6 +1,6 @@
 //! The wall clock, for dates that are read on other machines or by people.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -11,4 +11,19 @@ pub(crate) fn wall_seconds() -> Result<u64, Failure> {
     since.map(|since| since.as_secs()).map_err(|_| {
         Failure::new(Exit::Unavailable, "the clock of this machine stands before 1970")
     })
+}
+
+/// The last millisecond of the year 9999: dates beyond it are no dates.
+const MS_MAX: u64 = 253_402_300_799_999;
+
+/// A time of a file as people write it.
+pub(crate) fn shown_ms(ms: u64) -> String {
+    humantime::format_rfc3339_millis(UNIX_EPOCH + Duration::from_millis(ms.min(MS_MAX))).to_string()
+}
+
+/// Milliseconds since 1970 of a time like `2026-11-18T10:00:00Z`.
+pub(crate) fn parse_ms(text: &str) -> Result<u64, String> {
+    let refuse = |_| format!("{text:?} is no time; write it as 2026-11-18T10:00:00Z");
+    let since = humantime::parse_rfc3339_weak(text).map_err(refuse)?.duration_since(UNIX_EPOCH);
+    Ok(since.map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX)))
 }

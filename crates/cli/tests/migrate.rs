@@ -76,8 +76,8 @@ fn programs_follow_their_group_to_another_store_and_back() {
     recorder.check(4);
 }
 
-/// Somebody who may write to a store sends its programs to a store of their own, which has granted nothing
-/// yet: a term that was granted before is not believed, and nothing runs under it.
+/// Somebody who may write to a store sends its programs to a store of their own, which pretends that it was told of the
+/// move and has granted nothing yet: a term that was granted before is not believed, and nothing runs under it.
 #[test]
 fn a_store_that_grants_a_term_once_more_is_not_believed() {
     let room = Room::new();
@@ -85,11 +85,33 @@ fn a_store_that_grants_a_term_once_more_is_not_believed() {
     let recorder = Recorder::new(&room);
     let mut a = recorder.run(&server, "a", &FLAGS, &["tree", "3"]);
     recorder.await_line("deep", "a");
-    let body = format!(r#"{{"step":"depart","to":"{}"}}"#, hostile.url);
-    let departed = server.post("/v1/groups/billing/move", &body);
-    assert!(departed.contains("moved"), "{departed}");
+    let step = |to: &Server, body: String| json(&to.post("/v1/groups/billing/move", &body));
+    let expected = step(&hostile, format!(r#"{{"step":"expect","from":"{}"}}"#, server.url));
+    let departed = step(&server, format!(r#"{{"step":"depart","to":"{}"}}"#, hostile.url));
+    assert_eq!(departed["door"]["state"], "moved", "{departed}");
+    until("it stands there", || hostile.standbys(&room, "billing") == 1);
+    let since = &expected["door"]["since"];
+    step(&hostile, format!(r#"{{"step":"arrive","since":{since},"above":0}}"#));
     assert_eq!(a.wait(), 77, "{}", a.errors());
     assert!(a.errors().contains("term 1 of billing is not above 1"), "{}", a.errors());
+    assert_eq!(recorder.count("deep", "a"), 1, "it ran once");
+}
+
+/// The same with a store that was told nothing: it hears nothing of the group either.
+#[test]
+fn a_program_does_not_follow_to_a_store_that_does_not_expect_its_group() {
+    let room = Room::new();
+    let (server, unrelated) = (room.server(), room.serve("127.0.0.1:0", &["--store", "memory:"]));
+    let recorder = Recorder::new(&room);
+    let mut a = recorder.run(&server, "a", &FLAGS, &["tree", "3"]);
+    recorder.await_line("deep", "a");
+    let body = format!(r#"{{"step":"depart","to":"{}"}}"#, unrelated.url);
+    server.post("/v1/groups/billing/move", &body);
+    until("it says so", || a.errors().contains("the store there neither expects billing"));
+    let groups = json(&unrelated.get("/v1/groups"));
+    assert_eq!(groups["groups"], serde_json::json!([]), "{groups}");
+    a.signal("TERM");
+    a.wait();
     assert_eq!(recorder.count("deep", "a"), 1, "it ran once");
 }
 

@@ -170,6 +170,11 @@ impl Connect {
         Ok(Self { place, url: Some(url.to_owned()), options, clock: self.clock.clone() })
     }
 
+    /// What the place shows, without a session there.
+    pub(crate) fn reads(&self) -> Result<Arc<dyn Backend>, ConnectError> {
+        Ok(offices(&self.place, &self.options.budget()?)?.1)
+    }
+
     /// Whether this is the place.
     pub(crate) fn is_at(&self, url: &str) -> bool {
         self.url.as_deref() == Some(url)

@@ -64,6 +64,18 @@ pub enum ConnectError {
         "it may follow only to the hosts that it was connected to; allow this place by follow_to, or by --follow-to of the command"
     )]
     NotAllowedThere,
+    /// A group is said to have moved to a store that knows nothing of that.
+    #[error(
+        "the store there neither expects {group} nor has it at term {last} or above, so it was not moved there; move it by `regent migrate`, which tells the new store first"
+    )]
+    NotExpectedThere {
+        group: Group,
+        /// The last term that was granted where it came from, as far as this process knows.
+        last: Term,
+    },
+    /// Whether a store expects a group cannot be read at the moment. It is asked again.
+    #[error("the store there does not say whether it expects the group: {0}")]
+    NoWordThere(String),
     /// A store that cannot be opened.
     #[error("{0}")]
     Store(String),

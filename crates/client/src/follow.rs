@@ -17,12 +17,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use regent_election::participant::Transition;
-use regent_election::store::Consistency;
-use regent_election::{Group, Home, Metadata, Priority, Term};
+use regent_election::store::{Consistency, GroupView, StoreError};
+use regent_election::{Door, Group, Home, Metadata, Priority, Refusal, Term};
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
 
-use crate::backend::ObservedLeader;
+use crate::backend::{Backend, ObservedLeader};
 use crate::driver::ClaimId;
 use crate::error::{CampaignError, ConnectError};
 use crate::leadership::Leadership;
@@ -37,6 +37,9 @@ pub(crate) const HOPS_MAX: usize = 4;
 /// How long a candidacy that went ahead waits for the campaign that takes it up: programs that lead again do
 /// so at once.
 const AHEAD_FOR: Duration = Duration::from_millis(500);
+
+/// How soon a new store that does not answer is asked again whether it expects a group.
+const ASK_AGAIN_AFTER: Duration = Duration::from_millis(500);
 
 /// Where groups went, shared by all sessions of one process that belong together. It holds sessions and no
 /// [`Regent`], which holds it: so it goes with the last of those, and the sessions with it.
@@ -267,10 +270,17 @@ impl Regent {
         self.followed().home_of(group).unwrap_or_else(|| Arc::clone(self.session()))
     }
 
-    /// Opens a session where `group` went, unless there is one, and remembers it.
+    /// Opens a session where `group` went, unless there is one, and remembers it. The store there must show that it
+    /// was told of the move: who can write to the old store alone sends nobody to a store that knows nothing of it.
     pub(crate) async fn follow(&self, group: &Group, to: &Home) -> Result<(), ConnectError> {
         let (followed, url) = (self.followed(), to.as_str());
         self.made().may_follow(url)?;
+        let there = match (self.made().is_at(url), followed.at(url)) {
+            (true, _) => Arc::clone(&self.session().reads),
+            (false, Some(known)) => Arc::clone(&known.reads),
+            (false, None) => self.made().at_home(url, self.node())?.reads()?,
+        };
+        self.check_arrival(group, &*there).await?;
         let one_at_a_time = followed.connecting.lock().await;
         let session = if self.made().is_at(url) {
             None
@@ -292,6 +302,26 @@ impl Regent {
 }
 
 impl Regent {
+    /// Whether a store shows that it expects `group`, or has received it.
+    async fn check_arrival(&self, group: &Group, there: &dyn Backend) -> Result<(), ConnectError> {
+        let shown = match there.group(group).await {
+            Ok(shown) => Some(shown),
+            Err(StoreError::Refused(Refusal::GroupUnknown { .. })) => None,
+            Err(error @ (StoreError::Unavailable { .. } | StoreError::Uncertain { .. })) => {
+                return Err(ConnectError::NoWordThere(error.to_string()));
+            }
+            Err(error) => return Err(ConnectError::Store(error.to_string())),
+        };
+        // The old store may be gone by now; what this process led itself is known for certain.
+        let told = self.home_of(group).reads.leader(group, Consistency::Stale).await;
+        let own = self.followed().inside().highest.get(group).copied().unwrap_or_default();
+        let last = told.map_or(own, |told| told.term.max(own));
+        if shown.is_some_and(|shown| is_destination(&shown, last)) {
+            return Ok(());
+        }
+        Err(ConnectError::NotExpectedThere { group: group.clone(), last })
+    }
+
     /// Waits until nothing of the last term of `group` is alive if the next one may be of another store. One
     /// store sees to that by itself.
     pub(crate) async fn settle(&self, group: &Group) {
@@ -315,7 +345,34 @@ impl Regent {
     }
 }
 
+/// Whether a store that shows this of a group is one that it was moved to, from where `last` was its last term. An
+/// arrival is remembered by the term alone: it raises it to the old store's last one.
+fn is_destination(shown: &GroupView, last: Term) -> bool {
+    match shown.door {
+        Door::Expected { .. } => true,
+        // It may have moved on since.
+        Door::Open | Door::Stopped { .. } | Door::Moved { .. } => shown.office.term >= last,
+    }
+}
+
 impl Campaign {
+    /// Follows a group that has moved, and waits for a new store that does not answer at the moment.
+    pub(crate) async fn follow(&self, group: &Group, to: &Home) -> Result<(), CampaignError> {
+        loop {
+            match self.regent().follow(group, to).await {
+                Ok(()) => return Ok(()),
+                Err(ConnectError::NoWordThere(why)) => {
+                    tracing::warn!(%group, %to, %why, "the group has moved, and the new store does not answer yet");
+                    tokio::time::sleep(ASK_AGAIN_AFTER).await;
+                }
+                Err(error) => {
+                    let (group, to, why) = (group.clone(), to.clone(), error.to_string());
+                    return Err(CampaignError::CannotFollow { group, to, why });
+                }
+            }
+        }
+    }
+
     /// Goes ahead once this leadership is told to stop because its group moves: stands in the new store
     /// while the work stops in the old one, and lets the old term be given up when the new store knows.
     ///
@@ -367,7 +424,7 @@ impl Campaign {
         let asked = home.reads.leader(group, Consistency::Linearizable).await;
         let to = asked.ok()?.moved_to?;
         let regent = self.regent();
-        if let Err(error) = regent.follow(group, &to).await {
+        if let Err(error) = self.follow(group, &to).await {
             tracing::warn!(%group, %to, %error, "the group moves to where this process cannot go");
             return None;
         }

@@ -20,16 +20,46 @@ const OF_HOSTS: &[&str] = &[
     "http",
     "https",
     "etcd",
+    "etcds",
     "zk",
     "zookeeper",
     "consul",
     "nats",
+    "tls",
     "redis",
+    "rediss",
     "redlock",
     "postgres",
     "postgresql",
     "mysql",
 ];
+
+/// Those of them that are reached by TLS alone.
+const OF_TLS: &[&str] = &["https", "etcds", "tls", "rediss"];
+
+/// Parameters of stores that ask for TLS, by what they open with or are.
+const TLS_PARAMETERS: &[&str] = &[
+    "ssl",
+    "tls",
+    "ca=",
+    "ca-file=",
+    "cacert=",
+    "cert=",
+    "client-cert=",
+    "key=",
+    "client-key=",
+    "sni=",
+];
+
+/// Whether the operator's own URL asks for TLS, by its scheme or behind the `?`. One that turns it off by a parameter
+/// counts, too: then an address must be listed, which is no more than a nuisance.
+fn asks_for_tls(url: &str) -> bool {
+    let is_of_tls =
+        |scheme: &&str| url.strip_prefix(*scheme).is_some_and(|rest| rest.starts_with("://"));
+    let mut options = url.split_once('?').map_or("", |(_, options)| options).split('&');
+    OF_TLS.iter().any(|scheme| is_of_tls(&scheme))
+        || options.any(|option| TLS_PARAMETERS.iter().any(|name| option.starts_with(name)))
+}
 
 /// The places that a process may follow to.
 #[derive(Clone, Debug, Default)]
@@ -57,7 +87,8 @@ impl Places {
             Some(url) => Address::parse(url.split(['?', '#']).next().unwrap_or_default()),
         };
         // Who began with TLS is not led away from it.
-        let own = own.filter(|own| !(own.scheme == "https" && there.scheme == "http"));
+        let keeps_tls = OF_TLS.contains(&there.scheme) || !began.is_some_and(asks_for_tls);
+        let own = own.filter(|_| keeps_tls);
         let listed: Vec<Host> = self.listed.iter().filter_map(|place| host(place)).collect();
         there.hosts.iter().all(|(name, port)| {
             let is_own = own.iter().flat_map(|own| &own.hosts).any(|(known, _)| known == name);
@@ -200,7 +231,7 @@ mod tests {
 
     #[test]
     fn a_user_and_a_path_are_plain() {
-        let began = Some("postgres://a.example/elections?sslmode=require");
+        let began = Some("postgres://a.example/elections?connect_timeout=5");
         assert!(allowed(&[], began, "postgres://regent@a.example:5432/elections"));
         assert!(!allowed(&[], began, "postgres://regent:secret@a.example/elections"));
         assert!(!allowed(&[], began, "postgres://a.example/elections%2f"));
@@ -210,6 +241,23 @@ mod tests {
     fn a_process_that_began_with_tls_keeps_it_and_a_listed_port_is_that_port() {
         assert!(!allowed(&[], Some("https://a.example"), "http://a.example"));
         assert!(allowed(&[], Some("http://a.example"), "https://a.example"));
+        for began in [
+            "https://a.example",
+            "etcds://a.example",
+            "rediss://a.example",
+            "tls://a.example",
+            "postgres://a.example/elections?sslmode=require",
+            "postgres://a.example/elections?connect_timeout=5&sslrootcert=/ca",
+            "mysql://a.example/elections?ssl-mode=VERIFY_IDENTITY",
+            "consul://a.example?ca-file=/ca",
+            "zk://a.example?tls=true",
+        ] {
+            for to in ["http://a.example", "postgres://a.example/elections", "etcd://a.example"] {
+                assert!(!allowed(&[], Some(began), to), "{began} {to}");
+                assert!(allowed(&["a.example"], Some(began), to), "{began} {to}");
+            }
+            assert!(allowed(&[], Some(began), "etcds://a.example"), "{began}");
+        }
         let began = Some("http://a.example:7400");
         assert!(allowed(&["b.example:7400"], began, "http://b.example:7400"));
         assert!(!allowed(&["b.example:7400"], began, "http://b.example:7401"));

@@ -225,13 +225,7 @@ impl Campaign {
                     if hops > HOPS_MAX {
                         return Err(CampaignError::Refused(refusal));
                     }
-                    self.regent.follow(&group, to).await.map_err(|error| {
-                        CampaignError::CannotFollow {
-                            group: group.clone(),
-                            to: to.clone(),
-                            why: error.to_string(),
-                        }
-                    })?;
+                    self.follow(&group, to).await?;
                 }
                 _ => return Err(CampaignError::Refused(refusal)),
             }

@@ -405,7 +405,8 @@ impl Wire for Policy {
         self.retry_ms_max.put(out);
         self.lock_delay_ms.put(out);
         self.minimum_tenure_ms.put(out);
-        self.prefer_priority.put(out);
+        // Two truths in one byte, so that a policy without the later one is written as it always was.
+        out.push(u8::from(self.prefer_priority) | (u8::from(self.four_eyes) << 1));
         self.allow.put(out);
         self.priorities.put(out);
         self.standbys_max.put(out);
@@ -413,14 +414,22 @@ impl Wire for Policy {
     fn take(input: &mut Input<'_>) -> Result<Self, CodecError> {
         // Unchecked: a policy that is refused is refused by the state machine, with its reason, and
         // an entry that carries one must be readable wherever it went.
+        let (ttl_ms_min, ttl_ms_max) = (Wire::take(input)?, Wire::take(input)?);
+        let (retry_ms_min, retry_ms_max) = (Wire::take(input)?, Wire::take(input)?);
+        let (lock_delay_ms, minimum_tenure_ms) = (Wire::take(input)?, Wire::take(input)?);
+        let truths = u8::take(input)?;
+        if truths > 3 {
+            return Err(CodecError::Unknown { what: "truth value", tag: truths.into() });
+        }
         Ok(Self {
-            ttl_ms_min: Wire::take(input)?,
-            ttl_ms_max: Wire::take(input)?,
-            retry_ms_min: Wire::take(input)?,
-            retry_ms_max: Wire::take(input)?,
-            lock_delay_ms: Wire::take(input)?,
-            minimum_tenure_ms: Wire::take(input)?,
-            prefer_priority: Wire::take(input)?,
+            ttl_ms_min,
+            ttl_ms_max,
+            retry_ms_min,
+            retry_ms_max,
+            lock_delay_ms,
+            minimum_tenure_ms,
+            prefer_priority: truths & 1 != 0,
+            four_eyes: truths & 2 != 0,
             allow: Wire::take(input)?,
             priorities: Wire::take(input)?,
             standbys_max: Wire::take(input)?,
@@ -434,7 +443,7 @@ wire_struct!(Entry { command, request, silent, wall_ms });
 wire_struct!(Change { revision, wall_ms, term, leader, cause, reason });
 wire_enum!(IfLost "a loser's wish" { 1 = Stand, 2 = Leave });
 wire_enum!(Finding "a finding" { 1 = SplitBrain, 2 = StaleAttempt, 3 = NearMiss, 4 = Failing });
-wire_enum!(WaitKind "a kind of wait" { 1 = LockDelay, 2 = Ending, 3 = Acceptance, 4 = MinimumTenure });
+wire_enum!(WaitKind "a kind of wait" { 1 = LockDelay, 2 = Ending, 3 = Acceptance, 4 = MinimumTenure, 5 = Approval });
 wire_enum!(Cause "a cause" {
     1 = Elected, 2 = Resigned, 3 = Transferred, 4 = Expired, 5 = SteppedDown,
     6 = Forced, 7 = Withdrawn, 8 = Policy, 9 = Deleted, 10 = PassedOver, 11 = Moved,

@@ -73,12 +73,14 @@ pub enum WaitKind {
     Acceptance,
     /// The leader is left alone until its minimum tenure is served.
     MinimumTenure,
+    /// A proposal waits for its second principal.
+    Approval,
 }
 
 impl WaitKind {
     /// All of them.
-    pub const ALL: [Self; 4] =
-        [Self::LockDelay, Self::Ending, Self::Acceptance, Self::MinimumTenure];
+    pub const ALL: [Self; 5] =
+        [Self::LockDelay, Self::Ending, Self::Acceptance, Self::MinimumTenure, Self::Approval];
 
     /// The word for files and people.
     #[must_use]
@@ -88,6 +90,7 @@ impl WaitKind {
             Self::Ending => "ending",
             Self::Acceptance => "acceptance",
             Self::MinimumTenure => "minimum_tenure",
+            Self::Approval => "approval",
         }
     }
 }

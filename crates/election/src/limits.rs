@@ -150,6 +150,9 @@ pub const FORECASTS_MAX: usize = 100_000;
 pub const SUSPECTS_PER_HEARTBEAT_MAX: usize = 8;
 /// Most leaders that one server finds failing and would replace within a minute: if there are more, it is not them.
 pub const RELIEVED_PER_MINUTE_MAX: usize = 4;
+/// How long a proposal waits for its second principal (semantics 38): long enough to wake a colleague, too short to be
+/// forgotten.
+pub const APPROVAL_MS: u64 = 10 * 60 * 1000;
 /// Bytes in a digest of an application's state.
 pub const DIGEST_BYTES_MAX: usize = 128;
 /// Abandoned sessions that a participant still tries to close; older ones expire by themselves.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::access::{AccessError, CredentialFlaw, Denial, Right, TokenId};
+use crate::access::{AccessError, CredentialFlaw, Denial, Principal, Right, TokenId};
 use crate::command::WaitKind;
 use crate::name::{Group, Home, Metadata, Node, Reason, Resource, SessionNo};
 use crate::policy::PolicyError;
@@ -287,6 +287,22 @@ pub enum Refusal {
     /// The id of a token that exists already.
     #[error("there is a token {token} already; choose another id")]
     TokenExists { token: TokenId },
+    /// The group's policy wants two principals for this, and one has asked.
+    #[error("{}", approval(group, *proposal, by, *is_other))]
+    SecondApprovalNeeded {
+        group: Group,
+        /// The open proposal: the revision at which it was made.
+        proposal: Revision,
+        /// Who made it.
+        by: Box<Principal>,
+        /// Whether it is for another request, so that this one was not even proposed.
+        is_other: bool,
+    },
+    /// The group's policy wants two principals for this, and the caller is none.
+    #[error(
+        "{group} needs two operators for this (four_eyes), and callers have no names here; use servers with auth = \"required\""
+    )]
+    NobodyToApprove { group: Group },
     /// The group has used all terms.
     #[error("{group} has used every term below 2^53")]
     TermsExhausted { group: Group },
@@ -296,6 +312,18 @@ impl From<Box<Denial>> for Refusal {
     fn from(denial: Box<Denial>) -> Self {
         let why = denial.to_string().into_boxed_str();
         Self::Denied { right: denial.right, group: denial.group, why }
+    }
+}
+
+fn approval(group: &Group, proposal: Revision, by: &Principal, is_other: bool) -> String {
+    if is_other {
+        format!(
+            "{group} needs two operators for this (four_eyes), and proposal {proposal} by {by}, for another request, waits for its second one; let another operator send that very request, or ask again 10 minutes after it was made"
+        )
+    } else {
+        format!(
+            "{group} needs two operators for this (four_eyes): proposal {proposal} by {by} is noted; another operator must send the very same request within 10 minutes of it"
+        )
     }
 }
 

@@ -108,6 +108,9 @@ pub struct Policy {
     pub priorities: Vec<(NodePattern, Priority)>,
     /// Most standbys in line.
     pub standbys_max: u32,
+    /// Whether a forced step-down, another policy, the deletion of the group, its stop for recovery and its move
+    /// away each need two principals (semantics 38).
+    pub four_eyes: bool,
 }
 
 impl Default for Policy {
@@ -123,6 +126,7 @@ impl Default for Policy {
             allow: Vec::new(),
             priorities: Vec::new(),
             standbys_max: STANDBYS_MAX_DEFAULT,
+            four_eyes: false,
         }
     }
 }

@@ -16,7 +16,7 @@ use crate::http::HttpTarget;
 /// Copies of a program, connections to a server.
 const BESIDE: usize = 8;
 /// What is known, for messages.
-const KNOWN: &str = "postgres://, redis://, dynamodb://, s3://, gs://, az://, file:///DIRECTORY, http://HOST:PORT/PATH \
+const KNOWN: &str = "postgres://, redis://, rediss://, dynamodb://, s3://, gs://, az://, file:///DIRECTORY, http://HOST:PORT/PATH \
                      and exec:PROGRAM";
 
 /// Why a target cannot be tried.
@@ -98,7 +98,7 @@ pub async fn open(url: &str, room: &str) -> Result<Opened, TargetError> {
             Ok(Opened { target: Arc::new(target), kind: "exec", corner: Corner::Theirs })
         }
         "postgres" | "postgresql" => postgres(url, room).await,
-        "redis" => redis(url).await,
+        "redis" | "rediss" => redis(url).await,
         "dynamodb" => dynamodb(url, room).await,
         "s3" | "gs" | "az" | "azure" => object(url, room),
         _ => Err(TargetError::Url(format!(

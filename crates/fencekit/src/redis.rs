@@ -25,10 +25,9 @@ impl RedisTarget {
 
     /// On so many connections to the server of a URL.
     pub async fn connect(url: &str, count: usize) -> Result<Self, Box<dyn Error + Send + Sync>> {
-        let client = redis::Client::open(url)?;
         let mut connections = Vec::new();
         for _ in 0..count.max(1) {
-            connections.push(client.get_multiplexed_async_connection().await?);
+            connections.push(regent_stores::redis::connect(url).await?);
         }
         Ok(Self::over(connections))
     }

@@ -146,6 +146,12 @@ pub fn read_text(path: &Path, bytes_max: u64, trust: Trust) -> Result<String, Fi
 }
 
 impl Checked {
+    /// The file itself, for whoever reads it piece by piece and never holds all of it.
+    #[must_use]
+    pub fn into_file(self) -> File {
+        self.file
+    }
+
     /// All of it. The bound holds even if the file grows meanwhile.
     pub fn read(self) -> Result<Vec<u8>, FileError> {
         let mut bytes = Vec::new();

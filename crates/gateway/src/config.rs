@@ -10,6 +10,7 @@ use regent_election::Group;
 use regent_election::fence::doorkeeper::DoorRules;
 
 use crate::app::Timing;
+use crate::front::GatewayCertificate;
 use crate::mark::MarkError;
 use crate::report::ReportTarget;
 use crate::upstream::Upstream;
@@ -45,6 +46,8 @@ pub struct GatewayConfig {
     pub answer_timeout: Duration,
     /// How long requests under way are waited for in the end.
     pub shutdown_grace: Duration,
+    /// What clients see by TLS; none: they speak HTTP in the clear.
+    pub tls: Option<GatewayCertificate>,
 }
 
 /// Why a gateway does not start, or did not end well.
@@ -67,6 +70,9 @@ pub enum GatewayError {
     /// There is nowhere to pass requests on to.
     #[error("there is no upstream")]
     NoUpstream,
+    /// The certificate cannot be used.
+    #[error("{0}")]
+    Tls(String),
     /// The system gave no thread.
     #[error("no thread to keep the mark: {0}")]
     Thread(io::Error),

@@ -20,6 +20,7 @@ mod body;
 mod config;
 mod current;
 mod exchange;
+mod front;
 mod headers;
 mod keeper;
 pub mod limits;
@@ -31,6 +32,7 @@ mod serve;
 mod upstream;
 
 pub use config::{GatewayConfig, GatewayError};
+pub use front::GatewayCertificate;
 pub use report::ReportTarget;
 pub use serve::Gateway;
 pub use upstream::{Upstream, UpstreamError};

@@ -24,5 +24,7 @@ pub const TERM_STEP_MAX: u64 = 1 << 16;
 pub const REASON_BYTES_MAX: usize = 512;
 /// Connections of those who read metrics.
 pub const METRICS_CONNECTIONS_MAX: usize = 16;
+/// How long a handshake of TLS may take: some round trips.
+pub const HANDSHAKE_WITHIN: Duration = Duration::from_secs(5);
 /// How long to wait when the system has no more file descriptors or memory to give.
 pub const ACCEPT_PAUSE: Duration = Duration::from_millis(100);

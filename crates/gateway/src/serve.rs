@@ -21,8 +21,11 @@ use crate::app::{App, answer};
 use crate::body::GatewayAnswer;
 use crate::config::{GatewayConfig, GatewayError};
 use crate::current::Current;
+use crate::front::{ByteStream, Front};
 use crate::keeper::{self, Keeper};
-use crate::limits::{ACCEPT_PAUSE, HEAD_BYTES_MAX, HEADERS_MAX, METRICS_CONNECTIONS_MAX};
+use crate::limits::{
+    ACCEPT_PAUSE, HANDSHAKE_WITHIN, HEAD_BYTES_MAX, HEADERS_MAX, METRICS_CONNECTIONS_MAX,
+};
 use crate::mark::{LastEnd, MarkFile};
 use crate::metrics::Metrics;
 use crate::reply;
@@ -34,6 +37,7 @@ pub struct Gateway {
     app: Arc<App>,
     keeper: Keeper,
     telling: Option<Telling>,
+    front: Option<Front>,
     config: Arc<GatewayConfig>,
 }
 
@@ -41,6 +45,7 @@ impl Gateway {
     /// Reads the mark and takes the directory.
     pub fn open(mut config: GatewayConfig) -> Result<Self, GatewayError> {
         config.check()?;
+        let front = config.tls.as_ref().map(Front::open).transpose()?;
         let (mark, kept, last_end) = MarkFile::open(&config.data, &config.group)?;
         if last_end == LastEnd::Unknown {
             tracing::warn!(
@@ -72,7 +77,7 @@ impl Gateway {
             timing: config.timing(),
             metrics: Metrics::new(),
         };
-        Ok(Self { app: Arc::new(app), keeper, telling, config: Arc::new(config) })
+        Ok(Self { app: Arc::new(app), keeper, telling, front, config: Arc::new(config) })
     }
 
     /// The highest term that ever passed.
@@ -90,6 +95,9 @@ impl Gateway {
         shutdown: impl Future<Output = ()>,
     ) -> Result<(), GatewayError> {
         let (turn, closing) = watch::channel(false);
+        if let Some(front) = &self.front {
+            front.keep_fresh();
+        }
         let telling_service = self.telling.map(|telling| tokio::spawn(telling.run()));
         let places = Arc::new(Semaphore::new(self.config.connections_max));
         let timed = {
@@ -97,24 +105,30 @@ impl Gateway {
             tokio::spawn(async move { app.door.keep_time().await })
         };
         let (app, config) = (Arc::clone(&self.app), Arc::clone(&self.config));
+        let front = self.front.clone();
         let accepting = tokio::spawn(listen(listener, Arc::clone(&places), closing.clone(), {
             move |stream, place, closing| {
                 let (app, config) = (Arc::clone(&app), Arc::clone(&config));
+                let front = front.clone();
                 tokio::spawn(async move {
                     app.metrics.connected(1);
-                    connection(stream, &app, &config, closing).await;
+                    if let Some(stream) = begin(stream, front).await {
+                        connection(stream, &app, &config, closing).await;
+                    }
                     app.metrics.connected(-1);
                     drop(place);
                 });
             }
         }));
         let telling = metrics.map(|listener| {
-            let app = Arc::clone(&self.app);
+            let (app, front) = (Arc::clone(&self.app), self.front.clone());
             let places = Arc::new(Semaphore::new(METRICS_CONNECTIONS_MAX));
             tokio::spawn(listen(listener, places, closing, move |stream, place, closing| {
-                let app = Arc::clone(&app);
+                let (app, front) = (Arc::clone(&app), front.clone());
                 tokio::spawn(async move {
-                    tell(stream, &app, closing).await;
+                    if let Some(stream) = begin(stream, front).await {
+                        tell(stream, &app, closing).await;
+                    }
                     drop(place);
                 });
             }))
@@ -183,13 +197,25 @@ async fn listen(
     }
 }
 
+/// The bytes of a connection, after its handshake if there is one; none if that came to nothing.
+async fn begin(stream: TcpStream, front: Option<Front>) -> Option<Box<dyn ByteStream>> {
+    let _ = stream.set_nodelay(true);
+    let Some(front) = front else { return Some(Box::new(stream)) };
+    let why = match timeout(HANDSHAKE_WITHIN, front.accept(stream)).await {
+        Ok(Ok(stream)) => return Some(stream),
+        Ok(Err(error)) => error.to_string(),
+        Err(_) => "it took too long".to_owned(),
+    };
+    tracing::debug!(why, "no TLS with a client");
+    None
+}
+
 async fn connection(
-    stream: TcpStream,
+    stream: Box<dyn ByteStream>,
     app: &Arc<App>,
     config: &GatewayConfig,
     mut closing: watch::Receiver<bool>,
 ) {
-    let _ = stream.set_nodelay(true);
     let service = service_fn(|request: Request<Incoming>| {
         let app = Arc::clone(app);
         async move { Ok::<_, Infallible>(answer(app, request).await) }
@@ -218,7 +244,7 @@ async fn connection(
 }
 
 /// Metrics and health, on a listener of their own: no path of the upstream is taken.
-async fn tell(stream: TcpStream, app: &Arc<App>, mut closing: watch::Receiver<bool>) {
+async fn tell(stream: Box<dyn ByteStream>, app: &Arc<App>, mut closing: watch::Receiver<bool>) {
     let service = service_fn(|request: Request<Incoming>| {
         let response = match request.uri().path() {
             "/metrics" => text(

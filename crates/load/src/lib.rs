@@ -13,6 +13,7 @@ mod failover;
 mod gateway;
 mod handover;
 mod many;
+mod overload;
 mod servers;
 mod usage;
 mod wire;
@@ -30,6 +31,7 @@ pub use failover::Failover;
 pub use gateway::{GatewayCost, Spread, Way};
 pub use handover::{HandOver, Leaderless};
 pub use many::{Memory, Succession, Width};
+pub use overload::{Asked, Overload};
 
 use servers::Servers;
 use usage::Processes;
@@ -76,6 +78,8 @@ pub enum Part {
     Memory,
     /// What the fencing gateway costs a write; it needs no service.
     Gateway,
+    /// How many renewals are answered in time while five times more is asked than the service can take.
+    Overload,
 }
 
 /// Where clients go.
@@ -133,6 +137,8 @@ pub struct LoadReport {
     pub memory: Vec<Memory>,
     /// One row for each number of clients.
     pub gateway: Vec<GatewayCost>,
+    /// See [`Part::Overload`].
+    pub overload: Option<Overload>,
 }
 
 /// Measures a service that runs at these addresses, in these processes. Without processes there are no
@@ -225,6 +231,7 @@ impl<'a> Bench<'a> {
             Part::Failover => report.failover = Some(self.failover().await?),
             Part::Handover => report.handover = Some(self.handover().await?),
             Part::Succession => report.succession = Some(self.succession().await?),
+            Part::Overload => report.overload = Some(self.overload().await?),
             Part::Gateway => {
                 report.gateway =
                     gateway::measure(&self.plan.program, &self.plan.clients, self.plan.seconds)

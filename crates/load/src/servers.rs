@@ -108,6 +108,8 @@ impl Servers {
         let mut command = self.command();
         command.args(["serve", "--listen", &self.clients[at], "--peer-listen", peer]);
         command.arg("--data-dir").arg(self.data(at + 1));
+        // All load comes from one address, and what all of them may have under way is the limit that is measured.
+        command.args(["--requests-per-principal", "0", "--renewals-per-principal", "0"]);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log_file);
         // They share this machine: each is told of its share of the cores only.
         let cores = thread::available_parallelism().map_or(1, NonZero::get);

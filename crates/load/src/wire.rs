@@ -53,6 +53,27 @@ impl Wire {
         group: Option<&Group>,
         body: Option<&impl Serialize>,
     ) -> Vec<u8> {
+        let body = body.map(serde_json::to_string).and_then(Result::ok).unwrap_or_default();
+        self.bytes(operation, group, "", &body)
+    }
+
+    /// The same for a request without a body, with this behind its address.
+    pub(crate) fn request_with(
+        &self,
+        operation: Operation,
+        group: Option<&Group>,
+        query: &str,
+    ) -> Vec<u8> {
+        self.bytes(operation, group, query, "")
+    }
+
+    fn bytes(
+        &self,
+        operation: Operation,
+        group: Option<&Group>,
+        query: &str,
+        body: &str,
+    ) -> Vec<u8> {
         let route = operation.route();
         let path = group.map_or_else(|| route.path.to_owned(), |group| route.of_group(group));
         let method = match route.method {
@@ -62,20 +83,33 @@ impl Wire {
             Method::Delete => "DELETE",
         };
         let mut request =
-            format!("{method} {}{path} HTTP/1.1\r\nhost: {}\r\n", self.prefix, self.host);
-        let body = body.map(serde_json::to_string).and_then(Result::ok).unwrap_or_default();
+            format!("{method} {}{path}{query} HTTP/1.1\r\nhost: {}\r\n", self.prefix, self.host);
         if !body.is_empty() {
             let length = body.len();
             request.push_str("content-type: application/json\r\n");
             request.push_str(&format!("content-length: {length}\r\n"));
         }
         request.push_str("\r\n");
-        request.push_str(&body);
+        request.push_str(body);
         request.into_bytes()
     }
 
     /// Sends a request and reads its answer: the body if the status is 200.
     pub(crate) async fn ask(&mut self, request: &[u8]) -> io::Result<Option<&[u8]>> {
+        let body_at = self.exchange(request).await?;
+        let is_ok = self.answer.starts_with(b"HTTP/1.1 200 ");
+        Ok(is_ok.then(|| &self.answer[body_at..]))
+    }
+
+    /// Sends a request and reads its answer: the status.
+    pub(crate) async fn status(&mut self, request: &[u8]) -> io::Result<u16> {
+        self.exchange(request).await?;
+        let digits = self.answer.get(9..12).and_then(|digits| std::str::from_utf8(digits).ok());
+        digits.and_then(|digits| digits.parse().ok()).ok_or_else(|| broken("no status"))
+    }
+
+    /// Sends a request and reads its answer; where the body begins.
+    async fn exchange(&mut self, request: &[u8]) -> io::Result<usize> {
         self.stream.write_all(request).await?;
         self.answer.clear();
         let (mut body_at, mut end) = (0, usize::MAX);
@@ -93,8 +127,7 @@ impl Wire {
                 return Err(broken("the answer is longer than any answer here"));
             }
         }
-        let is_ok = self.answer.starts_with(b"HTTP/1.1 200 ");
-        Ok(is_ok.then(|| &self.answer[body_at..]))
+        Ok(body_at)
     }
 }
 

@@ -64,6 +64,9 @@ pub struct ExamineReport {
     pub place: String,
     /// The level that it claims.
     pub claims: String,
+    /// How the connection to it is protected, where an engine of ours makes it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub connection: Option<String>,
     /// Whether it may be trusted with what it claims.
     pub keeps_the_contract: bool,
     /// Why to trust it less.
@@ -133,6 +136,7 @@ pub async fn examine(
     let hands = Hands { here, there };
     let description = hands.here.describe();
     report(ExamineProgress::Began { name: description.name, place: &description.place });
+    let connection = hands.here.encryption().map(|encryption| encryption.to_string());
     let mut warnings = hands.here.examine().await?;
     let times = time_writes(&hands).await?;
     let (p50, p99) = (times[TIMED_WRITES / 2], times[TIMED_WRITES - 1]);
@@ -145,6 +149,7 @@ pub async fn examine(
         store: description.name,
         place: description.place,
         claims: description.level.to_string(),
+        connection,
         keeps_the_contract: checks.iter().all(|check| check.result != "broken"),
         warnings,
         write_p50_ms: p50.as_secs_f64() * 1000.0,

@@ -122,6 +122,12 @@ impl Handle {
         self.peers.expires_at_s()
     }
 
+    /// How often files of that certificate changed and could not be used.
+    #[must_use]
+    pub fn links_reload_failures(&self) -> u64 {
+        self.peers.reload_failures()
+    }
+
     /// The measured round trips to the peers that answer.
     #[must_use]
     pub fn round_trips(&self) -> std::collections::BTreeMap<ReplicaId, Duration> {

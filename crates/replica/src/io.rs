@@ -12,6 +12,7 @@ use regent_election::{
 };
 
 use crate::core::Refused;
+use crate::limits::ENTRY_RECORD_BYTES;
 use crate::member::{MemberChange, ReplicaId};
 use crate::raft_codec::{put_message, take_message};
 use crate::replicated::ReplicatedState;
@@ -159,6 +160,7 @@ pub enum PeerMessage {
         boot: u64,
         /// The proposal's number.
         number: u64,
+        why: Decline,
     },
     /// A follower's client keeps a session alive.
     Heartbeat {
@@ -203,6 +205,28 @@ pub enum PeerMessage {
         /// What became of it.
         answer: HeartbeatAnswer,
     },
+}
+
+/// Why a Raft leader did not append a proposal. Nothing happened, whatever it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decline {
+    /// It does not lead, or takes nothing at the moment.
+    Unable,
+    /// Its disk is full.
+    DiskFull,
+    /// Its budget for the state is: [`Refusal::StateFull`].
+    StateFull { used: u64, adds: u64, max: u64 },
+}
+
+impl From<Decline> for StoreError {
+    fn from(why: Decline) -> Self {
+        let unavailable = |why: &str| Self::Unavailable { why: why.into(), retry_after: None };
+        match why {
+            Decline::Unable => unavailable("the Raft leader could not take the change"),
+            Decline::DiskFull => unavailable("the disk of the Raft leader is full"),
+            Decline::StateFull { used, adds, max } => Refusal::StateFull { used, adds, max }.into(),
+        }
+    }
 }
 
 /// What became of a heartbeat at the Raft leader.
@@ -272,6 +296,20 @@ pub struct Outputs {
 }
 
 impl PeerMessage {
+    /// What its records take in memory, beside the bytes that they hold: an entry of three bytes on the wire is not small.
+    #[must_use]
+    pub fn records_bytes(&self) -> usize {
+        match self {
+            Self::Raft(message) => message.entries.len() * ENTRY_RECORD_BYTES,
+            Self::Seen { silent, .. } => silent.len() * size_of::<SessionNo>(),
+            Self::Propose { .. }
+            | Self::Declined { .. }
+            | Self::Heartbeat { .. }
+            | Self::Look { .. }
+            | Self::HeartbeatAnswer { .. } => 0,
+        }
+    }
+
     /// Appends the message.
     pub fn put(&self, out: &mut Vec<u8>) {
         match self {
@@ -288,10 +326,20 @@ impl PeerMessage {
                 put_block(&body, out);
                 request.put(out);
             }
-            Self::Declined { boot, number } => {
+            Self::Declined { boot, number, why } => {
                 out.push(3);
                 boot.put(out);
                 number.put(out);
+                match why {
+                    Decline::Unable => out.push(1),
+                    Decline::DiskFull => out.push(2),
+                    Decline::StateFull { used, adds, max } => {
+                        out.push(3);
+                        used.put(out);
+                        adds.put(out);
+                        max.put(out);
+                    }
+                }
             }
             Self::Heartbeat { boot, number, session, sequence, tenure } => {
                 out.push(4);
@@ -354,7 +402,25 @@ impl PeerMessage {
                 },
                 request: Wire::take(&mut input)?,
             },
-            3 => Self::Declined { boot: Wire::take(&mut input)?, number: Wire::take(&mut input)? },
+            3 => Self::Declined {
+                boot: Wire::take(&mut input)?,
+                number: Wire::take(&mut input)?,
+                why: match u8::take(&mut input)? {
+                    1 => Decline::Unable,
+                    2 => Decline::DiskFull,
+                    3 => Decline::StateFull {
+                        used: Wire::take(&mut input)?,
+                        adds: Wire::take(&mut input)?,
+                        max: Wire::take(&mut input)?,
+                    },
+                    tag => {
+                        return Err(CodecError::Unknown {
+                            what: "why a proposal was declined",
+                            tag: tag.into(),
+                        });
+                    }
+                },
+            },
             4 => Self::Heartbeat {
                 boot: Wire::take(&mut input)?,
                 number: Wire::take(&mut input)?,

@@ -68,6 +68,10 @@ const _: () = assert!(PATIENCE_CALM_FOR.as_secs() <= MEASURED_FOR.as_secs() / 2)
 /// Most replicas in a cluster, learners and witnesses included.
 pub const REPLICAS_MAX: usize = 16;
 
+/// Committed entries that a learner may lack when it becomes a voter: a fraction of a second's worth under load, so that
+/// it does not hold up what it has to confirm.
+pub const PROMOTED_BEHIND_MAX: u64 = 1000;
+
 /// Most members in a list that a peer sends, and beyond which an `Add` in the log means nothing. Far more than an honest
 /// leader adds: a replica must not refuse what another build, with a larger [`REPLICAS_MAX`], has committed. Raft takes
 /// time that grows with the square of it to restore such a list.
@@ -109,3 +113,17 @@ pub const CONTEXT_BYTES_MAX: usize = 64;
 /// Read rounds of all replicas that wait for a quorum at the Raft leader: each replica has four under way, and begins
 /// late ones again. A leader without a quorum resigns before there are this many.
 pub const READ_ROUNDS_MAX: usize = 16 * ROUNDS_INFLIGHT_MAX * REPLICAS_MAX;
+
+/// Bytes of one peer's messages that wait for the core, as they weigh in memory. With more, its link is not read until
+/// some were taken. Two frames of the longest kind fit, and of all peers together [`PEERS_INBOX_BYTES_MAX`].
+pub const PEER_INBOX_BYTES_MAX: usize = 16 << 20;
+/// The same for all peers that there can be.
+pub const PEERS_INBOX_BYTES_MAX: usize = PEER_INBOX_BYTES_MAX * REPLICAS_MAX;
+/// What the shortest message counts there: so one peer takes at most 16,384 of the places of the inbox, a quarter, and
+/// the core is still told what others say.
+pub const PEER_MESSAGE_BYTES_MIN: usize = 1 << 10;
+/// Bytes of messages that wait to be sent to one peer, beside what they share with the log. With more they are dropped,
+/// as a network would: a peer that reads nothing, and asks for everything again and again, fills no memory.
+pub const PEER_OUTBOX_BYTES_MAX: usize = 64 << 20;
+/// What an entry of the log weighs in a message beside its bytes.
+pub const ENTRY_RECORD_BYTES: usize = 128;

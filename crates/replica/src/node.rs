@@ -8,7 +8,7 @@
 //! ```
 //! The core's thread does nothing but turn: no lock is held across a turn, no I/O happens in it. The
 //! inbox is bounded; a client that finds it full is refused, a peer's message is dropped as a network
-//! would drop it, and only the disk's word is never lost.
+//! would drop it, and only the disk's word is never lost. A peer has a share of it in bytes (`peers::inbox`).
 //!
 //! An error of the disk ends the process: after a failed sync nobody knows what is on it.
 
@@ -33,7 +33,9 @@ use crate::io::{Input, Outputs, PeerMessage, Request, Response, Token};
 use crate::keeper::{Job, SnapshotJob, keep, snapshot_worker};
 use crate::measure::Measures;
 use crate::member::ReplicaId;
-use crate::peers::{Beginning, Deliver, Identity, PeerListener, Peers, Plaintext, Transport};
+use crate::peers::{
+    Beginning, Deliver, Identity, InboxPlace, PeerListener, Peers, Plaintext, Transport,
+};
 use crate::tape::{LogLeader, Tape};
 use crate::timing::Timing;
 use crate::tuning::Tune;
@@ -56,6 +58,8 @@ const STATUS_EVERY: Duration = Duration::from_millis(50);
 /// What the core's thread is told.
 pub(crate) enum CoreMessage {
     Input(Input),
+    /// What a peer says, and its place among what of that peer waits.
+    Said(Input, InboxPlace),
     Ask(Request, Option<oneshot::Sender<Response>>),
 }
 
@@ -136,7 +140,13 @@ impl Node {
         let (inbox, told) = sync_channel(INBOX_MAX);
         let deliver: Deliver = {
             let inbox = inbox.clone();
-            Arc::new(move |input| inbox.try_send(CoreMessage::Input(input)).is_ok())
+            Arc::new(move |input, place| {
+                let told = match place {
+                    Some(place) => CoreMessage::Said(input, place),
+                    None => CoreMessage::Input(input),
+                };
+                inbox.try_send(told).is_ok()
+            })
         };
         let to_peers = Identity {
             cluster: identity.cluster,
@@ -319,11 +329,14 @@ impl Worker {
             self.fitting.woke(now, wanted_at);
             let more = std::iter::from_fn(|| self.told.try_recv().ok()).take(INPUTS_PER_TURN);
             let told: Vec<CoreMessage> = first.into_iter().chain(more).collect();
+            // What was said counts as waiting until the turn has made something of it.
+            let mut places = Vec::new();
             for told in told {
-                self.tell(now, told);
+                places.extend(self.tell(now, told));
             }
             self.core.note_wall_clock(wall_ms());
             let outputs = self.core.turn(now);
+            drop(places);
             // Whoever is told of a change, or reads what came after it, finds it in the status.
             let is_done = |(_, answer): &(Token, Response)| *answer == Response::Done;
             let must_show = outputs.members_changed
@@ -343,9 +356,13 @@ impl Worker {
         }
     }
 
-    fn tell(&mut self, now: Moment, told: CoreMessage) {
+    fn tell(&mut self, now: Moment, told: CoreMessage) -> Option<InboxPlace> {
         match told {
             CoreMessage::Input(input) => self.core.on(now, input),
+            CoreMessage::Said(input, place) => {
+                self.core.on(now, input);
+                return Some(place);
+            }
             CoreMessage::Ask(request, answer) => {
                 self.tokens += 1;
                 let token = Token(self.tokens);
@@ -356,6 +373,7 @@ impl Worker {
                 self.core.on(now, Input::Request { token, request });
             }
         }
+        None
     }
 
     fn act(&mut self, outputs: Outputs) {

@@ -87,8 +87,9 @@ impl Store for ReplicaStore {
     ) -> StoreResult<Done> {
         let (command, query) = (command.with_digest(), then.map(Query::with_digest));
         match self.handle.ask(Request::Submit { command, request, query }).await? {
-            Response::Applied { answer, view, .. } => {
-                Ok(Done { answer: answer?, view: view.transpose()? })
+            Response::Applied { answer, view, revision } => {
+                let revision = Some(revision);
+                Ok(Done { answer: answer?, view: view.transpose()?, revision })
             }
             Response::Error(error) => Err(error),
             other => Err(unexpected(&other)),

@@ -14,35 +14,47 @@ use regent_api::{Code, Problem};
 use crate::count::{Count, Entered};
 
 /// How much a request matters when not all can be served, most first.
+///
+/// A watch is the first to go. Nobody loses anything by it but time: a participant learns of a promotion by its next
+/// heartbeat, and watches that are open stay. Yet a watch costs most: its answer has no end. Next are those who only want
+/// to know, and what an operator does, which is seldom and can wait. Then comes who wants an office.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Class {
     /// Keeps somebody in office, or lets a promoted one act.
     Renew,
     /// Frees an office, or hands it on.
     Release,
-    /// Tells who leads.
-    Watch,
     /// Wants an office.
     Campaign,
-    /// Asks once.
-    Read,
     /// An administrator's.
     Admin,
+    /// Asks once.
+    Read,
+    /// Tells who leads.
+    Watch,
 }
 
 impl Class {
     pub(crate) const ALL: [Self; 6] =
-        [Self::Renew, Self::Release, Self::Watch, Self::Campaign, Self::Read, Self::Admin];
+        [Self::Renew, Self::Release, Self::Campaign, Self::Admin, Self::Read, Self::Watch];
 
     /// The part of all places that this class may fill, in hundredths.
     const fn share(self) -> usize {
         match self {
             Self::Renew => 100,
             Self::Release => 90,
-            Self::Watch => 85,
-            Self::Campaign => 75,
-            Self::Read => 65,
-            Self::Admin => 50,
+            Self::Campaign => 80,
+            Self::Admin => 70,
+            Self::Read => 60,
+            Self::Watch => 50,
+        }
+    }
+
+    /// Whether it counts against the budget of a caller that is kept for what keeps and frees offices.
+    pub(crate) const fn is_reserved(self) -> bool {
+        match self {
+            Self::Renew | Self::Release => true,
+            Self::Campaign | Self::Admin | Self::Read | Self::Watch => false,
         }
     }
 
@@ -127,7 +139,14 @@ mod tests {
                 assert!(admission.admit(lower).is_none(), "{lower:?} after {class:?}");
             }
         }
-        assert_eq!(refused_at, [50, 65, 75, 85, 90, 100]);
+        assert_eq!(refused_at, [50, 60, 70, 80, 90, 100]);
+    }
+
+    /// The order that operators are promised: watches, reads, campaigns, and renewals last.
+    #[test]
+    fn watches_are_refused_before_reads_and_reads_before_campaigns() {
+        let order = [Class::Watch, Class::Read, Class::Campaign, Class::Release, Class::Renew];
+        assert!(order.windows(2).all(|two| two[0].share() < two[1].share()));
     }
 
     #[test]
@@ -135,7 +154,7 @@ mod tests {
         let admission = Admission::new(1, 1);
         let _waiting = admission.wait().unwrap();
         assert!(admission.wait().is_none());
-        assert!(admission.admit(Class::Admin).is_some());
+        assert!(admission.admit(Class::Watch).is_some());
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::time::Duration;
 use hyper::HeaderMap;
 use hyper::body::Bytes;
 use regent_api::{Code, Gate, Operation, Problem, Route, decode};
+use regent_audit::Audit;
 use regent_election::access::{Extent, GuardedStore, Right};
 use regent_election::belief::Beliefs;
 use regent_election::store::{Store, StoreResult};
@@ -16,15 +17,20 @@ use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 
 use crate::admission::{self, Admission, Class};
+use crate::audit::Trail;
 use crate::beliefs::ClaimMonitor;
 use crate::cluster::Cluster;
 use crate::config::ServerConfig;
 use crate::connection_limit::ConnectionLimit;
 use crate::count::{Count, Entered};
 use crate::forecast::FailureForecast;
+use crate::held::Holdings;
+use crate::issuers::Issuers;
 use crate::metrics::Metrics;
+use crate::rate::{AskedBy, RateLimits};
 use crate::signing::Signing;
 use crate::socket::ConnectionActivity;
+use crate::tls::{Handshakes, Tls};
 
 /// How far the server is on its way out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -44,7 +50,14 @@ pub(crate) struct App {
     pub(crate) cluster: Option<Arc<dyn Cluster>>,
     pub(crate) config: ServerConfig,
     pub(crate) admission: Admission,
+    pub(crate) rates: RateLimits,
+    /// What requests and answers of all connections hold in memory.
+    pub(crate) holdings: Holdings,
     pub(crate) connection_limit: ConnectionLimit,
+    /// Handshakes of TLS under way.
+    pub(crate) handshakes: Arc<Handshakes>,
+    /// How TLS is spoken to clients, if it is.
+    pub(crate) tls: Option<Arc<dyn Tls>>,
     /// Backups under way: one at most.
     pub(crate) backups: Arc<Count>,
     pub(crate) metrics: Metrics,
@@ -52,7 +65,11 @@ pub(crate) struct App {
     pub(crate) claim_monitor: ClaimMonitor,
     /// What they say of their future.
     pub(crate) failure_forecast: FailureForecast,
-    pub(crate) signing: Option<Signing>,
+    pub(crate) signing: Option<Arc<Signing>>,
+    /// Who changed what, and who was denied; none if callers are not known.
+    pub(crate) audit: Option<Arc<Audit>>,
+    /// Whose tokens are believed beside those of the cluster.
+    pub(crate) issuers: Option<Issuers>,
     pub(crate) phase: watch::Receiver<Phase>,
 }
 
@@ -61,6 +78,23 @@ impl App {
     pub(crate) async fn reached(&self, phase: Phase) {
         // An error means that the sender is gone, and with it the server.
         let _ = self.phase.clone().wait_for(|now| *now >= phase).await;
+    }
+
+    /// A place for a request of this class, if its caller does not ask too often and not too many are under way.
+    pub(crate) fn enter(
+        &self,
+        class: Option<Class>,
+        guard: Option<&GuardedStore>,
+        activity: &ConnectionActivity,
+    ) -> Result<Option<Entered>, Problem> {
+        let Some(class) = class else { return Ok(None) };
+        let caller = || match guard {
+            Some(guarded) => AskedBy::Principal(guarded.caller().who.clone()),
+            None => AskedBy::Address(activity.address()),
+        };
+        let counted = self.rates.take(regent_clock::now(), caller, class, dice());
+        counted.inspect_err(|_| self.metrics.limited(class))?;
+        self.admission.admit(class).map(Some).ok_or_else(|| self.shed(class))
     }
 
     /// A refusal for want of a place, counted.
@@ -135,6 +169,8 @@ pub(crate) struct Ask {
     pub(crate) guard: Option<GuardedStore>,
     /// The connection it came by.
     pub(crate) activity: Arc<ConnectionActivity>,
+    /// Where it came from, for the audit log.
+    pub(crate) trail: Arc<Trail>,
     /// The place among the requests under way; given back when the request ends.
     pub(crate) place: Option<Entered>,
 }
@@ -252,16 +288,23 @@ mod tests {
             store: Arc::new(MemoryStore::new().unwrap()),
             cluster: None,
             admission: Admission::new(1, 1),
+            rates: RateLimits::new(0, 0),
+            holdings: Holdings::default(),
             connection_limit: ConnectionLimit::new(1, 1),
+            handshakes: Arc::default(),
+            tls: None,
             backups: Arc::default(),
             metrics: Metrics::new(&config),
             claim_monitor: ClaimMonitor::new().0,
             failure_forecast: FailureForecast::new().0,
             signing: None,
+            audit: None,
+            issuers: None,
             phase: watch::channel(Phase::Serving).1,
             config,
         });
-        Ask { app, guard: None, activity: Arc::new(ConnectionActivity::begin()), place: None }
+        let (activity, trail) = (Arc::new(ConnectionActivity::begin()), Trail::new(&"test".into()));
+        Ask { app, guard: None, activity, trail, place: None }
     }
 
     #[tokio::test]

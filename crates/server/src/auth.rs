@@ -2,22 +2,28 @@
 //!
 //! A bearer token that is shown always counts, wherever it is shown: a program on the replica's own machine that was
 //! given one means to act as that principal, and not with all the rights of its user. Without one, a caller on the
-//! Unix socket is known by its user id, for which the kernel vouches. Everybody else is unknown.
+//! Unix socket is known by its user id, for which the kernel vouches, and one over TLS by its client certificate.
+//! Everybody else is unknown. Whoever shows a certificate and a token must mean the same principal by both, and both
+//! must be good: a stolen token is then worthless on another node's connection.
 //!
 //! Nothing of a token gets into a message or a log.
 
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use hyper::HeaderMap;
 use hyper::header::AUTHORIZATION;
 use regent_api::{Code, Gate, Problem, Route};
-use regent_election::access::{BearerToken, Caller, GuardedStore, Principal, SecretDigest};
+use regent_election::access::{
+    BearerToken, Caller, GuardedStore, Principal, SecretDigest, TOKEN_PREFIX,
+};
 use regent_election::state::Question;
 use regent_election::store::Consistency;
 use regent_election::{Account, Group};
 use sha2::{Digest, Sha256};
 
 use crate::app::App;
+use crate::audit;
 use crate::config::Auth;
 use crate::router::Peer;
 
@@ -37,7 +43,8 @@ pub(crate) async fn admit(
         return Ok(None);
     };
     let caller = identify(app, peer, headers).await?;
-    let guarded = GuardedStore::new(app.store.clone(), caller);
+    peer.trail.identified(&caller.who);
+    let guarded = GuardedStore::new(audit::store(app, &peer.trail), caller);
     // What a caller holds it may give up: whether it holds it, the store knows.
     if route.gives_up {
         return Ok(Some(guarded.for_giving_up().await?));
@@ -67,30 +74,53 @@ async fn identify(app: &App, peer: &Peer, headers: &HeaderMap) -> Result<Caller,
         if !scheme.eq_ignore_ascii_case("bearer") {
             return Err(unknown("the Authorization header is not `Bearer TOKEN`"));
         }
-        return bearer(app, token.trim()).await;
+        let caller = bearer(app, peer, token.trim()).await?;
+        if let Some(voucher) = &peer.client
+            && *voucher.who() != caller.who
+        {
+            let (named, shown) = (voucher.who(), &caller.who);
+            return Err(unknown(&format!(
+                "the client certificate is of {named} and the token is of {shown}; show one of them, or two of the same principal"
+            )));
+        }
+        let voucher = caller.voucher.clone().or_else(|| peer.client.clone());
+        return Ok(Caller { voucher, ..caller });
+    }
+    if let Some(voucher) = &peer.client {
+        let (who, voucher) = (voucher.who().clone(), Some(Arc::clone(voucher)));
+        return Ok(Caller { who, token: None, voucher, wall_ms });
     }
     match peer.user_id {
         Some(id) if id == 0 || id == rustix::process::geteuid().as_raw() => {
             let name = if id == 0 { "root".to_owned() } else { id.to_string() };
             let account = Account::new(&name).map_err(Problem::from)?;
-            Ok(Caller { who: Principal::Local(account), token: None, wall_ms })
+            Ok(Caller { who: Principal::Local(account), token: None, voucher: None, wall_ms })
         }
         Some(_) | None => Err(unknown(
-            "no credential was shown; send `Authorization: Bearer TOKEN` (`regent auth token create` makes one)",
+            "no credential was shown; send `Authorization: Bearer TOKEN` (`regent auth token create` makes one), or show a client certificate",
         )),
     }
 }
 
 /// The caller that a token names, if the store knows the token and its secret is right. Whether it is still good is
 /// judged later: with one that is not, its bearer may still give up what it holds.
-async fn bearer(app: &App, text: &str) -> Result<Caller, Problem> {
+///
+/// A token that is not of this cluster's making may be one of an issuer that is believed.
+async fn bearer(app: &App, peer: &Peer, text: &str) -> Result<Caller, Problem> {
+    if let Some(issuers) = app.issuers.as_ref().filter(|_| !text.starts_with(TOKEN_PREFIX)) {
+        let identified = issuers.identify(text, peer.client.clone()).await;
+        return identified.map_err(|why| unknown(&why));
+    }
     let token: BearerToken = text.parse().map_err(|why| unknown(&format!("{why}")))?;
     let table = app.store.ask(Question::access(None), Consistency::Stale).await?.table;
     let digest = digest(&token);
     match table.token(token.id) {
-        Some(record) if record.digest.is(&digest) => {
-            Ok(Caller { who: record.principal.clone(), token: Some(token.id), wall_ms })
-        }
+        Some(record) if record.digest.is(&digest) => Ok(Caller {
+            who: record.principal.clone(),
+            token: Some(token.id),
+            voucher: None,
+            wall_ms,
+        }),
         Some(_) | None => Err(unknown(
             "this cluster does not know the token; if it was made this very moment, try again",
         )),

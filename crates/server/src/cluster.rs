@@ -9,11 +9,12 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use regent_api::{
-    AddMemberRequest, ClusterResponse, Code, Done, Problem, PromoteMemberRequest,
+    AddMemberRequest, ClusterResponse, Code, Done, Operation, Problem, PromoteMemberRequest,
     RemoveMemberRequest, TransferClusterRequest,
 };
 
 use crate::app::{Ask, Call};
+use crate::audit::Pending;
 use crate::backup::BackupFile;
 use crate::quiet::{self, Quiet};
 use crate::reply::{self, Reply};
@@ -56,8 +57,19 @@ pub struct Measured {
     pub syncs: Durations,
     /// Sessions whose time is over and whose expiry is not yet applied.
     pub due_expiries: u64,
-    /// For how many more seconds certificates are good, by what they are for; negative after their end.
-    pub certificates: Vec<(&'static str, i64)>,
+    /// The certificates of the replica.
+    pub certificates: Vec<CertificateState>,
+}
+
+/// How a certificate in use is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CertificateState {
+    /// What it is for.
+    pub what: &'static str,
+    /// For how many more seconds it is good; negative after its end.
+    pub left_s: i64,
+    /// How often files that changed could not be used.
+    pub reload_failures: u64,
 }
 
 /// Durations, counted by how long they were.
@@ -88,7 +100,9 @@ pub(crate) async fn act_add(ask: &Ask, request: AddMemberRequest) -> Result<Done
     if let Some(untold) = ASKED.admit() {
         tracing::info!(replica = request.id, untold, "a member is to be added");
     }
-    changed(ask, cluster(ask)?.add(request)).await
+    let what = format!("replica {} at {}", request.id, request.peer_address);
+    let pending = Pending::beside_store(ask, Operation::AddMember, &what);
+    changed(ask, pending, cluster(ask)?.add(request)).await
 }
 
 pub(crate) async fn promote(call: Call) -> Reply {
@@ -101,7 +115,9 @@ pub(crate) async fn act_promote(ask: &Ask, request: PromoteMemberRequest) -> Res
     if let Some(untold) = ASKED.admit() {
         tracing::info!(replica = id, untold, "a member is to be promoted");
     }
-    changed(ask, cluster(ask)?.promote(id)).await
+    let what = format!("replica {id}");
+    let pending = Pending::beside_store(ask, Operation::PromoteMember, &what);
+    changed(ask, pending, cluster(ask)?.promote(id)).await
 }
 
 pub(crate) async fn remove(call: Call) -> Reply {
@@ -114,7 +130,9 @@ pub(crate) async fn act_remove(ask: &Ask, request: RemoveMemberRequest) -> Resul
     if let Some(untold) = ASKED.admit() {
         tracing::info!(replica = id, untold, "a member is to be removed");
     }
-    changed(ask, cluster(ask)?.remove(id)).await
+    let what = format!("replica {id}");
+    let pending = Pending::beside_store(ask, Operation::RemoveMember, &what);
+    changed(ask, pending, cluster(ask)?.remove(id)).await
 }
 
 pub(crate) async fn transfer(call: Call) -> Reply {
@@ -130,7 +148,9 @@ pub(crate) async fn act_transfer(
     if let Some(untold) = ASKED.admit() {
         tracing::info!(to, untold, "the lead of the log is to be handed over");
     }
-    changed(ask, cluster(ask)?.transfer(to)).await
+    let what = to.map_or_else(|| "any replica".to_owned(), |to| format!("replica {to}"));
+    let pending = Pending::beside_store(ask, Operation::TransferCluster, &what);
+    changed(ask, pending, cluster(ask)?.transfer(to)).await
 }
 
 pub(crate) fn cluster(ask: &Ask) -> Result<&Arc<dyn Cluster>, Problem> {
@@ -148,20 +168,19 @@ pub(crate) fn cluster(ask: &Ask) -> Result<&Arc<dyn Cluster>, Problem> {
 /// A change that is not answered in time may have been made.
 async fn changed(
     ask: &Ask,
+    pending: Pending,
     asked: impl Future<Output = Result<(), Problem>>,
 ) -> Result<Done, Problem> {
     let timeout = ask.app.config.request_timeout;
-    match tokio::time::timeout(timeout, asked).await {
-        Ok(done) => done?,
-        Err(_) => {
-            return Err(Problem::new(
-                Code::Uncertain,
-                format!(
-                    "the cluster did not answer within {} ms; it may have happened, look at the members before you decide anything",
-                    timeout.as_millis()
-                ),
-            ));
-        }
-    }
-    Ok(Done::YES)
+    let done = tokio::time::timeout(timeout, asked).await.unwrap_or_else(|_| {
+        Err(Problem::new(
+            Code::Uncertain,
+            format!(
+                "the cluster did not answer within {} ms; it may have happened, look at the members before you decide anything",
+                timeout.as_millis()
+            ),
+        ))
+    });
+    pending.settle(&done);
+    done.map(|()| Done::YES)
 }

@@ -36,6 +36,14 @@ impl Auth {
     }
 }
 
+/// Where the audit log is written. It needs [`Auth::Required`]: without it there is nobody to name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AuditConfig {
+    pub directory: PathBuf,
+    /// Most bytes of its files, more or less.
+    pub bytes_max: u64,
+}
+
 /// Settings of the service. [`ServerConfig::default`] serves; change what you must.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerConfig {
@@ -43,11 +51,15 @@ pub struct ServerConfig {
     pub cluster: String,
     /// Whether callers must say who they are.
     pub auth: Auth,
+    /// The file of issuers whose JSON Web Tokens are believed; `None` believes none.
+    pub token_issuers: Option<PathBuf>,
     /// Host names under which browsers may use this server, beside addresses and `localhost`. A
     /// name that is not listed may be another site's, pointed at this machine (DNS rebinding).
     pub hosts_allowed: Vec<String>,
     /// The file of keys by which terms are signed; `None` signs nothing.
     pub signing_keys: Option<PathBuf>,
+    /// Where changes and denials are recorded; `None` records nothing.
+    pub audit: Option<AuditConfig>,
     /// Who is called when somebody acts under a term that is not the one in office.
     pub on_split_brain: Option<Alarm>,
     /// What is done about a leader whose renewals say that it is about to fail.
@@ -61,6 +73,12 @@ pub struct ServerConfig {
     pub requests_max: usize,
     /// Most requests that wait: watches and campaigns with `wait_ms`.
     pub waiting_max: usize,
+    /// Requests a second of one principal, or of one address where callers are not authenticated, beside what
+    /// keeps and frees offices; zero is no limit. A quarter of what a server of a few cores answers.
+    pub requests_per_principal: u32,
+    /// The same for heartbeats, renewals, resignations and whatever else keeps or frees an office: a budget of its
+    /// own. So much that an address with 100,000 sessions keeps them all.
+    pub renewals_per_principal: u32,
     /// How long a peer may take to send a request's head, from connecting or from its first byte.
     pub head_timeout: Duration,
     /// How long a peer may take to send a request's body.
@@ -90,14 +108,18 @@ impl Default for ServerConfig {
         Self {
             cluster: "regent".to_owned(),
             auth: Auth::default(),
+            token_issuers: None,
             hosts_allowed: Vec::new(),
             signing_keys: None,
+            audit: None,
             on_split_brain: None,
             replace_failing: ReplaceFailing::default(),
             connections_max: 20_000,
             connections_per_address_max: 4_000,
             requests_max: 4_096,
             waiting_max: 20_000,
+            requests_per_principal: 5_000,
+            renewals_per_principal: 50_000,
             head_timeout: Duration::from_secs(5),
             body_timeout: Duration::from_secs(5),
             idle_timeout: Duration::from_secs(75),

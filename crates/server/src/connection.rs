@@ -10,8 +10,10 @@ use hyper::service::service_fn;
 use hyper::{Request, Version};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
+use regent_election::access::Voucher;
 
 use crate::app::{App, Phase};
+use crate::audit::Trail;
 use crate::config::ServerConfig;
 use crate::faces::Faces;
 use crate::reply::{Body, Response};
@@ -51,18 +53,22 @@ pub(crate) fn protocol(config: &ServerConfig) -> auto::Builder<TokioExecutor> {
 /// Serves one connection until it ends.
 pub(crate) async fn serve(
     stream: Stream,
+    client: Option<Arc<dyn Voucher>>,
     activity: Arc<ConnectionActivity>,
     app: Arc<App>,
     faces: Faces,
     protocol: Arc<auto::Builder<TokioExecutor>>,
 ) {
     let Ok((local, user_id)) = stream.ends() else { return };
+    let from: Arc<str> = stream.source().into();
     let config = &app.config;
     let socket =
         Socket::new(stream, Arc::clone(&activity), config.head_timeout, config.write_timeout);
     let service = service_fn(|mut request: Request<Incoming>| {
         let exchange = activity.head_arrived(request.version() == Version::HTTP_2);
-        request.extensions_mut().insert(Peer { local, user_id, activity: Arc::clone(&activity) });
+        let (client, activity) = (client.clone(), Arc::clone(&activity));
+        let trail = Trail::new(&from);
+        request.extensions_mut().insert(Peer { local, user_id, client, activity, trail });
         let response = faces.answer(request);
         async move { Ok::<_, Infallible>(hold(response.await, exchange)) }
     });

@@ -182,6 +182,7 @@ impl ConnectionLimit {
         activity: &Arc<ConnectionActivity>,
     ) -> Result<ConnectionPermit, NoRoom> {
         let address = household(address);
+        activity.comes_from(address);
         let mut places = self.places();
         // Whoever gave way still has a socket until its task has ended.
         let leaving = self.all.now().saturating_sub(places.taken.len());

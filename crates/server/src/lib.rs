@@ -2,12 +2,13 @@
 //!
 //! The life of a request, file by file:
 //!
-//! 1. `listen` accepts a connection, if the `connection_limit` has room for it.
+//! 1. `listen` accepts a connection, if the `connection_limit` has room for it; `tls` has the handshake, if the port
+//!    speaks TLS.
 //! 2. `connection` speaks HTTP/1.1 or HTTP/2 on it; the `socket` below gives up on peers that
 //!    are slow to ask or slow to read.
 //! 3. `router` finds the row of the table of routes and walks the request through the same door
 //!    as every other: `origin` (no other web site's requests), `auth` (who calls, and may it), `body` (bounded in bytes and
-//!    time), `admission` (the important ones first), the verb, the answer.
+//!    time), `rate` (nobody too often), `admission` (the important ones first), the verb, the answer.
 //! 4. The verb's own file (`campaign.rs`, `leader.rs`, …, named as in `regent-api`; those of a tenure share
 //!    `tenure.rs`): parse, one call of the store, answer. No rule is decided here.
 //!
@@ -21,6 +22,7 @@ mod access;
 mod address;
 mod admission;
 mod app;
+mod audit;
 mod auth;
 mod backup;
 mod beliefs;
@@ -37,8 +39,11 @@ mod forecast;
 mod groups;
 #[cfg(feature = "grpc")]
 mod grpc;
+mod held;
 mod history;
+mod issuers;
 mod leader;
+mod limits;
 mod listen;
 mod metrics;
 mod observer;
@@ -46,6 +51,7 @@ mod origin;
 mod owners;
 mod process;
 mod quiet;
+mod rate;
 mod replica_metrics;
 mod reply;
 mod router;
@@ -56,14 +62,16 @@ mod socket;
 mod step_down;
 mod stream;
 mod tenure;
+mod tls;
 mod token;
 mod watch;
 
 pub use backup::BackupFile;
 pub use beliefs::Alarm;
-pub use cluster::{Cluster, Durations, Measured};
-pub use config::{Auth, ConfigError, ServerConfig};
+pub use cluster::{CertificateState, Cluster, Durations, Measured};
+pub use config::{AuditConfig, Auth, ConfigError, ServerConfig};
 pub use forecast::ReplaceFailing;
 pub use listen::Listener;
 pub use serve::{ServeError, serve, serve_cluster};
 pub use signing::{Signing, TermStatement};
+pub use tls::{ByteStream, Secured, Tls};

@@ -19,6 +19,7 @@ use crate::connection;
 use crate::faces::Faces;
 use crate::quiet::{self, Quiet};
 use crate::socket::{ConnectionActivity, LOCAL, Stream};
+use crate::tls::{self, Tls};
 
 static UNACCEPTED: Quiet = quiet::lines();
 
@@ -31,6 +32,8 @@ const CLEARING_TURNS_MAX: u32 = 1000;
 #[derive(Debug)]
 pub enum Listener {
     Tcp(TcpListener),
+    /// Clients speak TLS, and nothing else.
+    Tls(TcpListener, Arc<dyn Tls>),
     /// A socket of this machine, at whose other end the kernel knows the user.
     Unix(UnixListener),
 }
@@ -48,10 +51,18 @@ impl From<UnixListener> for Listener {
 }
 
 impl Listener {
+    /// How TLS is spoken here, if it is.
+    pub(crate) const fn tls(&self) -> Option<&Arc<dyn Tls>> {
+        match self {
+            Self::Tls(_, tls) => Some(tls),
+            Self::Tcp(_) | Self::Unix(_) => None,
+        }
+    }
+
     /// The next connection, and the address that it is counted under.
     async fn accept(&self) -> std::io::Result<(Stream, IpAddr)> {
         match self {
-            Self::Tcp(listener) => {
+            Self::Tcp(listener) | Self::Tls(listener, _) => {
                 let (stream, from) = listener.accept().await?;
                 Ok((Stream::Tcp(stream), from.ip()))
             }
@@ -84,14 +95,32 @@ pub(crate) async fn listen(
                     Ok(place) => {
                         let (app, faces) = (Arc::clone(&app), faces.clone());
                         let protocol = Arc::clone(&protocol);
+                        let turn = match listener.tls() {
+                            Some(tls) => {
+                                Some((Arc::clone(tls), app.handshakes.enter(&activity).await))
+                            }
+                            None => None,
+                        };
                         tokio::spawn(async move {
-                            connection::serve(stream, activity, app, faces, protocol).await;
+                            let secured = match (stream, turn) {
+                                (Stream::Tcp(stream), Some((tls, turn))) => {
+                                    tls::secure(stream, &*tls, turn, &activity, &app).await
+                                }
+                                (stream, _) => Some((stream, None)),
+                            };
+                            if let Some((stream, client)) = secured {
+                                connection::serve(stream, client, activity, app, faces, protocol)
+                                    .await;
+                            }
                             drop(place);
                         });
                     }
                     Err(no_room) => {
                         app.metrics.turned_away(no_room);
-                        turn_away(&stream);
+                        // Over TLS nothing can be told before a handshake.
+                        if listener.tls().is_none() {
+                            turn_away(&stream);
+                        }
                     }
                 }
             }

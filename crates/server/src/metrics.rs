@@ -23,11 +23,13 @@ use regent_election::{Event, Group};
 
 use crate::admission::Class;
 use crate::app::App;
-use crate::cluster::Measured;
+use crate::auth::wall_ms;
+use crate::cluster::{CertificateState, Measured};
 use crate::config::ServerConfig;
 use crate::connection_limit::NoRoom;
 use crate::forecast::Became;
 use crate::replica_metrics::Replicas;
+use crate::tls::Unsecured;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ByGroup {
@@ -106,12 +108,17 @@ pub(crate) struct Metrics {
     predictions: Family<ByOutcome, Counter>,
     request_seconds: Histograms<ByRoute>,
     shed: Family<ByClass, Counter>,
+    limited: Family<ByClass, Counter>,
     turned_away: Family<ByReason, Counter>,
     accept_failures: Counter,
+    unsecured: Family<ByReason, Counter>,
     missed: Counter,
     connections: Gauge,
     asking: Gauge,
     waiting: Gauge,
+    audit_lines: Gauge,
+    audit_lost: Gauge,
+    audit_failing: Gauge,
     store_up: Gauge,
     sessions: Gauge,
     groups: Gauge,
@@ -149,12 +156,17 @@ impl Metrics {
             predictions: Family::default(),
             request_seconds: Family::new_with_constructor(seconds),
             shed: Family::default(),
+            limited: Family::default(),
             turned_away: Family::default(),
             accept_failures: Counter::default(),
+            unsecured: Family::default(),
             missed: Counter::default(),
             connections: Gauge::default(),
             asking: Gauge::default(),
             waiting: Gauge::default(),
+            audit_lines: Gauge::default(),
+            audit_lost: Gauge::default(),
+            audit_failing: Gauge::default(),
             store_up: Gauge::default(),
             sessions: Gauge::default(),
             groups: Gauge::default(),
@@ -177,8 +189,12 @@ impl Metrics {
         for became in Became::ALL {
             metrics.predictions.get_or_create(&ByOutcome { outcome: became.word() }).inc_by(0);
         }
+        for why in Unsecured::ALL {
+            metrics.unsecured.get_or_create(&ByReason { reason: why.word() }).inc_by(0);
+        }
         for class in Class::ALL {
             metrics.shed.get_or_create(&ByClass { class: class.word() }).inc_by(0);
+            metrics.limited.get_or_create(&ByClass { class: class.word() }).inc_by(0);
         }
         metrics.register();
         metrics
@@ -263,6 +279,11 @@ impl Metrics {
             self.shed.clone(),
         );
         registry.register(
+            "regent_requests_limited",
+            "Requests refused because one principal or address sends too many",
+            self.limited.clone(),
+        );
+        registry.register(
             "regent_connections_refused",
             "Connections refused for want of a place",
             self.turned_away.clone(),
@@ -271,6 +292,11 @@ impl Metrics {
             "regent_accept_errors",
             "Connections that could not be accepted",
             self.accept_failures.clone(),
+        );
+        registry.register(
+            "regent_tls_handshakes_failed",
+            "Connections of clients that came to no TLS",
+            self.unsecured.clone(),
         );
         registry.register(
             "regent_observer_gaps",
@@ -325,6 +351,21 @@ impl Metrics {
             "Whether the store can decide: a quorum of replicas has a leader, or the one store answers",
             self.quorum_health.clone(),
         );
+        registry.register(
+            "regent_audit_lines",
+            "The number of the audit log's last line; 0 if nothing is audited",
+            self.audit_lines.clone(),
+        );
+        registry.register(
+            "regent_audit_lines_lost",
+            "Lines that the audit log could not keep since the start",
+            self.audit_lost.clone(),
+        );
+        registry.register(
+            "regent_audit_failing",
+            "Whether the disk refuses the audit log now",
+            self.audit_failing.clone(),
+        );
         self.replicas.register(registry);
         let build = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
         registry.register("regent_build", "What runs", build);
@@ -343,12 +384,23 @@ impl Metrics {
         let (believers, others) = app.claim_monitor.count();
         self.believers.set(signed(believers));
         self.leaders_failing.set(signed(app.failure_forecast.failing()));
+        let audit = app.audit.as_ref().map(|audit| audit.figures()).unwrap_or_default();
+        self.audit_lines.set(signed(audit.sequence));
+        self.audit_lost.set(signed(audit.lost));
+        self.audit_failing.set(i64::from(audit.is_failing));
         self.store_up.set(i64::from(census.is_some()));
         let can_decide =
             cluster.as_ref().map_or(census.is_some(), |(cluster, _)| cluster.leader.is_some());
         self.quorum_health.set(i64::from(can_decide));
         if let Some((cluster, measured)) = cluster {
             self.replicas.note(&cluster, measured);
+        }
+        if let Some(tls) = &app.tls {
+            self.replicas.certificate(&CertificateState {
+                what: "client",
+                left_s: signed(tls.expires_at_s()).saturating_sub(signed(wall_ms() / 1000)),
+                reload_failures: tls.reload_failures(),
+            });
         }
         if let Some(census) = census {
             self.sessions.set(signed(census.sessions));
@@ -434,6 +486,10 @@ impl Metrics {
         self.missed.inc();
     }
 
+    pub(crate) fn limited(&self, class: Class) {
+        self.limited.get_or_create(&ByClass { class: class.word() }).inc();
+    }
+
     pub(crate) fn shed(&self, class: Class) {
         self.shed.get_or_create(&ByClass { class: class.word() }).inc();
     }
@@ -444,6 +500,10 @@ impl Metrics {
             NoRoom::Address => "address",
         };
         self.turned_away.get_or_create(&ByReason { reason }).inc();
+    }
+
+    pub(crate) fn unsecured(&self, why: Unsecured) {
+        self.unsecured.get_or_create(&ByReason { reason: why.word() }).inc();
     }
 
     pub(crate) fn accept_failed(&self) {
@@ -480,6 +540,7 @@ const fn renew_reason(code: Code) -> &'static str {
         | Code::SessionOfAnother
         | Code::AuthTokenUnknown
         | Code::AuthTokenExists
+        | Code::SecondApprovalNeeded
         | Code::BindingsChanged
         | Code::AccessRefused
         | Code::CrossOrigin

@@ -11,7 +11,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use regent_api::{ClusterResponse, ClusterTuning, MemberKind, ReplicaRole};
 
-use crate::cluster::{Durations, Measured};
+use crate::cluster::{CertificateState, Durations, Measured};
 use crate::metrics::signed;
 
 /// What is told of the replica of this process; zero over a store that has none.
@@ -33,6 +33,7 @@ pub(crate) struct Replicas {
     syncs: Given,
     tuning: Tuning,
     certificates: Family<CertificateLabel, Gauge>,
+    reload_failures: Family<CertificateLabel, Counter>,
 }
 
 /// What a certificate is for.
@@ -178,16 +179,28 @@ impl Replicas {
             self.certificates.clone(),
         );
         registry.register(
+            "regent_tls_reload_failures",
+            "Looks at files of certificates that found some which cannot be used; the old ones stay in use",
+            self.reload_failures.clone(),
+        );
+        registry.register(
             "regent_raft_leader_changes",
             "Changes of the leader of the log, as seen by this replica",
             self.leader_changes.clone(),
         );
     }
 
+    pub(crate) fn certificate(&self, state: &CertificateState) {
+        let label = CertificateLabel { what: state.what };
+        self.certificates.get_or_create(&label).set(state.left_s);
+        let counted = self.reload_failures.get_or_create(&label);
+        counted.inc_by(state.reload_failures.saturating_sub(counted.get()));
+    }
+
     pub(crate) fn note(&self, cluster: &ClusterResponse, measured: Measured) {
         let Measured { commits, syncs, due_expiries, certificates } = measured;
-        for (what, left_s) in certificates {
-            self.certificates.get_or_create(&CertificateLabel { what }).set(left_s);
+        for certificate in &certificates {
+            self.certificate(certificate);
         }
         self.commits.set(commits);
         self.syncs.set(syncs);

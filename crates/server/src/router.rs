@@ -16,14 +16,16 @@ use hyper::header::{self, HeaderValue};
 use hyper::{Method, Request};
 use regent_api::openapi::allow;
 use regent_api::{Code, Operation, Problem, Route, decode};
+use regent_election::access::Voucher;
 
 use crate::address::{self, Found};
 use crate::admission::Class;
 use crate::app::{App, Ask, Call};
+use crate::audit::{self, Trail};
 use crate::reply::{self, Reply, Response};
 use crate::socket::ConnectionActivity;
 use crate::{
-    access, auth, backup, beliefs, body, campaign, cluster, groups, history, leader, origin,
+    access, auth, backup, beliefs, body, campaign, cluster, groups, held, history, leader, origin,
     process, sessions, signing, step_down, tenure, token, watch,
 };
 
@@ -34,7 +36,11 @@ pub(crate) struct Peer {
     pub(crate) local: SocketAddr,
     /// The user at the other end of a Unix socket, for whom the kernel vouches.
     pub(crate) user_id: Option<u32>,
+    /// Who it is by its certificate, if it has shown one.
+    pub(crate) client: Option<Arc<dyn Voucher>>,
     pub(crate) activity: Arc<ConnectionActivity>,
+    /// Where the request came from, for the audit log.
+    pub(crate) trail: Arc<Trail>,
 }
 
 /// Answers one request: by its row of the table, or with the problem that it names none.
@@ -58,10 +64,21 @@ pub(crate) async fn answer(app: Arc<App>, request: Request<Incoming>) -> Respons
 /// From a request to its answer, when its route is known.
 async fn serve(app: Arc<App>, route: &'static Route, request: Request<Incoming>) -> Response {
     let began_at = Instant::now();
-    let reply = walk(&app, route, request).await;
+    let peer = request.extensions().get::<Peer>().cloned();
+    let Peer { activity, trail, .. } = peer.expect("the connection put itself into every request");
+    let uri = request.uri().clone();
+    let reply = walk(&app, route, request).await.and_then(|response| {
+        // What has happened cannot be refused any more.
+        let may_refuse = route.method == regent_api::Method::Get;
+        let held = held::hold(&app, &activity, response, may_refuse);
+        held.ok_or_else(|| app.shed(class(route.operation).unwrap_or(Class::Read)))
+    });
     let (code, response) = match reply {
         Ok(response) => ("OK", response),
         Err(problem) => {
+            let group = address::group(route, uri.path()).ok().flatten();
+            let group = group.and_then(|name| decode::group(&name).ok());
+            audit::answered(&app, &trail, route, group.as_ref(), &problem);
             app.metrics.failed(route.operation, problem.code);
             (problem.code.word(), reply::problem(&problem))
         }
@@ -82,17 +99,18 @@ async fn walk(app: &Arc<App>, route: &'static Route, request: Request<Incoming>)
     let named = group.as_deref().map(decode::group).transpose()?;
     let guard = auth::admit(app, &peer, &parts.headers, route, named.as_ref()).await?;
     let body = match route.request {
-        Some(_) => body::read(&parts.headers, body, app.config.body_timeout).await?,
+        Some(_) => {
+            let class = class(route.operation);
+            body::read(app, &peer.activity, class, &parts.headers, body).await?
+        }
         None => Bytes::new(),
     };
     // The place is taken only once the body is here: a slow sender holds up nobody.
-    let place = match class(route.operation) {
-        Some(class) => Some(app.admission.admit(class).ok_or_else(|| app.shed(class))?),
-        None => None,
-    };
+    let place = app.enter(class(route.operation), guard.as_ref(), &peer.activity)?;
     let query = parts.uri.query().unwrap_or_default().to_owned();
     let headers = parts.headers;
-    let ask = Ask { app: Arc::clone(app), guard, activity: peer.activity, place };
+    let Peer { activity, trail, .. } = peer;
+    let ask = Ask { app: Arc::clone(app), guard, activity, trail, place };
     verb(Call { ask, route, headers, group, query, body }).await
 }
 

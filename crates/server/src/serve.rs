@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::sync::Arc;
 
+use regent_audit::{Audit, OpenError, Sign};
 use regent_election::state::Question;
 use regent_election::store::{Consistency, Store, StoreError};
 use regent_signing::KeyFileError;
@@ -14,14 +15,17 @@ use crate::admission::Admission;
 use crate::app::{App, Phase};
 use crate::beliefs::{self, ClaimMonitor};
 use crate::cluster::Cluster;
-use crate::config::{Auth, ConfigError, ServerConfig};
+use crate::config::{AuditConfig, Auth, ConfigError, ServerConfig};
 use crate::connection::protocol;
 use crate::connection_limit::{ConnectionLimit, within_open_files};
 use crate::faces::Faces;
 use crate::forecast::{self, FailureForecast};
+use crate::held::Holdings;
+use crate::issuers::{self, Issuers};
 use crate::listen::{Listener, listen};
 use crate::metrics::Metrics;
 use crate::observer;
+use crate::rate::RateLimits;
 use crate::signing::Signing;
 
 /// Why a server did not start.
@@ -36,9 +40,15 @@ pub enum ServeError {
     /// The store cannot keep what authentication needs.
     #[error("auth is required, but {0}")]
     NoAccess(String),
+    /// The list of issuers of tokens cannot be used.
+    #[error("token_issuers: {0}")]
+    TokenIssuers(String),
     /// The keys by which terms are signed cannot be used.
     #[error("signing_keys: {0}")]
     SigningKeys(#[from] KeyFileError),
+    /// What is to be audited must not be served unaudited.
+    #[error("audit log: {0}; or switch it off with audit_bytes = 0")]
+    Audit(#[from] OpenError),
 }
 
 /// Serves `store` on all `listeners` until `shutdown` is ready, then ends in order:
@@ -65,6 +75,7 @@ pub async fn serve_cluster(
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), ServeError> {
     let config = config.check()?;
+    let listeners: Vec<Listener> = listeners.into_iter().map(Into::into).collect();
     if listeners.is_empty() {
         return Err(ServeError::NoListener);
     }
@@ -77,21 +88,30 @@ pub async fn serve_cluster(
             return Err(ServeError::NoAccess(error.to_string()));
         }
     }
-    let signing = config.signing_keys.as_deref().map(Signing::open).transpose()?;
+    let signing = config.signing_keys.as_deref().map(Signing::open).transpose()?.map(Arc::new);
+    let audit = audit(&config, signing.as_ref())?;
+    let issuers = config.token_issuers.as_deref().map(Issuers::open).transpose();
+    let issuers = issuers.map_err(ServeError::TokenIssuers)?;
     let (turn, phase) = watch::channel(Phase::Serving);
     let (claim_monitor, jobs) = ClaimMonitor::new();
     let (failure_forecast, suspicions) = FailureForecast::new();
     let app = Arc::new(App {
         admission: Admission::new(config.requests_max, config.waiting_max),
+        rates: RateLimits::new(config.requests_per_principal, config.renewals_per_principal),
+        holdings: Holdings::default(),
         connection_limit: ConnectionLimit::new(
             within_open_files(config.connections_max),
             config.connections_per_address_max,
         ),
+        handshakes: Arc::default(),
+        tls: listeners.iter().find_map(Listener::tls).cloned(),
         backups: Arc::default(),
         metrics: Metrics::new(&config),
         claim_monitor,
         failure_forecast,
         signing,
+        audit,
+        issuers,
         store,
         cluster,
         phase,
@@ -102,18 +122,35 @@ pub async fn serve_cluster(
     tasks.spawn(observer::observe(Arc::clone(&app)));
     tasks.spawn(beliefs::attend(Arc::clone(&app), jobs));
     tasks.spawn(forecast::attend(Arc::clone(&app), suspicions));
+    tasks.spawn(issuers::keep_fresh(Arc::clone(&app)));
     for listener in listeners {
-        tasks.spawn(listen(
-            listener.into(),
-            Arc::clone(&app),
-            faces.clone(),
-            Arc::clone(&protocol),
-        ));
+        tasks.spawn(listen(listener, Arc::clone(&app), faces.clone(), Arc::clone(&protocol)));
     }
     shutdown.await;
     close(&app, &turn).await;
     tasks.shutdown().await;
     Ok(())
+}
+
+/// The audit log, signed if terms are.
+fn audit(
+    config: &ServerConfig,
+    signing: Option<&Arc<Signing>>,
+) -> Result<Option<Arc<Audit>>, OpenError> {
+    let (Auth::Required, Some(AuditConfig { directory, bytes_max })) = (config.auth, &config.audit)
+    else {
+        return Ok(None);
+    };
+    let sign = signing.map(|signing| {
+        let signing = Arc::clone(signing);
+        let sign: Sign =
+            Box::new(move |checkpoint| signing.with_signer(|kid, pair| checkpoint.sign(kid, pair)));
+        sign
+    });
+    let is_signed = sign.is_some();
+    let audit = Audit::start(directory, *bytes_max, &config.cluster, sign)?;
+    tracing::info!(directory = %directory.display(), is_signed, "changes and denials are audited");
+    Ok(Some(Arc::new(audit)))
 }
 
 async fn close(app: &App, turn: &watch::Sender<Phase>) {

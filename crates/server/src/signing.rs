@@ -72,13 +72,21 @@ impl Signing {
             exp: not_after,
             iat: now,
         };
+        self.with_signer(|kid, pair| sign(&claims, kid, pair))
+    }
+
+    /// Does something with the key that signs now. `None` if no key does.
+    pub(crate) fn with_signer<T>(
+        &self,
+        sign: impl FnOnce(&str, &KeyPair) -> Option<T>,
+    ) -> Option<T> {
         let mut state = self.state();
-        let entry = state.file.ring().signer(now)?.clone();
+        let entry = state.file.ring().signer(wall_seconds())?.clone();
         if state.signer.as_ref().is_none_or(|(kid, _)| *kid != entry.kid) {
             state.signer = Some((entry.kid.clone(), entry.pair().ok()?));
         }
         let (kid, pair) = state.signer.as_ref()?;
-        sign(&claims, kid, pair)
+        sign(kid, pair)
     }
 
     /// The keys, looked at again if that is due.
@@ -98,7 +106,7 @@ impl Signing {
 
 /// `GET /.well-known/regent-keys`. A service that signs nothing has none.
 pub(crate) fn keys(call: &Call) -> Reply {
-    let published = call.app.signing.as_ref().map(Signing::published).unwrap_or_default();
+    let published = call.app.signing.as_deref().map(Signing::published).unwrap_or_default();
     let mut response = reply::json(&published)?;
     let headers = response.headers_mut();
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static(KEPT_FOR));

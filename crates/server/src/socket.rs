@@ -9,12 +9,13 @@
 //!
 //! Idle connections and slow bodies are not this file's business: `connection.rs` and `body.rs`.
 
+use std::fmt;
 use std::future::Future;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -23,6 +24,9 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::Notify;
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
+
+use crate::held::Holdings;
+use crate::tls::ByteStream;
 
 /// How long a closed connection still listens, so that the peer can read the last answer: closing
 /// with unread bytes makes the kernel take that answer back.
@@ -45,6 +49,9 @@ pub(crate) struct ConnectionActivity {
     /// Its number among all connections, and whether its place is in the reserve.
     place: AtomicU64,
     is_in_reserve: AtomicBool,
+    /// What it counts under where nobody says who calls.
+    address: OnceLock<IpAddr>,
+    holdings: Holdings,
 }
 
 /// One request of a connection, until its answer has been sent.
@@ -63,7 +70,24 @@ impl ConnectionActivity {
             carried: Mutex::new(None),
             place: AtomicU64::new(0),
             is_in_reserve: AtomicBool::new(false),
+            address: OnceLock::new(),
+            holdings: Holdings::default(),
         }
+    }
+
+    /// What its requests and answers hold in memory.
+    pub(crate) const fn holdings(&self) -> &Holdings {
+        &self.holdings
+    }
+
+    /// Its peer has this address.
+    pub(crate) fn comes_from(&self, address: IpAddr) {
+        let _ = self.address.set(address);
+    }
+
+    /// The address of its peer; this machine's own if it has none.
+    pub(crate) fn address(&self) -> IpAddr {
+        self.address.get().copied().unwrap_or(LOCAL.ip())
     }
 
     /// A request's head is complete.
@@ -167,10 +191,25 @@ impl Drop for Exchange {
 pub(crate) const LOCAL: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 /// The bytes of a connection, whichever way it came.
-#[derive(Debug)]
 pub(crate) enum Stream {
     Tcp(TcpStream),
     Unix(UnixStream),
+    /// After a handshake, at this address of the server.
+    Tls {
+        inner: Box<dyn ByteStream>,
+        local: SocketAddr,
+        peer: SocketAddr,
+    },
+}
+
+impl fmt::Debug for Stream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Tcp(_) => "Tcp",
+            Self::Unix(_) => "Unix",
+            Self::Tls { .. } => "Tls",
+        })
+    }
 }
 
 impl Stream {
@@ -183,6 +222,19 @@ impl Stream {
                 Ok((stream.local_addr()?, None))
             }
             Self::Unix(stream) => Ok((LOCAL, Some(stream.peer_cred()?.uid()))),
+            Self::Tls { local, .. } => Ok((*local, None)),
+        }
+    }
+
+    /// Where the peer is, for people: its address without the port, or its user.
+    pub(crate) fn source(&self) -> String {
+        let shown = |peer: SocketAddr| peer.ip().to_canonical().to_string();
+        match self {
+            Self::Tcp(stream) => stream.peer_addr().map_or_else(|_| "unknown".to_owned(), shown),
+            Self::Tls { peer, .. } => shown(*peer),
+            Self::Unix(stream) => stream
+                .peer_cred()
+                .map_or_else(|_| "unix".to_owned(), |peer| format!("unix uid {}", peer.uid())),
         }
     }
 
@@ -190,6 +242,8 @@ impl Stream {
         match self {
             Self::Tcp(stream) => stream.try_write(bytes),
             Self::Unix(stream) => stream.try_write(bytes),
+            // It would need room for the record around them.
+            Self::Tls { .. } => Err(io::ErrorKind::WouldBlock.into()),
         }
     }
 }
@@ -200,6 +254,7 @@ macro_rules! either {
         match $stream.get_mut() {
             Stream::Tcp($inner) => $call,
             Stream::Unix($inner) => $call,
+            Stream::Tls { inner: $inner, .. } => $call,
         }
     };
 }
@@ -235,6 +290,7 @@ impl AsyncWrite for Stream {
         match self {
             Self::Tcp(stream) => stream.is_write_vectored(),
             Self::Unix(stream) => stream.is_write_vectored(),
+            Self::Tls { inner, .. } => inner.is_write_vectored(),
         }
     }
 
@@ -374,14 +430,17 @@ impl AsyncWrite for Socket {
         self.stream.is_write_vectored()
     }
 
+    /// Over TLS, what was written may wait here for a peer that reads nothing.
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
+        let flushed = Pin::new(&mut self.stream).poll_flush(cx);
+        self.note_write(cx, flushed)
     }
 
     /// Ends the sending half, then swallows what the peer still sends, for a while.
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.linger.is_none() {
-            ready!(Pin::new(&mut self.stream).poll_shutdown(cx))?;
+            let ended = Pin::new(&mut self.stream).poll_shutdown(cx);
+            ready!(self.note_write(cx, ended))?;
         }
         let Self { stream, linger, .. } = &mut *self;
         let linger = linger.get_or_insert_with(|| Linger {

@@ -2,8 +2,10 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
+use std::process::Command;
 use std::time::Duration;
 
+use crate::certificates::{Certificates, NAME};
 use crate::{Process, Server, Skip, folder, free_port, need, starting, version, words};
 
 /// What a server of tests needs beside its ports: elections without the patience of slow machines.
@@ -26,17 +28,48 @@ pub fn own() -> Result<Server, Skip> {
     start(SETTINGS)
 }
 
-fn start(settings: &str) -> Result<Server, Skip> {
-    let program = need("consul")?;
+/// Starts one of our own that speaks TLS alone and asks for a certificate of its CA. Its URL says nothing of TLS.
+pub fn with_tls(certificates: &Certificates) -> Result<Server, Skip> {
     let (folder, port) = (folder(), free_port());
-    let ports = [("http", port), ("server", free_port()), ("serf-lan", free_port())];
+    certificates.put_into(folder.path())?;
+    let settings = format!(
+        "{SETTINGS} ca_file = \"ca.crt\" cert_file = \"server.crt\" key_file = \"server.key\" \
+         verify_incoming_https = true ports {{ http = -1 https = {port} }}"
+    );
+    let file = |name: &str| certificates.path(name).display().to_string();
+    let files = ["ca.crt", "client.crt", "client.key"].map(file);
+    begin(folder, port, &settings, "-https-port", move || {
+        let [ca, certificate, key] = &files;
+        let mut asking = Command::new("curl");
+        asking.args(["-sS", "-m", "5", "--cacert", ca, "--cert", certificate, "--key", key]);
+        asking.args(["-o", "/dev/null", "-w", "%{http_code}"]);
+        asking.arg(format!("https://{NAME}:{port}/v1/kv/none?consistent"));
+        asking.output().is_ok_and(|output| output.stdout == b"404")
+    })
+}
+
+fn start(settings: &str) -> Result<Server, Skip> {
+    let port = free_port();
+    begin(folder(), port, settings, "-http-port", move || has_leader(port))
+}
+
+fn begin(
+    folder: tempfile::TempDir,
+    port: u16,
+    settings: &str,
+    listens: &str,
+    is_ready: impl Fn() -> bool + Send + Sync + 'static,
+) -> Result<Server, Skip> {
+    let program = need("consul")?;
+    let ports = [("server", free_port()), ("serf-lan", free_port())];
     let mut command =
         words(&program, ["agent", "-server", "-bootstrap-expect=1", "-log-level=warn"]);
     command.extend(["-bind=127.0.0.1", "-client=127.0.0.1", "-data-dir=data"].map(Into::into));
+    command.push(format!("{listens}={port}").into());
     command.extend(ports.map(|(name, port)| format!("-{name}-port={port}").into()));
     command.extend(["dns", "grpc", "serf-wan"].map(|name| format!("-{name}-port=-1").into()));
     command.extend(["-hcl", settings].map(Into::into));
-    let process = Process::start(folder, command, move || has_leader(port))?;
+    let process = Process::start(folder, command, is_ready)?;
     Ok(Server {
         url: format!("consul://127.0.0.1:{port}"),
         version: version(&program, "--version").replace(" v", " "),

@@ -2,6 +2,7 @@
 
 use std::process::Command;
 
+use crate::certificates::Certificates;
 use crate::{Process, Server, Skip, folder, free_port, need, starting, version, words};
 
 /// Starts one of one member, or takes the one of `REGENT_TEST_ETCD_URL`.
@@ -53,6 +54,42 @@ pub fn own(members: usize) -> Result<Server, Skip> {
         url: format!("etcd://{}", servers.join(",")),
         version: format!("{count}etcd {number}"),
         processes,
+    })
+}
+
+/// Starts one of one member that speaks TLS alone and asks for a certificate of its CA. Its URL says nothing of TLS.
+pub fn with_tls(certificates: &Certificates) -> Result<Server, Skip> {
+    let program = need("etcd")?;
+    let (folder, port, health) = (folder(), free_port(), free_port());
+    certificates.put_into(folder.path())?;
+    let mut command =
+        words(&program, ["--data-dir", "data", "--log-level", "error", "--client-cert-auth"]);
+    let (client, peer) =
+        (format!("https://127.0.0.1:{port}"), format!("http://127.0.0.1:{}", free_port()));
+    let metrics = format!("http://127.0.0.1:{health}");
+    for (flag, value) in [
+        ("--cert-file", "server.crt"),
+        ("--key-file", "server.key"),
+        ("--trusted-ca-file", "ca.crt"),
+        ("--listen-client-urls", &client),
+        ("--advertise-client-urls", &client),
+        ("--listen-peer-urls", &peer),
+        ("--initial-advertise-peer-urls", &peer),
+        ("--initial-cluster", &format!("default={peer}")),
+        ("--listen-metrics-urls", &metrics),
+    ] {
+        command.extend([flag.into(), value.into()]);
+    }
+    let process = Process::start(folder, command, move || {
+        let health = format!("{metrics}/health");
+        let asked = Command::new("curl").args(["-fsS", "-m", "2", &health]).output();
+        asked.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).contains("true"))
+    })?;
+    let said = version(&program, "--version");
+    Ok(Server {
+        url: format!("etcd://127.0.0.1:{port}"),
+        version: format!("etcd {}", said.split_whitespace().last().unwrap_or("?")),
+        processes: vec![process],
     })
 }
 

@@ -11,6 +11,7 @@
 
 #![allow(clippy::unwrap_used, reason = "only tests use this")]
 
+pub mod certificates;
 pub mod consul;
 pub mod dynamodb;
 pub mod etcd;

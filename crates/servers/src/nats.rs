@@ -4,6 +4,7 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::time::Duration;
 
+use crate::certificates::Certificates;
 use crate::{Process, Server, Skip, folder, free_port, need, starting, version, words};
 
 /// Starts one, or takes the one of `REGENT_TEST_NATS_URL`.
@@ -13,12 +14,26 @@ pub fn nats() -> Result<Server, Skip> {
 
 /// Starts one of our own.
 pub fn own() -> Result<Server, Skip> {
+    start(None)
+}
+
+/// Starts one of our own that speaks TLS alone and asks for a certificate of its CA. Its URL says nothing of TLS.
+pub fn with_tls(certificates: &Certificates) -> Result<Server, Skip> {
+    start(Some(certificates))
+}
+
+fn start(tls: Option<&Certificates>) -> Result<Server, Skip> {
     let program = need("nats-server")?;
     let (folder, port, health) = (folder(), free_port(), free_port());
-    let settings = format!(
+    let mut settings = format!(
         "listen: 127.0.0.1:{port}\nhttp: 127.0.0.1:{health}\n\
          jetstream {{ store_dir: data, sync_interval: always }}\n"
     );
+    if let Some(certificates) = tls {
+        certificates.put_into(folder.path())?;
+        settings +=
+            "tls { cert_file: server.crt, key_file: server.key, ca_file: ca.crt, verify: true }\n";
+    }
     std::fs::write(folder.path().join("nats.conf"), settings).map_err(|error| error.to_string())?;
     let command = words(&program, ["-c", "nats.conf"]);
     let process = Process::start(folder, command, move || is_healthy(health))?;

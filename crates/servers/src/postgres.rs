@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::certificates::Certificates;
 use crate::{Process, Server, Skip, find, folder, free_port, need, starting, version, words};
 
 /// Starts one, or takes the one of `REGENT_TEST_POSTGRES_URL`; of one that many tests share, a database of
@@ -62,6 +63,15 @@ fn give_to_postgres(folder: &Path) -> Result<(), Skip> {
 
 /// Starts one of our own.
 pub fn own() -> Result<Server, Skip> {
+    start(None)
+}
+
+/// Starts one of our own that lets nobody in without TLS and a certificate of its CA. Its URL says nothing of TLS.
+pub fn with_tls(certificates: &Certificates) -> Result<Server, Skip> {
+    start(Some(certificates))
+}
+
+fn start(tls: Option<&Certificates>) -> Result<Server, Skip> {
     let (initdb, postgres) = (program("initdb")?, program("postgres")?);
     let (folder, port) = (folder(), free_port());
     give_to_postgres(folder.path())?;
@@ -73,6 +83,23 @@ pub fn own() -> Result<Server, Skip> {
     if !made.status.success() {
         return Err(format!("initdb failed: {}", String::from_utf8_lossy(&made.stderr)));
     }
+    let mut settings = Vec::new();
+    if let Some(certificates) = tls {
+        certificates.put_into(folder.path())?;
+        let rules = "hostssl all all 127.0.0.1/32 trust clientcert=verify-ca\n";
+        std::fs::write(folder.path().join("data/pg_hba.conf"), rules)
+            .map_err(|error| error.to_string())?;
+        let file = |name: &str| folder.path().join(name).display().to_string();
+        for (setting, file) in [
+            ("ssl_cert_file", file("server.crt")),
+            ("ssl_key_file", file("server.key")),
+            ("ssl_ca_file", file("ca.crt")),
+        ] {
+            settings.push(format!("{setting}={file}"));
+        }
+        settings.push("ssl=on".to_owned());
+        give_to_postgres(folder.path())?;
+    }
     let listen = port.to_string();
     let sockets = format!("unix_socket_directories={}", folder.path().display());
     let mut command = as_nobody_special()?;
@@ -80,6 +107,7 @@ pub fn own() -> Result<Server, Skip> {
         &postgres,
         ["-D", &data, "-p", &listen, "-c", "listen_addresses=127.0.0.1", "-c", &sockets],
     ));
+    command.extend(settings.into_iter().flat_map(|setting| ["-c".into(), setting.into()]));
     let is_ready = program("pg_isready")?;
     let process = Process::start(folder, command, move || {
         let asked = Command::new(&is_ready).args(["-q", "-h", "127.0.0.1", "-p", &listen]).status();

@@ -4,12 +4,18 @@ use std::fmt::Write as _;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
+use crate::certificates::{Certificates, NAME};
 use crate::{Process, Server, Skip, folder, free_port, need, starting, words};
 
 /// Where Debian's package puts it.
 const JAR: &str = "/usr/share/java/zookeeper.jar";
+
+/// With what its TLS needs and its manifest does not name.
+const CLASSES: &str = "/usr/share/java/zookeeper.jar:/usr/share/java/netty-codec.jar:\
+                       /usr/share/java/netty-resolver.jar:/usr/share/java/netty-transport-native-unix-common.jar";
 
 /// Starts one that is alone, or takes the one of `REGENT_TEST_ZOOKEEPER_URL`.
 pub fn zookeeper() -> Result<Server, Skip> {
@@ -18,15 +24,52 @@ pub fn zookeeper() -> Result<Server, Skip> {
 
 /// Starts an ensemble of our own with so many servers.
 pub fn own(count: usize) -> Result<Server, Skip> {
-    start(count, "")
+    start(count, "", None)
 }
 
 /// Starts one that keeps sessions as short and as long as those of tests; by itself it keeps 2 to 20 ticks.
 pub fn with_any_sessions(count: usize) -> Result<Server, Skip> {
-    start(count, "minSessionTimeout=50\nmaxSessionTimeout=120000\n")
+    start(count, "minSessionTimeout=50\nmaxSessionTimeout=120000\n", None)
 }
 
-fn start(count: usize, more: &str) -> Result<Server, Skip> {
+/// Starts one with a port for TLS, which asks for a certificate of its CA; its URL names that port and says nothing of
+/// TLS. Beside it is a port in the clear, on which it is asked whether it is ready.
+pub fn with_tls(certificates: &Certificates) -> Result<Server, Skip> {
+    let port = free_port();
+    let more = format!(
+        "serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory\n\
+         secureClientPort={port}\nsecureClientPortAddress=127.0.0.1\nssl.clientAuth=need\n\
+         ssl.keyStore.type=PEM\nssl.keyStore.location=server.pem\n\
+         ssl.trustStore.type=PEM\nssl.trustStore.location=ca.crt\n"
+    );
+    let mut server = start(1, &more, Some(certificates))?;
+    server.url = format!("zookeeper://127.0.0.1:{port}");
+    // The first handshake of a JVM takes seconds, more than a client waits for.
+    for _ in 0..HANDSHAKES_MAX {
+        if shakes_hands(port, certificates) {
+            return Ok(server);
+        }
+    }
+    Err("it speaks no TLS".to_owned())
+}
+
+/// Handshakes that are tried before a server counts as one that speaks no TLS.
+const HANDSHAKES_MAX: usize = 5;
+
+/// Whether it ends a handshake. What is said after it is no request to ZooKeeper.
+fn shakes_hands(port: u16, certificates: &Certificates) -> bool {
+    let mut asking = Command::new("curl");
+    asking.args(["-s", "-m", "30", "-o", "/dev/null", "-w", "%{time_appconnect}"]);
+    for (flag, file) in [("--cacert", "ca.crt"), ("--cert", "client.crt"), ("--key", "client.key")]
+    {
+        asking.arg(flag).arg(certificates.path(file));
+    }
+    let said = asking.arg(format!("https://{NAME}:{port}/")).output();
+    let said = said.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
+    said.is_ok_and(|seconds| seconds.parse().is_ok_and(|seconds: f64| seconds > 0.0))
+}
+
+fn start(count: usize, more: &str, tls: Option<&Certificates>) -> Result<Server, Skip> {
     let java = need("java")?;
     if !Path::new(JAR).is_file() {
         // The reason that was noted when it was looked for.
@@ -54,6 +97,14 @@ fn start(count: usize, more: &str) -> Result<Server, Skip> {
                 std::fs::write(folder.path().join("zoo.cfg"), own)
             });
         written.map_err(|error| error.to_string())?;
+        if let Some(certificates) = tls {
+            certificates.put_into(folder.path())?;
+            let read = |name: &str| std::fs::read_to_string(certificates.path(name));
+            // Key and certificate in one file, as it wants them.
+            let both = read("server.key").and_then(|key| Ok(key + &read("server.crt")?));
+            both.and_then(|both| std::fs::write(folder.path().join("server.pem"), both))
+                .map_err(|error| error.to_string())?;
+        }
         let command = words(
             &java,
             [
@@ -61,7 +112,7 @@ fn start(count: usize, more: &str) -> Result<Server, Skip> {
                 "-XX:+UseSerialGC",
                 "-XX:TieredStopAtLevel=1",
                 "-cp",
-                JAR,
+                CLASSES,
                 "org.apache.zookeeper.server.quorum.QuorumPeerMain",
                 "zoo.cfg",
             ],

@@ -75,8 +75,11 @@ pub enum ReplicaError {
         address: String,
     },
     /// Certificates are given to a build that cannot use them.
-    #[error("peer_cert is set, and this build has no TLS; build with --features tls")]
-    NoTls,
+    #[error("{setting} is set, and this build has no TLS; build with --features tls")]
+    NoTls {
+        /// Which setting names one.
+        setting: &'static str,
+    },
     /// The certificates cannot be used.
     #[cfg(feature = "tls")]
     #[error(transparent)]

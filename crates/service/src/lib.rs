@@ -9,6 +9,7 @@
 //!   the one replica that survived.
 //! - [`settings`]: the table of settings of a server, from flags, environment and file.
 //! - [`dev`]: a whole cluster of server processes on this machine, to try things out.
+//! - `client_tls`, `secure`: TLS to clients and between replicas.
 //! - `port`: the cluster behind the service, for operators (`/v1/cluster`).
 //!
 //! ```no_run
@@ -26,6 +27,7 @@
 
 mod address;
 mod backup;
+mod client_tls;
 pub mod dev;
 mod directory;
 pub mod duration;
@@ -45,6 +47,7 @@ mod wall;
 
 pub use address::host_and_port;
 pub use backup::write_backup;
+pub use client_tls::{ClientAuth, ClientPort};
 pub use directory::holds_replica;
 pub use error::ReplicaError;
 pub use founding::{Founded, bootstrap, bootstrap_all, cluster_id, prepare_to_join};

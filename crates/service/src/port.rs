@@ -19,7 +19,7 @@ use regent_replica::limits::REPLICAS_MAX;
 use regent_replica::measure::Tally;
 use regent_replica::peers::is_loopback;
 use regent_replica::{Backup, Handle, Member, MemberChange, ReplicaId, Role, Status, Tune};
-use regent_server::{BackupFile, Cluster, Durations, Measured};
+use regent_server::{BackupFile, CertificateState, Cluster, Durations, Measured};
 use tokio::time::{sleep, timeout};
 
 use crate::address::host_and_port;
@@ -51,9 +51,13 @@ pub(crate) struct ReplicaCluster {
 
 impl ReplicaCluster {
     /// For how long the certificates of this replica are good.
-    fn certificates(&self) -> Vec<(&'static str, i64)> {
-        let left_s = |at_s: u64| at_s.cast_signed().saturating_sub(wall_s().cast_signed());
-        self.handle.links_expire_at_s().map(|at_s| ("peer", left_s(at_s))).into_iter().collect()
+    fn certificates(&self) -> Vec<CertificateState> {
+        let state = |at_s: u64| CertificateState {
+            what: "peer",
+            left_s: at_s.cast_signed().saturating_sub(wall_s().cast_signed()),
+            reload_failures: self.handle.links_reload_failures(),
+        };
+        self.handle.links_expire_at_s().map(state).into_iter().collect()
     }
 }
 
@@ -134,15 +138,6 @@ impl Cluster for ReplicaCluster {
             return Err(Problem::new(Code::MemberRefused, why));
         }
         known(&status, id)?;
-        let is_there = |(other, matched, heard): &(ReplicaId, u64, bool)| {
-            *other == id && *matched > 0 && *heard
-        };
-        if !status.progress.iter().any(is_there) {
-            let why = format!(
-                "replica {id} has not been heard to learn anything yet; as a voter it would only be missed"
-            );
-            return Err(Problem::new(Code::StoreUnavailable, why).retry_after(RETRY_MS));
-        }
         self.change(MemberChange::Promote { id }).await
     }
 
@@ -158,6 +153,9 @@ impl Cluster for ReplicaCluster {
             return Err(Problem::new(Code::MemberRefused, why));
         }
         if id == status.id {
+            if let Some(why) = status.objection_to_removing(id) {
+                return Err(Problem::new(Code::StoreUnavailable, why).retry_after(RETRY_MS));
+            }
             // It leads until somebody else does, and that one removes it.
             self.transfer(None).await?;
             return Err(self.succeeded().await);

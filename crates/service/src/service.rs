@@ -6,6 +6,10 @@ use std::sync::Arc;
 use regent_election::store::{Description, Store};
 use regent_server::{Cluster, Listener, ServeError, ServerConfig, serve_cluster};
 
+use tokio::net::TcpListener;
+use tokio::sync::Notify;
+
+use crate::client_tls::{self, ClientPort};
 use crate::error::ReplicaError;
 use crate::port::ReplicaCluster;
 use crate::replica::{self, ReplicaOptions};
@@ -16,6 +20,8 @@ use crate::replica::{self, ReplicaOptions};
 pub struct Service {
     store: Arc<dyn Store>,
     cluster: Option<Arc<dyn Cluster>>,
+    /// None for a store that belongs to no cluster of ours.
+    cluster_id: Option<u128>,
     config: ServerConfig,
 }
 
@@ -31,14 +37,28 @@ impl Service {
             options.replica.certificates.is_none() && !options.replica.is_insecure;
         let store = replica::run(options).await?;
         let handle = store.handle().clone();
+        let cluster_id = Some(handle.identity().cluster);
         let cluster = ReplicaCluster { handle, directory, segment_bytes, are_peers_local };
         let config = ServerConfig::default();
-        Ok(Self { store, cluster: Some(Arc::new(cluster)), config })
+        Ok(Self { store, cluster: Some(Arc::new(cluster)), cluster_id, config })
     }
 
     /// A service on any other store.
     pub fn on_store(store: Arc<dyn Store>) -> Self {
-        Self { store, cluster: None, config: ServerConfig::default() }
+        Self { store, cluster: None, cluster_id: None, config: ServerConfig::default() }
+    }
+
+    /// A listener that speaks TLS to clients, and nothing else. `reload` says that certificates are to be read again.
+    ///
+    /// # Errors
+    /// If the certificates cannot be used, or this build has no TLS.
+    pub fn secured(
+        &self,
+        listener: TcpListener,
+        port: &ClientPort,
+        reload: Arc<Notify>,
+    ) -> Result<Listener, ReplicaError> {
+        client_tls::secured(listener, port, self.cluster_id, reload)
     }
 
     /// Limits and timeouts other than the defaults.

@@ -19,6 +19,7 @@ use regent_service::{
     PeerCertificates, ReplicaError, ReplicaOptions, ReplicaSettings, Service, bootstrap,
     prepare_to_join,
 };
+use regent_tls::authority::{Owner, Subject};
 use regent_tls::{PeerFiles, PeerTls, ReplicaName, TlsError, authority};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
@@ -99,8 +100,10 @@ async fn serve(directory: PathBuf, sockets: Sockets, certificates: PeerCertifica
 
 /// The files of a replica, made by the CA in a directory.
 fn issue(ca: &Path, cluster: u128, replica: u64) -> PeerCertificates {
-    let made = authority::issue(ca, ReplicaName { cluster, replica }, 90, now_s()).unwrap();
-    PeerCertificates { certificate: made.certificate, key: made.key, ca: made.ca }
+    let made =
+        authority::issue(ca, &Subject::Replica(ReplicaName { cluster, replica }), 90, now_s())
+            .unwrap();
+    PeerCertificates { certificate: made.certificate, key: made.key, ca: made.ca, crl: None }
 }
 
 /// Asks again while a log has no leader yet, or another one than a moment ago.
@@ -212,8 +215,8 @@ async fn a_certificate_that_is_replaced_is_used_without_a_restart() {
     let founded = bootstrap(&data, id(1), &members, Settings::default(), None, disk()).unwrap();
     let cluster = regent_service::cluster_id(&founded.cluster_id).unwrap();
     let server = serve(data, sockets, issue(&ca, cluster, 1)).await;
-    let PeerCertificates { certificate, key, ca: believed } = issue(&ca, cluster, 2);
-    let files = PeerFiles { certificate, key, ca: believed };
+    let PeerCertificates { certificate, key, ca: believed, .. } = issue(&ca, cluster, 2);
+    let files = PeerFiles { certificate, key, ca: believed, crl: None };
     let second = PeerTls::open(ReplicaName { cluster, replica: 2 }, files).unwrap();
     let shown = async || {
         let stream = tokio::net::TcpStream::connect(address).await.unwrap();
@@ -223,7 +226,7 @@ async fn a_certificate_that_is_replaced_is_used_without_a_restart() {
     };
     let before = shown().await;
     assert!((89..=90).contains(&days_left(&server.url).await));
-    authority::renew(&ca, 1, 30, true, now_s()).unwrap();
+    authority::renew(&ca, &Owner::Replica(1), 30, true, now_s()).unwrap();
     server.reload.notify_one();
     let replaced = async {
         while shown().await == before {
@@ -263,6 +266,7 @@ async fn peers_without_tls_stay_on_this_machine() {
         certificate: directory("1.crt"),
         key: directory("1.key"),
         ca: directory("ca.crt"),
+        crl: None,
     };
     let certified = ReplicaSettings { certificates: Some(missing), ..far() };
     let refused = start(&directory("d"), certified).await.unwrap_err();

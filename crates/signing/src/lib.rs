@@ -6,6 +6,7 @@
 //! signature is good. It does not say that the term is still in office: a fence still has to compare it.
 //!
 //! - [`token`]: what is signed, and how it is judged. Pure functions; time is an argument.
+//! - [`statement`]: how anything is signed and opened; checkpoints of the audit log use it, too.
 //! - [`key`]: the algorithms. Ed25519; with the feature `hybrid` also Ed25519 and ML-DSA-65 together.
 //! - [`ring`]: the keys of a service, and which of them signs when.
 //! - [`mod@file`]: the ring on disk, shared by all instances of a service.
@@ -20,6 +21,7 @@ pub mod jwks;
 pub mod key;
 pub mod ring;
 pub mod rotation;
+pub mod statement;
 pub mod token;
 
 pub use file::{KeyFile, KeyFileError};

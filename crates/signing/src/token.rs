@@ -17,12 +17,10 @@ use sha2::{Digest, Sha256};
 
 use crate::jwks::PublicKeys;
 use crate::key::KeyPair;
-use crate::{decode, encode};
+use crate::{encode, statement};
 
 /// What a token says it is.
 pub const TYPE: &str = "regent-term+jwt";
-/// Longest token that is read: a hybrid one with the longest names is half of it.
-pub const TOKEN_BYTES_MAX: usize = 16 << 10;
 /// By how much the clock of whoever signed may be ahead.
 pub const SKEW_SECONDS: u64 = 60;
 
@@ -58,7 +56,7 @@ pub struct Expected<'a> {
 /// Why a token is not believed. The messages are clauses for a person.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WhyNot {
-    /// It is no signed term at all.
+    /// It is not what it should be at all.
     #[error("this is no signed term: {0}")]
     Malformed(&'static str),
     /// Its key is not known: it may have been retired, or be newer than the keys at hand.
@@ -103,14 +101,6 @@ pub enum WhyNot {
     },
 }
 
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Header {
-    alg: String,
-    kid: String,
-    typ: String,
-}
-
 impl Claims {
     /// The term, if it is one.
     #[must_use]
@@ -128,54 +118,17 @@ pub fn session_digest(session: SessionId) -> String {
 /// Signs a term with a key.
 #[must_use]
 pub fn sign(claims: &Claims, kid: &str, key: &KeyPair) -> Option<String> {
-    let header = Header {
-        alg: key.public().algorithm().word().to_owned(),
-        kid: kid.to_owned(),
-        typ: TYPE.to_owned(),
-    };
-    let header = encode(&serde_json::to_vec(&header).ok()?);
-    let payload = encode(&serde_json::to_vec(claims).ok()?);
-    let input = format!("{header}.{payload}");
-    let signature = encode(&key.sign(input.as_bytes())?);
-    Some(format!("{input}.{signature}"))
+    statement::sign(TYPE, claims, kid, key)
 }
 
 /// Judges a token by the keys at hand, at `now` in seconds since 1970.
-///
-/// The order matters: nothing that a token says is believed before its signature is, but for the name of the
-/// key, which only picks among those that are trusted already.
 pub fn verify(
     token: &str,
     keys: &PublicKeys,
     expected: Expected<'_>,
     now: u64,
 ) -> Result<Claims, WhyNot> {
-    if token.len() > TOKEN_BYTES_MAX {
-        return Err(WhyNot::Malformed("it is too long"));
-    }
-    let (input, signature) =
-        token.rsplit_once('.').ok_or(WhyNot::Malformed("it has not three parts"))?;
-    let (header, payload) =
-        input.split_once('.').ok_or(WhyNot::Malformed("it has not three parts"))?;
-    let bytes = |text: &str| decode(text).ok_or(WhyNot::Malformed("a part is not base64url"));
-    let header: Header = serde_json::from_slice(&bytes(header)?)
-        .map_err(|_| WhyNot::Malformed("its header is not alg, kid and typ"))?;
-    let (payload, signature) = (bytes(payload)?, bytes(signature)?);
-    if header.typ != TYPE {
-        return Err(WhyNot::Malformed("it is a token of another type"));
-    }
-    let Some(key) = keys.find(&header.kid) else {
-        let kid = header.kid.chars().filter(|it| it.is_ascii_graphic()).take(64).collect();
-        return Err(WhyNot::UnknownKey { kid });
-    };
-    if header.alg != key.algorithm().word() {
-        return Err(WhyNot::Algorithm);
-    }
-    if !key.verifies(input.as_bytes(), &signature) {
-        return Err(WhyNot::Signature);
-    }
-    let claims: Claims = serde_json::from_slice(&payload)
-        .map_err(|_| WhyNot::Malformed("its payload is not that of a term"))?;
+    let (claims, _) = statement::open(TYPE, token, keys)?;
     judge(claims, expected, now)
 }
 

@@ -134,7 +134,7 @@ pub const SCHEMES: &[Scheme] = &[
     },
     Scheme {
         name: "etcd",
-        aliases: &[],
+        aliases: &["etcds"],
         example: "etcd://h1:2379,h2:2379,h3:2379",
         feature: Some("etcd"),
         level: Level::Strict,
@@ -208,7 +208,7 @@ pub const SCHEMES: &[Scheme] = &[
     },
     Scheme {
         name: "nats",
-        aliases: &[],
+        aliases: &["tls"],
         example: "nats://a:4222,b:4222,c:4222/bucket?replicas=3",
         feature: Some("nats"),
         level: Level::LeaseOnly,

@@ -66,6 +66,7 @@ const ACCESS: &[&str] = &[
     "a_principal_acts_only_where_it_is_bound_and_under_its_own_name",
     "a_session_serves_only_the_principal_that_opened_it",
     "a_principal_that_may_no_longer_stand_is_told_to_stop_and_can_still_resign",
+    "what_needs_two_principals_is_done_when_another_one_asks_for_the_same",
     "lists_and_watches_show_only_groups_that_may_be_observed",
 ];
 

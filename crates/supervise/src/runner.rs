@@ -50,7 +50,8 @@ pub(crate) struct Setup {
 }
 
 /// The credential of this process, which is not its program's.
-const CREDENTIALS: &[&str] = &["REGENT_TOKEN", "REGENT_TOKEN_FILE"];
+const CREDENTIALS: &[&str] =
+    &["REGENT_TOKEN", "REGENT_TOKEN_FILE", "REGENT_CERT", "REGENT_CERT_KEY"];
 
 /// Everything that is carried about.
 pub(crate) struct Runner {

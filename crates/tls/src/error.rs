@@ -39,9 +39,14 @@ pub enum TlsError {
         /// Who we are.
         expected: ReplicaName,
     },
-    /// The certificate would be refused by every peer.
-    #[error("{} would be refused by peers: {why}", .path.display())]
-    Refused { path: PathBuf, why: String },
+    /// The certificate would be refused by everybody.
+    #[error("{} would be refused by {by}: {why}", .path.display())]
+    Refused {
+        path: PathBuf,
+        /// Whom it is for.
+        by: &'static str,
+        why: String,
+    },
     /// A certificate and a key do not go together.
     #[error("{} does not fit the key in {}: {why}", .certificate.display(), .key.display())]
     Mismatch {
@@ -70,6 +75,12 @@ pub enum TlsError {
         /// What was asked for.
         days: u32,
     },
+    /// What is to be renewed or revoked was never issued here.
+    #[error("{} is not there: nothing was issued under this name in this directory", .path.display())]
+    Unknown { path: PathBuf },
+    /// A host that no certificate can name.
+    #[error("{name:?} is no host: write a DNS name in lower case, or an address")]
+    Host { name: String },
     /// The cryptography refuses.
     #[error("the certificate cannot be made: {0}")]
     Cryptography(String),

@@ -1,4 +1,4 @@
-//! The three files of a replica, and how files of keys are read and written.
+//! The files of replicas, servers and clients, and how files of keys are read and written.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -19,6 +19,39 @@ pub struct PeerFiles {
     pub key: PathBuf,
     /// The certificates of the CAs that are believed.
     pub ca: PathBuf,
+    /// Lists of certificates that are not believed any more.
+    pub crl: Option<PathBuf>,
+}
+
+/// Where the certificate of a server is, and by what it knows its clients.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerFiles {
+    /// The server's certificate.
+    pub certificate: PathBuf,
+    /// Its key, which only its user may read.
+    pub key: PathBuf,
+    /// Which clients are believed; without it no client is asked for a certificate.
+    pub clients: Option<ClientCa>,
+}
+
+/// By what a server knows its clients.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientCa {
+    /// The certificates of the CAs that are believed.
+    pub ca: PathBuf,
+    /// Lists of certificates that are not believed any more.
+    pub crl: Option<PathBuf>,
+    /// Whether a client without a certificate is refused.
+    pub is_required: bool,
+}
+
+/// By what a client knows servers, and what it shows them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClientFiles {
+    /// The certificates of the CAs that are believed; none: those of the system.
+    pub ca: Option<PathBuf>,
+    /// The client's certificate and its key, which only its user may read.
+    pub certificate: Option<(PathBuf, PathBuf)>,
 }
 
 /// Whether anybody else may read a file.

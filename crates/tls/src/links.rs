@@ -1,59 +1,35 @@
 //! Links: both ends of a handshake, with certificates that can be changed while it runs.
 
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::path::Path;
+use std::sync::Arc;
 
 use rustls::client::Resumption;
-use rustls::crypto::{CryptoProvider, aws_lc_rs};
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{PrivateKeyDer, ServerName, UnixTime};
+use rustls::crypto::aws_lc_rs;
+use rustls::pki_types::{ServerName, UnixTime};
 use rustls::server::NoServerSessionStorage;
 use rustls::version::TLS13;
-use rustls::{ClientConfig, CommonState, RootCertStore, ServerConfig};
+use rustls::{ClientConfig, CommonState, ServerConfig};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
 
-use crate::certificate::{Certificate, certificates, name_of};
+use crate::certificate::{Certificate, name_of, private_key};
 use crate::error::TlsError;
-use crate::files::{PeerFiles, Secrecy, read};
+use crate::files::{PeerFiles, Secrecy};
+use crate::kept::{Kept, Reload, Reloaded, Source};
 use crate::name::ReplicaName;
-use crate::verify::{DialledReplica, DiallingReplica, told};
-
-/// What a look at the files found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reloaded {
-    /// The same as before.
-    Same,
-    /// Others, which new links use from now on.
-    Changed {
-        /// When the certificate ends, in seconds since 1970.
-        expires_at_s: u64,
-    },
-}
+use crate::told::{handshake, told};
+use crate::verify::{Chain, DialledReplica, DiallingReplica};
 
 /// A replica's end of its links. New links use the certificates that were last read and found good;
 /// links that are there keep theirs.
 #[derive(Debug)]
-pub struct PeerTls {
+pub struct PeerTls(Kept<Peer>);
+
+#[derive(Debug)]
+struct Peer {
     own: ReplicaName,
     files: PeerFiles,
-    current: RwLock<Arc<Loaded>>,
-    /// The files in use. What was refused is not remembered: a certificate that is not valid yet will be.
-    in_use: Mutex<Bytes>,
-}
-
-#[derive(Clone, PartialEq, Eq)]
-struct Bytes {
-    certificate: Vec<u8>,
-    key: Vec<u8>,
-    ca: Vec<u8>,
-}
-
-impl std::fmt::Debug for Bytes {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // Not the key.
-        f.debug_struct("Bytes").finish_non_exhaustive()
-    }
 }
 
 #[derive(Debug)]
@@ -69,37 +45,7 @@ impl PeerTls {
     /// # Errors
     /// If a file cannot be used, the certificate names another replica, or peers would refuse it.
     pub fn open(own: ReplicaName, files: PeerFiles) -> Result<Self, TlsError> {
-        let bytes = files.read()?;
-        let loaded = Loaded::new(own, &files, &bytes)?;
-        Ok(Self { own, files, current: RwLock::new(Arc::new(loaded)), in_use: Mutex::new(bytes) })
-    }
-
-    /// Looks at the files again. If they changed and are good, new links use them; if they are not,
-    /// everything stays as it is.
-    ///
-    /// # Errors
-    /// If what is there now cannot be used.
-    pub fn reload(&self) -> Result<Reloaded, TlsError> {
-        let bytes = self.files.read()?;
-        let mut in_use = self.in_use.lock().unwrap_or_else(PoisonError::into_inner);
-        if *in_use == bytes {
-            return Ok(Reloaded::Same);
-        }
-        let loaded = Loaded::new(self.own, &self.files, &bytes)?;
-        *in_use = bytes;
-        let expires_at_s = loaded.expires_at_s;
-        *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(loaded);
-        Ok(Reloaded::Changed { expires_at_s })
-    }
-
-    /// When the certificate in use ends, in seconds since 1970.
-    #[must_use]
-    pub fn expires_at_s(&self) -> u64 {
-        self.current().expires_at_s
-    }
-
-    fn current(&self) -> Arc<Loaded> {
-        Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
+        Ok(Self(Kept::open(Peer { own, files })?))
     }
 
     /// Makes a connection that we opened a link, and says which replica is at its other end.
@@ -110,10 +56,10 @@ impl PeerTls {
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
-        let connector = TlsConnector::from(Arc::clone(&self.current().client));
+        let connector = TlsConnector::from(Arc::clone(&self.0.current().client));
         // Certificates name replicas, and the verifier looks at no host; rustls wants one all the same.
         let host = ServerName::try_from("replica.invalid").map_err(io::Error::other)?;
-        let stream = connector.connect(host, stream).await.map_err(plainer)?;
+        let stream = connector.connect(host, stream).await.map_err(handshake)?;
         let name = peer(stream.get_ref().1)?;
         Ok((TlsStream::Client(stream), name))
     }
@@ -126,10 +72,27 @@ impl PeerTls {
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
-        let acceptor = TlsAcceptor::from(Arc::clone(&self.current().server));
-        let stream = acceptor.accept(stream).await.map_err(plainer)?;
+        let acceptor = TlsAcceptor::from(Arc::clone(&self.0.current().server));
+        let stream = acceptor.accept(stream).await.map_err(handshake)?;
         let name = peer(stream.get_ref().1)?;
         Ok((TlsStream::Server(stream), name))
+    }
+}
+
+impl Reload for PeerTls {
+    fn reload(&self) -> Result<Reloaded, TlsError> {
+        Ok(match self.0.reload()? {
+            Some(loaded) => Reloaded::Changed { expires_at_s: loaded.expires_at_s },
+            None => Reloaded::Same,
+        })
+    }
+
+    fn expires_at_s(&self) -> u64 {
+        self.0.current().expires_at_s
+    }
+
+    fn failures(&self) -> u64 {
+        self.0.failures()
     }
 }
 
@@ -140,54 +103,40 @@ fn peer(connection: &CommonState) -> io::Result<ReplicaName> {
     name_of(shown).map_err(io::Error::other)
 }
 
-/// The reason for people, where rustls gives one for programs.
-fn plainer(error: io::Error) -> io::Error {
-    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
-    match inner {
-        Some(inner) => {
-            io::Error::new(error.kind(), format!("the TLS handshake failed: {}", told(inner)))
-        }
-        None => error,
-    }
-}
+impl Source for Peer {
+    type Loaded = Loaded;
 
-impl PeerFiles {
-    fn read(&self) -> Result<Bytes, TlsError> {
-        Ok(Bytes {
-            certificate: read(&self.certificate, Secrecy::Public)?,
-            key: read(&self.key, Secrecy::Secret)?,
-            ca: read(&self.ca, Secrecy::Public)?,
-        })
+    fn files(&self) -> Vec<(&Path, Secrecy)> {
+        let PeerFiles { certificate, key, ca, crl } = &self.files;
+        let crl = crl.iter().map(|crl| (crl.as_path(), Secrecy::Public));
+        let all = [
+            (certificate.as_path(), Secrecy::Public),
+            (key, Secrecy::Secret),
+            (ca, Secrecy::Public),
+        ];
+        all.into_iter().chain(crl).collect()
     }
-}
 
-impl Loaded {
-    /// Everything that new links need, or the first reason why they cannot have it.
-    fn new(own: ReplicaName, files: &PeerFiles, bytes: &Bytes) -> Result<Self, TlsError> {
-        let certificate = Certificate::read(&files.certificate, &bytes.certificate)?;
+    fn load(&self, bytes: &[Vec<u8>]) -> Result<Loaded, TlsError> {
+        let (own, files) = (self.own, &self.files);
+        let certificate = Certificate::read(&files.certificate, &bytes[0])?;
         if certificate.name != own {
             let path = files.certificate.clone();
             return Err(TlsError::OtherName { path, found: certificate.name, expected: own });
         }
         let provider = Arc::new(aws_lc_rs::default_provider());
-        let roots = Arc::new(roots(files, bytes)?);
-        let dialled = DialledReplica {
-            cluster: own.cluster,
-            roots: Arc::clone(&roots),
-            algorithms: provider.signature_verification_algorithms,
-        };
+        let crl = files.crl.as_deref().zip(bytes.get(3).map(Vec::as_slice));
+        let algorithms = provider.signature_verification_algorithms;
+        let chain = Arc::new(Chain::read((&files.ca, &bytes[2]), crl, algorithms)?);
+        let dialled = DialledReplica { cluster: own.cluster, chain: Arc::clone(&chain) };
         let refused = |error: rustls::Error| TlsError::Refused {
             path: files.certificate.clone(),
+            by: "peers",
             why: told(&error),
         };
         let (leaf, more) = certificate.chain.split_first().expect("a chain is never empty");
         dialled.verify(leaf, more, UnixTime::now()).map_err(refused)?;
-        let key = || {
-            PrivateKeyDer::from_pem_slice(&bytes.key).map_err(|error| TlsError::Malformed {
-                path: files.key.clone(),
-                why: format!("no key in PEM: {error}"),
-            })
-        };
+        let key = || private_key(&files.key, &bytes[1]);
         let mismatch = |error: rustls::Error| TlsError::Mismatch {
             certificate: files.certificate.clone(),
             key: files.key.clone(),
@@ -205,38 +154,15 @@ impl Loaded {
         // its CA is still believed.
         client.resumption = Resumption::disabled();
         client.enable_sni = false;
-        let mut server = server(own, roots, provider)
-            .map_err(TlsError::Cryptography)?
+        let mut server = ServerConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[&TLS13])
+            .map_err(cryptography)?
+            .with_client_cert_verifier(Arc::new(DiallingReplica::new(own.cluster, chain)))
             .with_single_cert(certificate.chain, key()?)
             .map_err(mismatch)?;
         server.session_storage = Arc::new(NoServerSessionStorage {});
         server.send_tls13_tickets = 0;
         let expires_at_s = certificate.expires_at_s;
-        Ok(Self { expires_at_s, client: Arc::new(client), server: Arc::new(server) })
+        Ok(Loaded { expires_at_s, client: Arc::new(client), server: Arc::new(server) })
     }
-}
-
-/// A server that asks every client for its certificate.
-fn server(
-    own: ReplicaName,
-    roots: Arc<RootCertStore>,
-    provider: Arc<CryptoProvider>,
-) -> Result<rustls::ConfigBuilder<ServerConfig, rustls::server::WantsServerCert>, String> {
-    let dialling = DiallingReplica::new(own.cluster, roots, Arc::clone(&provider))
-        .map_err(|error| error.to_string())?;
-    let builder = ServerConfig::builder_with_provider(provider)
-        .with_protocol_versions(&[&TLS13])
-        .map_err(|error| error.to_string())?;
-    Ok(builder.with_client_cert_verifier(Arc::new(dialling)))
-}
-
-fn roots(files: &PeerFiles, bytes: &Bytes) -> Result<RootCertStore, TlsError> {
-    let mut roots = RootCertStore::empty();
-    for certificate in certificates(&files.ca, &bytes.ca)? {
-        roots.add(certificate).map_err(|error| TlsError::Malformed {
-            path: files.ca.clone(),
-            why: format!("a certificate that cannot be a CA's: {error}"),
-        })?;
-    }
-    Ok(roots)
 }

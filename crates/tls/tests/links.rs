@@ -10,8 +10,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use regent_tls::authority::{self, Made};
-use regent_tls::{PeerFiles, PeerTls, Reloaded, ReplicaName, TlsError};
+use regent_tls::authority::{self, Made, Owner, Subject};
+use regent_tls::{PeerFiles, PeerTls, Reload, Reloaded, ReplicaName, TlsError};
 use rustls::crypto::aws_lc_rs::{self, kx_group};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
@@ -31,14 +31,18 @@ fn name(replica: u64) -> ReplicaName {
     ReplicaName { cluster: CLUSTER, replica }
 }
 
+fn subject(replica: u64) -> Subject {
+    Subject::Replica(name(replica))
+}
+
 fn files(made: Made) -> PeerFiles {
-    PeerFiles { certificate: made.certificate, key: made.key, ca: made.ca }
+    PeerFiles { certificate: made.certificate, key: made.key, ca: made.ca, crl: None }
 }
 
 /// A CA in this directory, and the files of replicas 1 and 2.
 fn two(place: &Path) -> [PeerFiles; 2] {
     authority::init(place, 3650, now_s()).unwrap();
-    [1, 2].map(|replica| files(authority::issue(place, name(replica), 365, now_s()).unwrap()))
+    [1, 2].map(|replica| files(authority::issue(place, &subject(replica), 365, now_s()).unwrap()))
 }
 
 #[tokio::test]
@@ -108,7 +112,7 @@ async fn new_links_use_the_certificates_that_took_the_place_of_others() {
         (PeerTls::open(name(1), one.clone()).unwrap(), PeerTls::open(name(2), two).unwrap());
     assert_eq!(first.reload().unwrap(), Reloaded::Same);
 
-    let renewed = authority::renew(place.path(), 1, 90, true, now_s()).unwrap();
+    let renewed = authority::renew(place.path(), &Owner::Replica(1), 90, true, now_s()).unwrap();
     let expires_at_s = renewed.expires_at_s;
     assert_eq!(first.reload().unwrap(), Reloaded::Changed { expires_at_s });
     assert_eq!(first.expires_at_s(), expires_at_s);
@@ -121,7 +125,7 @@ async fn new_links_use_the_certificates_that_took_the_place_of_others() {
 
     // Half of a change is refused, and what was there stays in use.
     let key = std::fs::read(&one.key).unwrap();
-    authority::renew(place.path(), 1, 80, true, now_s()).unwrap();
+    authority::renew(place.path(), &Owner::Replica(1), 80, true, now_s()).unwrap();
     std::fs::write(&one.key, key).unwrap();
     let refused = first.reload().unwrap_err();
     assert!(matches!(refused, TlsError::Mismatch { .. }), "{refused}");
@@ -178,7 +182,7 @@ fn certificates_that_peers_would_refuse_are_refused_before_they_are_used() {
         assert!(error.contains("is a named pipe and not a regular file"), "{error}");
     }
     PeerTls::open(name(1), one.clone()).unwrap();
-    authority::renew(place.path(), 1, 1, false, now_s() - 2 * DAY_S).unwrap();
+    authority::renew(place.path(), &Owner::Replica(1), 1, false, now_s() - 2 * DAY_S).unwrap();
     let error = open(&one);
     assert!(error.to_string().contains("it has expired"), "{error}");
 }
@@ -194,15 +198,17 @@ fn a_ca_writes_nothing_over_and_promises_no_longer_than_it_lives() {
     assert!(matches!(authority::init(&directory, 100, now_s()), Err(TlsError::Exists { .. })));
     assert_eq!(std::fs::read(&made.key).unwrap(), key);
 
-    let issued = authority::issue(&directory, name(1), 99, now_s()).unwrap();
+    let issued = authority::issue(&directory, &subject(1), 99, now_s()).unwrap();
     assert_eq!(mode(&issued.key), 0o600);
-    let again = authority::issue(&directory, name(1), 99, now_s());
+    let again = authority::issue(&directory, &subject(1), 99, now_s());
     assert!(matches!(again, Err(TlsError::Exists { .. })));
-    let error = authority::issue(&directory, name(2), 101, now_s()).unwrap_err();
+    let error = authority::issue(&directory, &subject(2), 101, now_s()).unwrap_err();
     assert!(matches!(error, TlsError::OutlivesCa { days: 101, left_days: 100 | 99 }), "{error}");
-    assert!(authority::renew(&directory, 2, 30, false, now_s()).is_err(), "it has none to renew");
+    let none = authority::renew(&directory, &Owner::Replica(2), 30, false, now_s()).unwrap_err();
+    assert!(matches!(none, TlsError::Unknown { .. }), "{none}");
     for days in [0, 36_501] {
-        let error = authority::renew(&directory, 1, days, false, now_s()).unwrap_err();
+        let error =
+            authority::renew(&directory, &Owner::Replica(1), days, false, now_s()).unwrap_err();
         assert!(matches!(error, TlsError::Days { .. }), "{error}");
     }
 }

@@ -350,6 +350,7 @@ impl pb::Policy {
             allow: allow.collect::<Read<_>>()?,
             priorities: rules.collect::<Read<_>>()?,
             standbys_max: self.standbys_max.unwrap_or(default.standbys_max),
+            four_eyes: self.four_eyes.unwrap_or(default.four_eyes),
         })
     }
 }

@@ -85,6 +85,7 @@ pub const fn grpc_code(code: Code) -> GrpcCode {
         | Code::TermsExhausted
         | Code::OtherReplicaLeads
         | Code::BindingsChanged
+        | Code::SecondApprovalNeeded
         | Code::MemberRefused => GrpcCode::FailedPrecondition,
         Code::RequestReused | Code::AuthTokenExists => GrpcCode::AlreadyExists,
         Code::TtlOutOfBounds => GrpcCode::OutOfRange,

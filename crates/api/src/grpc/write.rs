@@ -265,6 +265,7 @@ impl From<PolicyBody> for pb::Policy {
             allow: policy.allow.iter().map(ToString::to_string).collect(),
             priorities: policy.priorities.into_iter().map(pb::PriorityRule::from).collect(),
             standbys_max: Some(policy.standbys_max),
+            four_eyes: Some(policy.four_eyes),
         }
     }
 }

@@ -19,6 +19,7 @@ Examples:
   regent bench --nodes 1,3 --to spread,leader --clients 1,64,512 --seconds 5
   regent bench --nodes 3 --parts failover,width,succession,memory
   regent bench --nodes 3 --parts handover --transfers 1000 --resigns 1000
+  regent bench --nodes 1,3 --parts overload --clients 512 --seconds 10
   regent bench --nodes 1 --parts memory --groups 100000,1000000 --output json
   regent bench --parts gateway --clients 1,64
   regent bench --server http://10.0.0.1:7400 --pid $(pgrep -x regent)";
@@ -81,6 +82,8 @@ enum Part {
     Memory,
     /// What the fencing gateway costs a write; it needs no service
     Gateway,
+    /// How many renewals are answered in time while five times more is asked than the service can take
+    Overload,
 }
 
 /// Where clients go.
@@ -163,6 +166,7 @@ impl Part {
             Self::Succession => regent_load::Part::Succession,
             Self::Memory => regent_load::Part::Memory,
             Self::Gateway => regent_load::Part::Gateway,
+            Self::Overload => regent_load::Part::Overload,
         }
     }
 }

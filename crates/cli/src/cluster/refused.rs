@@ -62,7 +62,7 @@ fn exit_and_way_out(error: &ReplicaError) -> (Exit, &'static str) {
             Exit::Config,
             "; give this replica a certificate with --peer-cert, --peer-key and --peer-ca (regent tls), or accept the risk with --insecure",
         ),
-        ReplicaError::NoTls => (Exit::Config, ""),
+        ReplicaError::NoTls { .. } => (Exit::Config, ""),
         #[cfg(feature = "tls")]
         ReplicaError::Tls(_) => (Exit::Config, ""),
         ReplicaError::NotServing { .. }

@@ -12,7 +12,9 @@ use regent_election::fence::doorkeeper::DoorRules;
 use regent_election::{Group, Resource, Term};
 use regent_gateway::limits::WAITING_MAX;
 use regent_gateway::mark::{MarkError, MarkFile};
-use regent_gateway::{Gateway, GatewayConfig, GatewayError, ReportTarget, Upstream};
+use regent_gateway::{
+    Gateway, GatewayCertificate, GatewayConfig, GatewayError, ReportTarget, Upstream,
+};
 use tokio::net::TcpListener;
 
 use crate::client::ClientArgs;
@@ -21,7 +23,7 @@ use crate::duration;
 use crate::exit::Exit;
 use crate::failure::{CommandResult, Failure};
 use crate::output::Screen;
-use crate::serve::bind;
+use crate::serve::{bind, on_hangup};
 use crate::signals::Signals;
 use crate::wall::wall_seconds;
 
@@ -83,6 +85,12 @@ pub(crate) struct GatewayArgs {
     /// Do not ask back
     #[arg(long, requires = "reset_mark", help_heading = "Repair")]
     yes: bool,
+    /// The certificate that clients see: with it, they speak TLS only
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// The key of that certificate
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
     /// Where to tell metrics (/metrics) and health (/healthz)
     #[arg(long, value_name = "ADDRESS")]
     metrics: Option<SocketAddr>,
@@ -129,8 +137,12 @@ pub(crate) async fn run(args: GatewayArgs) -> CommandResult {
         Some(keys) => Some(verifier(keys, &args).await?),
         None => None,
     };
+    let [reload, _] = on_hangup(args.tls_cert.is_some())?;
+    let files = args.tls_cert.clone().zip(args.tls_key.clone());
+    let tls = files.map(|(certificate, key)| GatewayCertificate { certificate, key, reload });
     let config = GatewayConfig {
         signed,
+        tls,
         group: args.group.clone(),
         upstream: Some(upstream),
         data: args.data.clone(),
@@ -216,7 +228,8 @@ fn refused(error: GatewayError) -> Failure {
             | MarkError::File(_)
             | MarkError::Damaged { .. }
             | MarkError::Missing { .. },
-        ) => Exit::Files,
+        )
+        | GatewayError::Tls(_) => Exit::Files,
         GatewayError::Mark(MarkError::Reason | MarkError::NoTerm) => Exit::Usage,
         GatewayError::Mark(MarkError::OtherGroup { .. } | MarkError::Unused { .. })
         | GatewayError::Zero { .. }
@@ -234,11 +247,13 @@ async fn listen(flag: &str, wanted: SocketAddr) -> Result<(TcpListener, SocketAd
 
 /// A few lines for whoever started it. Nothing depends on their being read.
 fn greet(args: &GatewayArgs, address: SocketAddr, metrics: Option<SocketAddr>, mark: u64) {
-    let metrics =
-        metrics.map(|address| format!("metrics at http://{address}/metrics\n")).unwrap_or_default();
+    let scheme = if args.tls_cert.is_some() { "https" } else { "http" };
+    let metrics = metrics
+        .map(|address| format!("metrics at {scheme}://{address}/metrics\n"))
+        .unwrap_or_default();
     let rule = if args.strict { "the term in office" } else { "terms that never fall" };
     let lines = format!(
-        "the gateway of {} listens on http://{address}\n\
+        "the gateway of {} listens on {scheme}://{address}\n\
          passes {rule} on to {}; the highest so far is {mark}\n{metrics}",
         args.group,
         args.upstream.as_deref().unwrap_or_default(),

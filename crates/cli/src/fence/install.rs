@@ -115,7 +115,8 @@ enum Change {
 
 #[cfg(feature = "postgres")]
 async fn change(args: &InstallArgs, table: &Table, change: Change) -> Result<String, Failure> {
-    use regent::fencing::postgres::{connect, shape_of};
+    use regent::fencing::postgres::shape_of;
+    use regent_stores::postgres::connect;
 
     let client = connect(&args.url).await.map_err(|error| unreached(&error))?;
     let text = match change {
@@ -146,7 +147,7 @@ async fn change(args: &InstallArgs, table: &Table, change: Change) -> Result<Str
         }
         Change::Install | Change::Remove => Err(Failure::new(
             Exit::Config,
-            regent_fencekit::OpenError::NotBuiltIn("postgres").to_string(),
+            regent_fencekit::TargetError::NotBuiltIn("postgres").to_string(),
         )),
     }
 }

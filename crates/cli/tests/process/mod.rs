@@ -167,12 +167,25 @@ impl Server {
         self.speak(&format!("POST {path}"), body)
     }
 
+    /// The body that answers a plain request with a bearer token.
+    pub(crate) fn get_as(&self, path: &str, token: &str) -> String {
+        self.send(&format!("GET {path}"), &format!("authorization: Bearer {token}\r\n"), "")
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     fn speak(&self, what: &str, body: &str) -> String {
+        self.send(what, "", body)
+    }
+
+    fn send(&self, what: &str, headers: &str, body: &str) -> String {
         let host = self.listen();
         let mut stream = TcpStream::connect(&host).unwrap();
         let length = body.len();
         let request = format!(
-            "{what} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
+            "{what} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n{headers}content-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
         );
         stream.write_all(request.as_bytes()).unwrap();
         let mut answer = String::new();

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use regent_election::limits::GROUPS_PAGE_MAX;
 use regent_election::participant::{Reply, Request};
 use regent_election::store::{
-    Consistency, LeaderView, Scope, Store, StoreError, StoreResult, WatchItem,
+    Consistency, GroupView, LeaderView, Scope, Store, StoreError, StoreResult, WatchItem,
 };
 use regent_election::{Group, Resource, Term};
 
@@ -102,6 +102,11 @@ impl Backend for DirectBackend {
 
     async fn leader(&self, group: &Group, consistency: Consistency) -> StoreResult<LeaderView> {
         let read = self.store.leader(group, consistency);
+        self.in_time(read, |why| StoreError::Unavailable { why, retry_after: None }).await
+    }
+
+    async fn group(&self, group: &Group) -> StoreResult<GroupView> {
+        let read = self.store.group(group);
         self.in_time(read, |why| StoreError::Unavailable { why, retry_after: None }).await
     }
 

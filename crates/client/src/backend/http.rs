@@ -12,8 +12,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use regent_api::{ValidateTokenRequest, WatchEvent};
 use regent_election::participant::{Reply, Request};
-use regent_election::store::{Consistency, LeaderView, Scope, StoreResult};
-use regent_election::{Group, Moment, Resource, SessionId, Term};
+use regent_election::store::{Consistency, GroupView, LeaderView, Scope, StoreError, StoreResult};
+use regent_election::{Group, Moment, PolicyError, Resource, SessionId, Term};
 
 use super::{Backend, ObservedLeader, ObservedLeaders};
 use crate::remote::{Address, AddressError, Remote, RemoteError, Watched};
@@ -86,6 +86,15 @@ impl Backend for HttpBackend {
             Ok(answer) => Ok(answer.office.into()),
             Err(error) => Err(error.into_read_error()),
         }
+    }
+
+    async fn group(&self, group: &Group) -> StoreResult<GroupView> {
+        let shown = self.errands.show_group(group).await.map_err(|error| match error {
+            refused @ RemoteError::Refused(_) => refused.into_store_error(),
+            other => other.into_read_error(),
+        })?;
+        let is_odd = |error: PolicyError| StoreError::Corrupt(error.to_string());
+        shown.try_into().map_err(is_odd)
     }
 
     async fn admit(&self, group: &Group, resource: &Resource, term: Term) -> StoreResult<()> {

@@ -13,7 +13,7 @@ use std::fmt;
 
 use async_trait::async_trait;
 use regent_election::participant::{Reply, Request};
-use regent_election::store::{Consistency, LeaderView, Scope, StoreError, StoreResult};
+use regent_election::store::{Consistency, GroupView, LeaderView, Scope, StoreError, StoreResult};
 use regent_election::{Group, Metadata, Node, Resource, Revision, SessionId, Term};
 use tokio::sync::mpsc;
 
@@ -31,6 +31,15 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
 
     /// Who leads.
     async fn leader(&self, group: &Group, consistency: Consistency) -> StoreResult<LeaderView>;
+
+    /// A group as it is: whether it lives there, above all. It is asked where a process follows a group to.
+    async fn group(&self, group: &Group) -> StoreResult<GroupView> {
+        let _ = group;
+        Err(StoreError::Unsupported {
+            store: "this office",
+            what: "groups that come from elsewhere",
+        })
+    }
 
     /// Admits a term at a resource and raises its fence, in one step: after it no lower term is admitted there.
     /// An office that keeps no fences says so.

@@ -1,7 +1,7 @@
 //! How connections are made: in the clear, or by TLS where an address says so.
 //!
-//! Whom to trust is the system's business: its certificates are used, or those that `SSL_CERT_FILE` and
-//! `SSL_CERT_DIR` name.
+//! Whom to trust is the system's business unless a file of CAs is named (`tls.rs`): its certificates are used, or
+//! those that `SSL_CERT_FILE` and `SSL_CERT_DIR` name.
 
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioIo;
@@ -9,6 +9,8 @@ use tokio::net::TcpStream;
 
 use super::address::{Address, AddressError};
 use super::socket::Connector;
+#[cfg(feature = "tls")]
+use super::tls::to_servers;
 use crate::limits::CONNECT_TIMEOUT;
 
 /// What makes connections through the network.
@@ -60,8 +62,8 @@ fn through_network(_: &[Address], _: Spoken) -> Result<NetConnector, AddressErro
 fn through_network(addresses: &[Address], spoken: Spoken) -> Result<NetConnector, AddressError> {
     let mut plain = plain();
     plain.enforce_http(false);
-    let needs_roots = addresses.iter().any(Address::is_tls);
-    let config = config(if needs_roots { roots()? } else { rustls::RootCertStore::empty() })?;
+    let is_tls = addresses.iter().any(Address::is_tls);
+    let config = if is_tls { to_servers(roots)? } else { config(rustls::RootCertStore::empty())? };
     let builder =
         hyper_rustls::HttpsConnectorBuilder::new().with_tls_config(config).https_or_http();
     Ok(match spoken {
@@ -101,7 +103,7 @@ fn roots() -> Result<rustls::RootCertStore, AddressError> {
     if added == 0 {
         let reasons: Vec<String> = found.errors.iter().map(ToString::to_string).collect();
         let why = format!(
-            "this system trusts no certificate {}; name a file of them in SSL_CERT_FILE",
+            "this system trusts no certificate {}; name a file of them with --ca, REGENT_CA or SSL_CERT_FILE",
             reasons.join(", ")
         );
         return Err(AddressError::Tls { why });

@@ -3,6 +3,9 @@
 //! One process has one identity, so the token is that of the process: named by the program
 //! ([`Credential::set_default`]), or by `REGENT_TOKEN` or `REGENT_TOKEN_FILE`. A file is looked at again when it has
 //! changed, so that a token can be replaced without a restart.
+//!
+//! A token is one that the cluster made (`rgt_…`), of which a typing error is found here, or a JSON Web Token of
+//! another issuer, which only the server can judge.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -13,8 +16,8 @@ use hyper::header::HeaderValue;
 use regent_election::access::{BearerToken, TokenError};
 use regent_files::{FileError, Trust};
 
-/// Most bytes of a token file: a token and the end of its line.
-const TOKEN_FILE_BYTES_MAX: u64 = 1024;
+/// Most bytes of a token file: the longest JSON Web Token that a server reads, and the end of its line.
+const TOKEN_FILE_BYTES_MAX: u64 = (16 << 10) + 2;
 
 static DEFAULT: OnceLock<Credential> = OnceLock::new();
 
@@ -110,12 +113,24 @@ fn read(path: &Path) -> Result<Seen, CredentialError> {
 
 fn header(text: &str, place: &str) -> Result<HeaderValue, CredentialError> {
     let wrong = |source| CredentialError::Token { place: place.to_owned(), source };
-    let token: BearerToken = text.trim().parse().map_err(wrong)?;
-    let mut value = HeaderValue::try_from(format!("Bearer {}", token.reveal()))
-        .map_err(|_| wrong(TokenError::Shape))?;
+    let text = text.trim();
+    if !is_jwt(text) {
+        text.parse::<BearerToken>().map_err(wrong)?;
+    }
+    let mut value =
+        HeaderValue::try_from(format!("Bearer {text}")).map_err(|_| wrong(TokenError::Shape))?;
     // Kept out of logs and out of the compression tables of HTTP/2.
     value.set_sensitive(true);
     Ok(value)
+}
+
+/// Whether a text has the shape of a JSON Web Token: three parts of base64url.
+fn is_jwt(text: &str) -> bool {
+    let is_part = |part: &str| {
+        !part.is_empty()
+            && part.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
+    };
+    text.split('.').count() == 3 && text.split('.').all(is_part) && !text.starts_with("rgt_")
 }
 
 impl fmt::Debug for Credential {
@@ -135,6 +150,15 @@ mod tests {
     use regent_election::access::TokenId;
 
     use super::*;
+
+    #[test]
+    fn a_token_is_of_this_cluster_or_a_jwt_and_nothing_else() {
+        let jwt = "eyJhbGciOiJFZERTQSJ9.eyJzdWIiOiJhIn0.c2ln";
+        assert_eq!(Credential::token(jwt, "x").unwrap().value(), format!("Bearer {jwt}"));
+        for text in ["", "a.b", "a..c", "a.b.c.d", "a.b c.d", "a.b.c\r\nx: y", "rgt_a.b.c"] {
+            assert!(Credential::token(text, "x").is_err(), "{text:?}");
+        }
+    }
 
     #[test]
     fn a_token_file_is_read_again_when_it_changes_and_must_be_private() {

@@ -42,6 +42,7 @@ mod socket;
 mod sse;
 mod step_down;
 mod tenure;
+mod tls;
 mod token;
 mod watch;
 
@@ -73,6 +74,7 @@ pub use regent_election::store::Scope;
 #[cfg(unix)]
 pub use session_file::{SessionFile, SessionFileError};
 pub(crate) use socket::Connector;
+pub use tls::TlsFiles;
 pub use watch::{Watched, Watching};
 
 use crate::fresh::{self, NoRandomness};

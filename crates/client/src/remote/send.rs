@@ -19,7 +19,7 @@ use serde::de::DeserializeOwned;
 use tokio::time::{Sleep, sleep};
 
 use super::error::{RemoteError, echo, judge};
-use super::{Remote, RemoteResult};
+use super::{Remote, RemoteResult, tls};
 use crate::limits::ANSWER_BYTES_MAX;
 
 /// One request, the same at every address.
@@ -246,6 +246,9 @@ impl Remote {
         }
         let request = request.body(Full::new(call.body.clone())).map_err(|error| unsent(&error))?;
         self.shared.http.request(request).await.map_err(|error| {
+            if let Some(why) = tls::failure(&error) {
+                return Failed::Unsent(why);
+            }
             let why = without_os_number(innermost(&error));
             if error.is_connect() { Failed::Unsent(why) } else { Failed::Lost(why) }
         })

@@ -71,3 +71,53 @@ async fn who_does_not_campaign_again_is_not_elected_where_its_group_went() {
     })
     .await;
 }
+
+/// Who can write to the old store alone points honest processes at any store on an allowed host. One that was never told
+/// of a move neither hears of the group nor grants it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_process_follows_to_a_store_that_does_not_expect_the_group() {
+    let (old, unrelated) = (Bench::start(), Bench::start());
+    let group = Group::new("billing").unwrap();
+    let regent = old.at("a").ttl(Duration::from_secs(2)).connect().await.unwrap();
+    let first = soon("a leads", regent.campaign("billing")).await.unwrap();
+    let home = Home::new(&unrelated.url).unwrap();
+    old.store.move_group(&group, Step::Depart { to: home }, None).await.unwrap();
+    soon("a is told", first.lost()).await;
+    drop(first);
+    let refused = soon("a is refused", regent.campaign("billing")).await.unwrap_err();
+    assert!(refused.to_string().contains("neither expects billing"), "{refused}");
+    let census = unrelated.store.census().await.unwrap();
+    assert_eq!((census.groups, census.sessions), (0, 0), "it was nowhere but there to read");
+
+    // Another group of that name, which never came from there.
+    let other = unrelated.at("b").connect().await.unwrap();
+    let _others = soon("b leads", other.campaign("ledger")).await.unwrap();
+    let ledger = Group::new("ledger").unwrap();
+    for _ in 0..2 {
+        let term = soon("a leads", regent.campaign("ledger")).await.unwrap();
+        soon("a resigns", term.resign()).await.unwrap();
+    }
+    let home = Home::new(&unrelated.url).unwrap();
+    old.store.move_group(&ledger, Step::Depart { to: home }, None).await.unwrap();
+    let refused = soon("a is refused", regent.campaign("ledger")).await.unwrap_err();
+    assert!(refused.to_string().contains("term 2 or above"), "{refused}");
+}
+
+/// It was moved while nobody was here, and is led there already: the term shows that it came.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_group_that_has_arrived_before_is_followed() {
+    let (old, new) = (Bench::start(), Bench::start());
+    let group = Group::new("billing").unwrap();
+    let regent = old.at("a").ttl(Duration::from_secs(2)).connect().await.unwrap();
+    let term = soon("a leads", regent.campaign("billing")).await.unwrap();
+    soon("a resigns", term.resign()).await.unwrap();
+    let home = |bench: &Bench| Home::new(&bench.url).unwrap();
+    let expect = Step::Expect { from: home(&old) };
+    let view = new.store.move_group(&group, expect, None).await.unwrap();
+    let Door::Expected { since, .. } = view.door else { panic!("{view:?}") };
+    old.store.move_group(&group, Step::Depart { to: home(&new) }, None).await.unwrap();
+    let arrive = Step::Arrive { since, above: Term::new(1).unwrap(), heir: None };
+    new.store.move_group(&group, arrive, None).await.unwrap();
+    let second = soon("a leads in the new store", regent.campaign("billing")).await.unwrap();
+    assert_eq!(second.term(), Term::new(2).unwrap());
+}

@@ -26,12 +26,23 @@ use crate::store::{
 };
 use crate::term::{Cursor, Term};
 
-/// Who calls, and by which credential.
+/// Vouches for a caller beside what the store keeps, as a client certificate does.
+pub trait Voucher: std::fmt::Debug + Send + Sync {
+    /// For whom.
+    fn who(&self) -> &Principal;
+
+    /// Why it is not good any more, if so. Asked with every request, since connections outlive credentials.
+    fn flaw(&self) -> Option<CredentialFlaw>;
+}
+
+/// Who calls, and by which credentials. All that were shown must be good.
 #[derive(Clone, Debug)]
 pub struct Caller {
     pub who: Principal,
     /// The token that was shown; none for a caller that is known in another way.
     pub token: Option<TokenId>,
+    /// What else vouches for the caller.
+    pub voucher: Option<Arc<dyn Voucher>>,
     /// The wall clock of this server, in milliseconds since 1970: for the expiry of tokens only.
     pub wall_ms: fn() -> u64,
 }
@@ -40,6 +51,9 @@ impl Caller {
     /// Why the credential is not good any more, if so. A token that is not known any more was revoked long ago.
     #[must_use]
     pub fn flaw(&self, table: &AccessTable) -> Option<CredentialFlaw> {
+        if let Some(flaw) = self.voucher.as_ref().and_then(|voucher| voucher.flaw()) {
+            return Some(flaw);
+        }
         let id = self.token?;
         match table.token(id).filter(|record| record.principal == self.who) {
             Some(record) => record.flaw((self.wall_ms)()),

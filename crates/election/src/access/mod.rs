@@ -20,12 +20,13 @@ mod table;
 mod token;
 
 pub use binding::{AccessError, Binding, Bindings, NodeRule};
-pub use guard::{Caller, GuardedStore, Permitted};
+pub use guard::{Caller, GuardedStore, Permitted, Voucher};
 pub use judge::{Denial, Extent, Grant, Nearest, Request, judge};
 pub use pattern::Pattern;
 pub use principal::{Principal, PrincipalError};
 pub use right::{Right, Role};
 pub use table::{AccessTable, AccessView, SessionOwner};
 pub use token::{
-    BearerToken, CredentialFlaw, SecretDigest, TokenError, TokenId, TokenLabel, TokenRecord,
+    BearerToken, CredentialFlaw, SecretDigest, TOKEN_PREFIX, TokenError, TokenId, TokenLabel,
+    TokenRecord,
 };

@@ -76,7 +76,8 @@ pub struct BearerToken {
     secret: [u8; 32],
 }
 
-const PREFIX: &str = "rgt_";
+/// How every token of a cluster begins.
+pub const TOKEN_PREFIX: &str = "rgt_";
 const HEX: &[u8; 16] = b"0123456789abcdef";
 
 impl BearerToken {
@@ -95,7 +96,7 @@ impl BearerToken {
     /// The whole text, for its owner only.
     #[must_use]
     pub fn reveal(&self) -> String {
-        let mut text = format!("{PREFIX}{}_", self.id);
+        let mut text = format!("{TOKEN_PREFIX}{}_", self.id);
         for byte in self.secret {
             text.push(char::from(HEX[usize::from(byte >> 4)]));
             text.push(char::from(HEX[usize::from(byte & 15)]));
@@ -107,7 +108,7 @@ impl BearerToken {
 
 impl fmt::Debug for BearerToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{PREFIX}{}_(hidden)", self.id)
+        write!(f, "{TOKEN_PREFIX}{}_(hidden)", self.id)
     }
 }
 
@@ -115,7 +116,7 @@ impl FromStr for BearerToken {
     type Err = TokenError;
 
     fn from_str(text: &str) -> Result<Self, TokenError> {
-        let rest = text.strip_prefix(PREFIX).ok_or(TokenError::Shape)?;
+        let rest = text.strip_prefix(TOKEN_PREFIX).ok_or(TokenError::Shape)?;
         let (body, check) = text.rsplit_once('_').ok_or(TokenError::Shape)?;
         let mut parts = rest.split('_');
         let (Some(id), Some(secret), Some(_), None) =

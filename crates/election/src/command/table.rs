@@ -249,6 +249,10 @@ impl Command {
                 promotes: InItsGroup,
                 grows: Grows::Freely,
                 ends_others: true,
+                since_level: match policy {
+                    Some(policy) if policy.four_eyes => 3,
+                    Some(_) | None => 1,
+                },
                 ..row(Right::Operate)
             },
             Self::Delete { group } => Row {
@@ -324,11 +328,22 @@ impl Command {
             Self::CreateToken { .. } | Self::RevokeToken { .. } => {
                 Row { since_level: 2, ..row(Right::Administer) }
             }
-            Self::As { command, .. } => Row { since_level: 2, ..command.get().row() },
+            Self::As { command, .. } => {
+                let row = command.get().row();
+                let since_level = if row.since_level > 2 { row.since_level } else { 2 };
+                Row { since_level, ..row }
+            }
             Self::Expire { sessions } => Row {
                 sessions: sessions.as_slice(),
                 frees: Frees::Session,
                 promotes: WhereItsSessionsAre,
+                ..by_driver()
+            },
+            Self::Elapsed { group, kind: WaitKind::Approval, .. } => Row {
+                group: Some(group),
+                wait: Some(WaitKind::Approval),
+                recorded_if_changed: true,
+                since_level: 3,
                 ..by_driver()
             },
             Self::Elapsed { group, kind, .. } => Row {

@@ -12,6 +12,7 @@ use crate::access::{
 };
 use crate::name::{Group, Node};
 use crate::outcome::{Cause, Refusal};
+use crate::policy::Policy;
 use crate::store::{
     Consistency, Heartbeat, NewToken, OfficeState, Open, Scope, Store, StoreError, StoreResult,
 };
@@ -55,7 +56,7 @@ const fn long_ago() -> u64 {
 }
 
 fn as_principal(bench: &Bench, who: &str) -> Arc<dyn Store> {
-    let caller = Caller { who: principal(who), token: None, wall_ms: long_ago };
+    let caller = Caller { who: principal(who), token: None, voucher: None, wall_ms: long_ago };
     Arc::new(GuardedStore::new(bench.store(), caller))
 }
 
@@ -124,7 +125,8 @@ pub(super) async fn a_token_is_kept_until_it_is_revoked_and_never_changes_hands(
     ensure!(kept.token(token).is_some_and(|record| record.revoked), "it is not revoked");
     let unknown = bench.store().revoke_token(TokenId(token.0 ^ 1)).await;
     refused("an unknown token", unknown, |no| matches!(no, Refusal::TokenUnknown { .. }))?;
-    let caller = Caller { who: principal(&who), token: Some(token), wall_ms: long_ago };
+    let caller =
+        Caller { who: principal(&who), token: Some(token), voucher: None, wall_ms: long_ago };
     let guarded: Arc<dyn Store> = Arc::new(GuardedStore::new(bench.store(), caller));
     let late = guarded.leader(&bench.group(), Consistency::Stale).await;
     refused("a revoked token", late, |no| matches!(no, Refusal::CredentialOver { .. }))
@@ -259,6 +261,34 @@ pub(super) async fn lists_and_watches_show_only_groups_that_may_be_observed(
     bind(&bench, &who, &[]).await?;
     alice.store.close(alice.session).await?;
     bench.nothing(&mut *watch).await
+}
+
+pub(super) async fn what_needs_two_principals_is_done_when_another_one_asks_for_the_same(
+    bench: Bench,
+) -> Result<(), Fault> {
+    let (who, next, group) = (stranger(&bench), stranger(&bench), bench.group());
+    for name in [&who, &next] {
+        bind(&bench, name, &[binding(name, Role::Operator, group.as_str())]).await?;
+    }
+    let (alice, bob) = (as_principal(&bench, &who), as_principal(&bench, &next));
+    let policy = |four_eyes| Some(Policy { four_eyes, ..Policy::default() });
+    let unnamed = bench.store().put_policy(&group, policy(true), None).await;
+    let has_no_name = |no: &Refusal| matches!(no, Refusal::NobodyToApprove { .. });
+    refused("a policy that nobody could change again", unnamed, has_no_name)?;
+    alice.put_policy(&group, policy(true), None).await?;
+    let is_open = |is_wanted: bool| move |no: &Refusal| matches!(no, Refusal::SecondApprovalNeeded { is_other, .. } if *is_other != is_wanted);
+    for _ in 0..2 {
+        let alone = alice.put_policy(&group, policy(false), None).await;
+        refused("one principal, twice", alone.map(drop), is_open(true))?;
+    }
+    let other = bob.delete(&group, None).await;
+    refused("another request", other.map(drop), is_open(false))?;
+    ensure!(bench.other().group(&group).await?.policy.four_eyes, "one was enough");
+    bob.put_policy(&group, policy(false), None).await?;
+    ensure!(!bench.other().group(&group).await?.policy.four_eyes, "two were not enough");
+    alice.delete(&group, None).await?;
+    bind(&bench, &next, &[]).await?;
+    bind(&bench, &who, &[]).await
 }
 
 fn group(name: &str) -> Group {

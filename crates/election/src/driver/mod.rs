@@ -480,6 +480,8 @@ fn is_permanent(refusal: &Refusal) -> bool {
         | Refusal::BindingsChanged { .. }
         | Refusal::TokenUnknown { .. }
         | Refusal::TokenExists { .. }
+        | Refusal::SecondApprovalNeeded { .. }
+        | Refusal::NobodyToApprove { .. }
         | Refusal::RequestTooOld { .. }
         | Refusal::RequestAhead { .. }
         | Refusal::RequestReused => false,

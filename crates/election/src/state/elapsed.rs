@@ -20,6 +20,9 @@ impl State {
         since: Revision,
     ) -> VerbResult {
         let overtaken = Ok((Answer::Overtaken, Rest::Nothing));
+        if kind == WaitKind::Approval {
+            return if self.drop_proposal(group, since) { done() } else { overtaken };
+        }
         let Some(state) = self.groups.get_mut(group) else { return overtaken };
         match (kind, &mut state.office) {
             (WaitKind::LockDelay, Office::Delayed { since: began }) if *began == since => {
@@ -48,7 +51,8 @@ impl State {
                 WaitKind::LockDelay
                 | WaitKind::Ending
                 | WaitKind::Acceptance
-                | WaitKind::MinimumTenure,
+                | WaitKind::MinimumTenure
+                | WaitKind::Approval,
                 Office::Vacant
                 | Office::Delayed { .. }
                 | Office::Held { .. }

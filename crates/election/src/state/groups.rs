@@ -24,6 +24,10 @@ impl State {
             None => None,
             Some(policy) => Some(Box::new(policy.check(self.settings.ttl_ms_ceiling)?)),
         };
+        // Without names nobody could ever approve anything, nor switch it off again.
+        if turn.who.is_none() && policy.as_ref().is_some_and(|policy| policy.four_eyes) {
+            return Err(Refusal::NobodyToApprove { group });
+        }
         match self.groups.get_mut(&group) {
             Some(state) if state.doomed => return Err(Refusal::GroupEnding { group }),
             // The same again is no change: a wait for the minimum tenure must not start anew.
@@ -118,6 +122,7 @@ impl State {
     /// instead of a tombstone for every name that ever was (semantics 22).
     pub(super) fn forget(&mut self, turn: &mut Turn, group: &Group) {
         let Some(state) = self.groups.remove(group) else { return };
+        self.proposals.remove(group);
         self.index.note(group, state.marks, Marks::default());
         if !mutant::is(Mutant::TermsRestart) {
             self.term_floor = self.term_floor.max(state.term);

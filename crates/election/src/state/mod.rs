@@ -7,7 +7,7 @@
 //!
 //! One verb, one file: `sessions` (open, close, expire), `campaign`, `resign` (and withdraw),
 //! `transfer` (offer, warm, transfer, accept), `step_down`, `groups` (policies and deletion), `door` (moves),
-//! `fences`, `elapsed`, `access` (bindings and tokens). They meet in `office`, the only place that ends and begins
+//! `fences`, `elapsed`, `access` (bindings and tokens), `four_eyes` (what needs two principals). They meet in `office`, the only place that ends and begins
 //! tenures. `repeat` makes a repeated request take effect once; `view` reads; `snapshot` writes and reads the whole
 //! state; `weight` counts its bytes.
 //!
@@ -29,6 +29,7 @@ mod campaign;
 mod door;
 mod elapsed;
 mod fences;
+mod four_eyes;
 mod group;
 mod group_table;
 mod groups;
@@ -49,6 +50,7 @@ mod transfer;
 mod view;
 mod weight;
 
+use four_eyes::Proposal;
 use group::GroupState;
 use group_table::GroupTable;
 use repeat::Requests;
@@ -75,6 +77,8 @@ pub struct State {
     requests: Requests,
     ended: EndedSessions,
     access: Arc<AccessTable>,
+    /// What waits for a second principal: at most one request of a group.
+    proposals: BTreeMap<Group, Proposal>,
     index: Index,
     /// The entry that is being applied in slices, if any.
     work: Option<Work>,
@@ -168,6 +172,7 @@ impl State {
             requests: Requests::without_session(),
             ended: EndedSessions::default(),
             access: Arc::default(),
+            proposals: BTreeMap::new(),
             index: Index::default(),
             work: None,
         }
@@ -205,7 +210,7 @@ impl State {
         };
         let admitted = turn.who.as_ref().map_or(Ok(()), |who| self.may(who, &command));
         let verdict = admitted.and_then(|()| match &request {
-            None => self.run(&mut turn, command),
+            None => self.run_approved(&mut turn, command),
             Some(id) => self.run_once(&mut turn, id, command),
         });
         let (answer, rest) = match verdict {

@@ -120,6 +120,8 @@ impl State {
             self.ended.remember(session.id);
         }
         self.sessions_bytes = 0;
+        // What one proposed in the old life is for two in the new one.
+        self.proposals.clear();
         self.by_secret.clear();
         self.groups.weigh();
     }

@@ -178,7 +178,7 @@ impl State {
             return self.evaluate_again(turn, command, found);
         }
         let secret = command.session();
-        let (answer, rest) = self.run(turn, command)?;
+        let (answer, rest) = self.run_approved(turn, command)?;
         let took_effect = match answer {
             Answer::Lost | Answer::Overtaken => false,
             Answer::Session { .. }

@@ -4,7 +4,8 @@
 //! version        u8: 1; or 2 if some group has a door, and then every group has `door?`; or 3 if some
 //!                group has fences, and then every group has `door?` and `fences?`; or 4, like 3, if some group
 //!                is stopped for recovery; or 5, like 4, if there are bindings, tokens or sessions with an
-//!                owner, and then every session has `owner?` and the state ends with the table of access
+//!                owner, and then every session has `owner?` and the state ends with the table of access; or 6,
+//!                like 5, if some policy asks for two principals, and then the proposals follow
 //! settings       ttl ceiling, auto-create, most groups, default policy
 //! revision       number
 //! term floor     number
@@ -13,6 +14,7 @@
 //! requests       list of those without a session, oldest first; forgotten revision?
 //! ended          list of 64-bit prints of ended session ids, oldest first
 //! access?        version of the bindings, bindings, list of tokens by their ids
+//! proposals?     list of: group, who, SHA-256 of the command, revision
 //! ```
 //! Who leads and stands where is written once, in the groups; a session's own lists and the index
 //! are computed when the bytes are read, so they cannot disagree. Lists are in order and name nothing
@@ -35,10 +37,11 @@ use crate::policy::{Policy, Settings};
 use crate::term::{Revision, Term};
 
 /// The version that opens every encoded state.
-pub const STATE_VERSION: u8 = 5;
-/// The version without access, the one without stopped groups, the one without fences, and the one without doors either. Each is
+pub const STATE_VERSION: u8 = 6;
+/// The version without proposals, the one without access, the one without stopped groups, the one without fences, and the one without doors either. Each is
 /// written as long as no group needs a later one, so that programs which know only that read what later ones
 /// write.
+const STATE_VERSION_ALONE: u8 = 5;
 const STATE_VERSION_OPEN: u8 = 4;
 const STATE_VERSION_STOPLESS: u8 = 3;
 const STATE_VERSION_FENCELESS: u8 = 2;
@@ -58,7 +61,7 @@ impl State {
         for (no, session) in &self.sessions {
             no.put(&mut out);
             put_session(session, &mut out);
-            if version == STATE_VERSION {
+            if version >= STATE_VERSION_ALONE {
                 session.owner.put(&mut out);
             }
         }
@@ -69,17 +72,23 @@ impl State {
         }
         self.requests.parts().put(&mut out);
         self.ended.prints().collect::<Vec<u64>>().put(&mut out);
-        if version == STATE_VERSION {
+        if version >= STATE_VERSION_ALONE {
             self.access.put(&mut out);
+        }
+        if version == STATE_VERSION {
+            self.put_proposals(&mut out);
         }
         out
     }
 
     /// The earliest version that can tell all of this state.
     fn version(&self) -> u8 {
+        if self.wants_two() || !self.proposals.is_empty() {
+            return STATE_VERSION;
+        }
         let is_owned = |session: &Session| session.owner.is_some();
         if !self.access.is_untouched() || self.sessions.values().any(is_owned) {
-            return STATE_VERSION;
+            return STATE_VERSION_ALONE;
         }
         let needed = |(_, group): (&Group, &GroupState)| match (&group.fences, &group.door) {
             (_, Some(door)) if matches!(**door, Door::Stopped { .. }) => STATE_VERSION_OPEN,
@@ -104,7 +113,7 @@ impl State {
         for _ in 0..u64::take(&mut input)? {
             let no = SessionNo::take(&mut input)?;
             let mut session = take_session(&mut input)?;
-            if version == STATE_VERSION {
+            if version >= STATE_VERSION_ALONE {
                 session.owner = Wire::take(&mut input)?;
             }
             state.by_secret.insert(session.id, no);
@@ -126,8 +135,11 @@ impl State {
         if state.ended.prints().len() != prints.len() {
             return Err(malformed("ended sessions")("too many of them, or one is named twice"));
         }
-        if version == STATE_VERSION {
+        if version >= STATE_VERSION_ALONE {
             state.access = Arc::new(Wire::take(&mut input)?);
+        }
+        if version == STATE_VERSION {
+            state.take_proposals(&mut input)?;
         }
         input.end()?;
         state.groups.weigh();

@@ -145,7 +145,8 @@ impl State {
 
     /// Everything that is being waited for, in full: for a driver that starts to count.
     pub fn waits(&self) -> impl Iterator<Item = Wait> {
-        self.index.waiting.iter().filter_map(|group| self.wait_of(group))
+        let offices = self.index.waiting.iter().filter_map(|group| self.wait_of(group));
+        offices.chain(self.proposals.iter().map(|(group, proposal)| proposal.wait(group)))
     }
 
     fn wait_of(&self, group: &Group) -> Option<Wait> {

@@ -44,6 +44,8 @@ const PATTERN: u64 = 48;
 const METADATA_ENTRY: u64 = 64;
 /// A fence.
 const FENCE: u64 = 64;
+/// A proposal, with the longest names.
+const PROPOSAL: u64 = 768;
 /// A door that is closed.
 const DOOR: u64 = 64;
 
@@ -138,6 +140,7 @@ impl State {
             + requests(&self.requests)
             + self.ended.prints().len() as u64 * ENDED
             + policy(&self.settings.default_policy)
+            + self.proposals.len() as u64 * PROPOSAL
     }
 
     /// The same, added up from scratch.
@@ -153,6 +156,7 @@ impl State {
             + requests(&self.requests)
             + self.ended.prints().len() as u64 * ENDED
             + policy(&self.settings.default_policy)
+            + self.proposals.len() as u64 * PROPOSAL
     }
 
     /// Whether a store whose state may weigh `bytes_max` takes a command, `pending` bytes being proposed and not

@@ -11,7 +11,7 @@ use crate::command::Command;
 use crate::name::{Group, RequestId, SessionId};
 use crate::outcome::{Answer, Event, Refusal};
 use crate::state::{Query, View};
-use crate::term::{Cursor, Term};
+use crate::term::{Cursor, Revision, Term};
 
 /// Why a store gave no answer of the kind asked for, told by what the caller may do next.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -167,6 +167,8 @@ pub struct Done {
     pub answer: Answer,
     /// What was asked to be read in the moment after the command was applied.
     pub view: Option<View>,
+    /// The revision at which it was applied, if the store counts them for all groups together.
+    pub revision: Option<Revision>,
 }
 
 /// What an engine has to do. Everything else is written once, above it, as methods of `dyn Store`.

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use regent_election::access::{Binding, Role};
 use regent_election::ledger::{HeartbeatOutcome, Ledger, Turn};
 use regent_election::store::OfferView;
 use regent_election::{
@@ -113,7 +114,10 @@ impl Stage {
     }
 
     fn command(&mut self, verb: &str, line: &Line<'_>) -> Said {
-        let (who, command) = self.parse(verb, line)?;
+        let (who, mut command) = self.parse(verb, line)?;
+        if let Some(by) = line.options.get("by") {
+            command = command.on_behalf_of(by.parse().map_err(show)?);
+        }
         let request: Option<RequestId> = match line.options.get("id") {
             None => None,
             Some(text) => Some(text.parse().map_err(|why| format!("{why}"))?),
@@ -205,6 +209,7 @@ impl Stage {
                 }
             }
             "policy" => Command::PutPolicy { group: line.group(1)?, policy: policy(line)? },
+            "bind" => bind(line.word(1, "who")?, self.state().access().bindings().version())?,
             "stop" => Command::Move { group: line.group(1)?, step: Step::Stop },
             "resume" => {
                 let group = line.group(1)?;
@@ -322,6 +327,7 @@ impl Stage {
                         WaitKind::Ending => "the holder had its whole ttl to stop",
                         WaitKind::Acceptance => "the promoted did not accept",
                         WaitKind::MinimumTenure => "the minimum tenure is served",
+                        WaitKind::Approval => "the proposal found no second principal",
                     };
                     format!("at {at}: {group}: {what}")
                 }
@@ -495,6 +501,17 @@ fn label(who: &str) -> Result<Node, String> {
     Node::new(who).map_err(|why| why.to_string())
 }
 
+/// Those meant, and nobody else, are administrators everywhere.
+fn bind(who: &str, expected_version: u64) -> Result<Command, String> {
+    let binding = Binding {
+        who: who.parse().map_err(show)?,
+        role: Role::Administrator,
+        groups: vec!["*".parse().map_err(show)?],
+        nodes: vec!["self".parse().map_err(show)?],
+    };
+    Ok(Command::PutBindings { expected_version, bindings: vec![binding] })
+}
+
 fn policy(line: &Line<'_>) -> Result<Option<Box<Policy>>, String> {
     if line.is_said("default") {
         return Ok(None);
@@ -522,11 +539,12 @@ fn policy(line: &Line<'_>) -> Result<Option<Box<Policy>>, String> {
                     policy.priorities.push((NodePattern::new(node).map_err(show)?, number));
                 }
             }
-            "id" => {}
+            "id" | "by" => {}
             other => return Err(format!("no such part of a policy: {other}")),
         }
     }
     policy.prefer_priority = line.is_said("prefer");
+    policy.four_eyes = line.is_said("four-eyes");
     Ok(Some(Box::new(policy)))
 }
 

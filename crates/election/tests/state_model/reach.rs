@@ -132,5 +132,7 @@ fn refused(refusal: &Refusal) -> &'static str {
         Refusal::Access(_) => "Access",
         Refusal::TokenUnknown { .. } => "TokenUnknown",
         Refusal::TokenExists { .. } => "TokenExists",
+        Refusal::SecondApprovalNeeded { .. } => "SecondApprovalNeeded",
+        Refusal::NobodyToApprove { .. } => "NobodyToApprove",
     }
 }

@@ -34,6 +34,7 @@ pub(crate) fn config(data: &Path, upstream: &str) -> GatewayConfig {
         idle_timeout: soon,
         answer_timeout: soon,
         shutdown_grace: soon,
+        tls: None,
     }
 }
 

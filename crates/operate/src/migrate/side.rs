@@ -188,6 +188,10 @@ pub(super) const fn is_passing(problem: &Problem) -> bool {
 /// Options of a URL whose names say that their values are secret.
 const SECRET_WORDS: [&str; 4] = ["password", "token", "secret", "key"];
 
+/// Options that name the file of a key for TLS, which every host has by itself: the name is no secret, and without it
+/// nobody could follow.
+const KEY_FILES: [&str; 5] = ["key", "sslkey", "ssl-key", "tlskey", "client-key"];
+
 /// The URL without what is secret in it: everybody who asks for the group is told this. A login goes, too,
 /// but for the name of a database's user: what stands alone before an `@` may be a token.
 ///
@@ -215,7 +219,8 @@ pub fn without_secrets(url: &str) -> Result<String, SideError> {
     };
     let is_public = |option: &&str| {
         let name = option.split('=').next().unwrap_or_default().to_ascii_lowercase();
-        !SECRET_WORDS.iter().any(|word| name.contains(word))
+        let is_file = KEY_FILES.contains(&name.as_str());
+        is_file || !SECRET_WORDS.iter().any(|word| name.contains(word))
     };
     let options: Option<Vec<&str>> = options.map(|all| all.split('&').filter(is_public).collect());
     let options = options.filter(|all| !all.is_empty()).map(|all| format!("?{}", all.join("&")));
@@ -231,6 +236,11 @@ mod tests {
         for (given, kept) in [
             ("postgres://regent:se@cret@db:5432/x?a=b", "postgres://regent@db:5432/x?a=b"),
             ("postgres://regent@db/x?sslpassword=a&a=b", "postgres://regent@db/x?a=b"),
+            (
+                "postgres://u:p@db/x?sslmode=verify-full&sslcert=/c&sslkey=/k",
+                "postgres://u@db/x?sslmode=verify-full&sslcert=/c&sslkey=/k",
+            ),
+            ("s3://bucket?access_key_id=a&secret_access_key=b", "s3://bucket"),
             ("redis://:secret@cache", "redis://cache"),
             ("nats://TOKEN@host", "nats://host"),
             (

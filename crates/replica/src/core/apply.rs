@@ -197,16 +197,7 @@ impl Core {
             MemberChange::Promote { id } if !is_learner(id) => {
                 Some(format!("replica {id} is no learner"))
             }
-            MemberChange::Promote { id } => {
-                let matched = self.node.raft.prs().get(id.get()).map_or(0, |p| p.matched);
-                let committed = self.node.raft.raft_log.committed;
-                if matched == 0 {
-                    return Some(format!("replica {id} has not learned anything yet"));
-                }
-                (matched + 1000 < committed).then(|| {
-                    format!("replica {id} has {matched} of {committed} entries; let it catch up")
-                })
-            }
+            MemberChange::Promote { id } => self.status().objection_to_promoting(*id),
             MemberChange::Remove { id } if !is_voter(id) && !is_learner(id) => {
                 Some(format!("replica {id} is no member"))
             }
@@ -216,7 +207,7 @@ impl Core {
             MemberChange::Remove { id } if *id == self.config.id => {
                 Some("a Raft leader does not remove itself: transfer first".into())
             }
-            MemberChange::Remove { .. } => None,
+            MemberChange::Remove { id } => self.status().objection_to_removing(*id),
             MemberChange::LeaveJoint => Some("there is no joint configuration to leave".into()),
         }
     }
@@ -226,6 +217,7 @@ impl Core {
         if let MemberChange::Remove { id } = change {
             // Its number is never used again.
             self.taken.remove(id);
+            self.answered_at.remove(id);
         }
         let is_joint = !self.node.store().members().voters_outgoing.is_empty();
         let id = self.config.id.get();

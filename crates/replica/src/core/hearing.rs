@@ -10,7 +10,7 @@ use super::admission::{Admission, LocalRaft, Refused, admit, admit_snapshot};
 use super::heartbeats::ArrivedHeartbeat;
 use super::proposals::Submission;
 use super::requests::{LeaderKnowledge, Waiter};
-use super::{Core, Role, unavailable};
+use super::{Core, Role};
 use crate::io::{HeartbeatAnswer, PeerMessage};
 use crate::limits::{TERM_LEAP_EVERY, TERM_LEAP_MAX};
 use crate::member::ReplicaId;
@@ -41,14 +41,13 @@ impl Core {
                     request,
                 });
             }
-            PeerMessage::Declined { boot, number } => {
+            PeerMessage::Declined { boot, number, why } => {
                 let is_asked = |pending: &super::Pending| pending.sent_to == Some(from);
                 if boot == self.config.boot
                     && self.pending.get(&number).is_some_and(is_asked)
                     && let Some(pending) = self.pending.remove(&number)
                 {
-                    let error = unavailable("the Raft leader could not take the change");
-                    self.refuse(pending.token, error);
+                    self.refuse(pending.token, why.into());
                 }
             }
             PeerMessage::Heartbeat { boot, number, session, sequence, tenure } => {
@@ -114,11 +113,23 @@ impl Core {
         if matches!(message.msg_type, MessageType::MsgAppend | MessageType::MsgHeartbeat) {
             self.contact_at = Some(self.now);
         }
+        self.note_answer(from, &message);
         if !self.may_commit_by_vote(&message) {
             (message.commit, message.commit_term) = (0, 0);
         }
         // A message of somebody who is no member any more is none of our business.
         let _ = self.node.step(message);
+    }
+
+    /// Notes that a member answered what this replica told it as Raft leader. What it says unasked shows one way only.
+    fn note_answer(&mut self, from: ReplicaId, message: &Message) {
+        let is_answer = matches!(
+            message.msg_type,
+            MessageType::MsgAppendResponse | MessageType::MsgHeartbeatResponse
+        );
+        if is_answer && message.term == self.node.raft.term && self.knows(from) {
+            self.answered_at.insert(from, self.now);
+        }
     }
 
     pub(super) fn on_snapshot(

@@ -138,6 +138,8 @@ pub struct Core {
     ticked_at: Option<Moment>,
     /// When a Raft leader was last heard of; for stale reads.
     contact_at: Option<Moment>,
+    /// When each other member last answered this replica as its Raft leader: so both ways are open.
+    answered_at: BTreeMap<ReplicaId, Moment>,
     role: Role,
 
     applied: u64,
@@ -304,6 +306,7 @@ impl Core {
             unshown_ms: 0,
             ticked_at: None,
             contact_at: None,
+            answered_at: BTreeMap::new(),
             role: Role::Follower,
             applied,
             committed: VecDeque::new(),

@@ -12,10 +12,10 @@ use raft::eraftpb::{Entry as LogEntry, Message, MessageType};
 use regent_election::mutant::{self, Mutant};
 use regent_election::state::Query;
 use regent_election::store::StoreError;
-use regent_election::{Command, Entry, Moment, RequestId};
+use regent_election::{Command, Entry, Moment, Refusal, RequestId};
 
 use super::{Core, Role, unavailable};
-use crate::io::{PeerMessage, Token};
+use crate::io::{Decline, PeerMessage, Token};
 use crate::limits::PROPOSALS_MAX;
 use crate::member::ReplicaId;
 use crate::replicated::{Origin, RELEASE, encode_proposal};
@@ -101,15 +101,13 @@ impl Core {
                     if self.is_taken(replica, boot, number)
                         && !mutant::is(Mutant::DuplicatesApplied) => {}
                 Submission::Remote { replica, boot, number, command, request } => {
-                    if command.is_for_drivers() || !self.may_write(&command) {
-                        declined.push((replica, boot, number));
-                        continue;
+                    match self.check_remote(&command, request.as_ref(), grows) {
+                        Ok(bytes) => grows += bytes,
+                        Err(why) => {
+                            declined.push((replica, boot, number, why));
+                            continue;
+                        }
                     }
-                    let Ok(bytes) = self.check_budget(&command, request.as_ref(), grows) else {
-                        declined.push((replica, boot, number));
-                        continue;
-                    };
-                    grows += bytes;
                     heard.extend(self.ledger.asker(&command));
                     remotes.push((replica, boot, number));
                     let origin = Origin { replica, boot, number };
@@ -134,7 +132,30 @@ impl Core {
                 self.refuse(pending.token, unavailable("the log takes nothing at the moment"));
             }
         }
-        self.decline(remotes.into_iter().chain(declined));
+        let unable = |(replica, boot, number)| (replica, boot, number, Decline::Unable);
+        self.decline(remotes.into_iter().map(unable).chain(declined));
+    }
+
+    /// Whether a change that another replica's client asks for may be appended, and how many bytes it adds.
+    fn check_remote(
+        &mut self,
+        command: &Command,
+        request: Option<&RequestId>,
+        grows: u64,
+    ) -> Result<u64, Decline> {
+        if command.is_for_drivers() || self.is_held_back(command) {
+            return Err(Decline::Unable);
+        }
+        if !self.may_write(command) {
+            return Err(Decline::DiskFull);
+        }
+        self.check_budget(command, request, grows).map_err(|refusal| {
+            if let Refusal::StateFull { used, adds, max } = refusal {
+                Decline::StateFull { used, adds, max }
+            } else {
+                Decline::Unable
+            }
+        })
     }
 
     /// Hands entries to Raft in one message; false means that none of them was appended.
@@ -201,7 +222,8 @@ impl Core {
         self.submissions = local;
         let first = remote.into_iter().filter_map(|submission| match submission {
             Submission::Remote { replica, boot, number, .. } => {
-                (!self.is_taken(replica, boot, number)).then_some((replica, boot, number))
+                let is_first = !self.is_taken(replica, boot, number);
+                is_first.then_some((replica, boot, number, Decline::Unable))
             }
             Submission::Local { .. } => None,
         });
@@ -211,9 +233,9 @@ impl Core {
 
     /// Says that proposals were not appended and never will be. They have come for the first time: of one
     /// that was appended before nothing is said, its origin sees it applied or stays uncertain.
-    fn decline(&mut self, proposals: impl IntoIterator<Item = (ReplicaId, u64, u64)>) {
-        for (replica, boot, number) in proposals {
-            self.out.sends.push((replica, PeerMessage::Declined { boot, number }));
+    fn decline(&mut self, proposals: impl IntoIterator<Item = (ReplicaId, u64, u64, Decline)>) {
+        for (replica, boot, number, why) in proposals {
+            self.out.sends.push((replica, PeerMessage::Declined { boot, number, why }));
             // What the network delivers again must not make that untrue.
             self.note_taken(replica, boot, number);
         }

@@ -1,6 +1,9 @@
-//! What a replica says about itself.
+//! What a replica says about itself, and by that which changes of members keep a majority alive.
+
+use std::time::Duration;
 
 use super::Core;
+use crate::limits::PROMOTED_BEHIND_MAX;
 use crate::member::{Members, ReplicaId, failures_survived};
 
 /// What a replica is at the moment.
@@ -59,6 +62,62 @@ impl Status {
     pub const fn failures_survived(&self) -> usize {
         failures_survived(self.voters.len())
     }
+
+    /// Why this learner must not vote yet, as the Raft leader sees it: as a voter it would only be missed, or a
+    /// majority with it would not be alive.
+    #[must_use]
+    pub fn objection_to_promoting(&self, id: ReplicaId) -> Option<String> {
+        if !self.hears(id) {
+            return Some(format!(
+                "replica {id} was not heard lately, and as a voter it would only be missed; start it, or look at its network, and ask again"
+            ));
+        }
+        let matched = self.progress.iter().find(|(other, ..)| *other == id).map_or(0, |at| at.1);
+        let committed = self.committed;
+        if matched == 0 {
+            return Some(format!("replica {id} has not learned anything yet; ask again"));
+        }
+        if committed.saturating_sub(matched) > PROMOTED_BEHIND_MAX {
+            return Some(format!(
+                "replica {id} has {matched} of {committed} entries, and may vote when it lacks at most {PROMOTED_BEHIND_MAX}; let it catch up"
+            ));
+        }
+        let after: Vec<_> = self.voters.iter().copied().chain([id]).collect();
+        let dead = self.objection_to_voters(&after)?;
+        Some(format!("with replica {id} {dead} start it again, or remove it first"))
+    }
+
+    /// Why this replica must not be removed, as the Raft leader sees it: the rest would have no majority that is
+    /// alive. One that is not heard itself is missed by nobody.
+    #[must_use]
+    pub fn objection_to_removing(&self, id: ReplicaId) -> Option<String> {
+        if !self.voters.contains(&id) || !self.hears(id) {
+            return None;
+        }
+        let after: Vec<_> = self.voters.iter().copied().filter(|voter| *voter != id).collect();
+        let dead = self.objection_to_voters(&after)?;
+        Some(format!("without replica {id} {dead} start it again, or remove it first"))
+    }
+
+    /// Says that these voters could decide nothing, and who of them is not heard; none if enough are.
+    fn objection_to_voters(&self, voters: &[ReplicaId]) -> Option<String> {
+        let (all, needed) = (voters.len(), voters.len() / 2 + 1);
+        let silent: Vec<_> = voters.iter().filter(|id| !self.hears(**id)).collect();
+        let heard = all - silent.len();
+        if heard >= needed {
+            return None;
+        }
+        let silent: Vec<String> = silent.iter().map(ToString::to_string).collect();
+        Some(format!(
+            "there would be {all} voters, which need {needed} to decide anything, and only {heard} of them would be heard; not heard: replica {};",
+            silent.join(", replica ")
+        ))
+    }
+
+    /// Whether the Raft leader was answered by this replica lately, or is it.
+    fn hears(&self, id: ReplicaId) -> bool {
+        id == self.id || self.progress.iter().any(|(other, _, heard)| *other == id && *heard)
+    }
 }
 
 impl Core {
@@ -69,7 +128,8 @@ impl Core {
         let log = self.node.store();
         let ids = |numbers: &[u64]| numbers.iter().filter_map(|id| ReplicaId::new(*id)).collect();
         let progress = raft.prs().iter().filter_map(|(id, progress)| {
-            Some((ReplicaId::new(*id)?, progress.matched, progress.recent_active))
+            let id = ReplicaId::new(*id)?;
+            Some((id, progress.matched, self.was_heard_lately(id)))
         });
         let mut progress: Vec<_> = progress.collect();
         progress.sort_unstable();
@@ -93,6 +153,13 @@ impl Core {
             due_expiries: self.ledger.expiring(),
             progress,
         }
+    }
+
+    /// Whether this replica was answered by another one within the longest election time-out. The library's own mark
+    /// is wiped with every check of the quorum, and set for members that never said anything.
+    fn was_heard_lately(&self, id: ReplicaId) -> bool {
+        let within = Duration::from_millis(self.timing.election_ms_max());
+        self.answered_at.get(&id).is_some_and(|at| self.now.since(*at) <= within)
     }
 
     /// What it is at the moment.
@@ -129,5 +196,67 @@ impl Core {
     #[must_use]
     pub const fn replicated(&self) -> &crate::ReplicatedState {
         self.ledger.kept()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(number: u64) -> ReplicaId {
+        ReplicaId::new(number).unwrap()
+    }
+
+    /// A cluster led by replica 1, of which these were heard.
+    fn status(voters: &[u64], learners: &[u64], heard: &[u64]) -> Status {
+        let ids = |of: &[u64]| of.iter().map(|number| id(*number)).collect::<Vec<_>>();
+        let all = voters.iter().chain(learners);
+        Status {
+            id: id(1),
+            role: Role::Leader,
+            raft_term: 1,
+            leader: Some(id(1)),
+            is_serving: true,
+            is_witness: false,
+            last: 10,
+            committed: 10,
+            applied: 10,
+            snapshot: 0,
+            log_bytes: 0,
+            members: Members::new(),
+            highest: 9,
+            voters: ids(voters),
+            learners: ids(learners),
+            is_joint: false,
+            due_expiries: 0,
+            progress: all.map(|number| (id(*number), 10, heard.contains(number))).collect(),
+        }
+    }
+
+    #[test]
+    fn a_promotion_needs_a_majority_that_is_heard_with_the_new_voter() {
+        let heard = status(&[1, 2, 3], &[4], &[2, 4]);
+        assert_eq!(heard.objection_to_promoting(id(4)), None, "three of four");
+        let alone = status(&[1, 2, 3], &[4], &[4]);
+        let why = alone.objection_to_promoting(id(4)).unwrap();
+        assert!(why.contains("4 voters, which need 3"), "{why}");
+        assert!(why.contains("not heard: replica 2, replica 3;"), "{why}");
+        assert_eq!(
+            status(&[1], &[2], &[2]).objection_to_promoting(id(2)),
+            None,
+            "one grows to two"
+        );
+        assert!(status(&[1], &[2], &[]).objection_to_promoting(id(2)).is_some());
+    }
+
+    #[test]
+    fn a_removal_leaves_a_majority_that_is_heard_or_takes_one_that_is_not() {
+        let one_dead = status(&[1, 2, 3], &[], &[2]);
+        assert!(one_dead.objection_to_removing(id(2)).is_some());
+        assert!(one_dead.objection_to_removing(id(1)).is_some(), "the leader itself");
+        assert_eq!(one_dead.objection_to_removing(id(3)), None);
+        let all = status(&[1, 2, 3], &[4], &[2, 3]);
+        assert_eq!(all.objection_to_removing(id(1)), None);
+        assert_eq!(all.objection_to_removing(id(4)), None, "a learner counts in no majority");
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -15,9 +15,11 @@ use tokio::time::{interval, sleep, timeout};
 use super::Shared;
 use super::frame::{Kind, Purpose, put_frame, take_frame};
 use super::handshake::dial;
+use super::inbox::PeerInbox;
 use super::roll::Standing;
 use super::transport::Channel;
 use crate::io::{Input, PeerMessage};
+use crate::limits::PEER_OUTBOX_BYTES_MAX;
 use crate::member::ReplicaId;
 use crate::recent::Recent;
 
@@ -47,7 +49,8 @@ pub(super) struct Connected {
 
 /// The way to one peer.
 pub(super) struct Link {
-    pub(super) queue: mpsc::Sender<PeerMessage>,
+    queue: mpsc::Sender<PeerMessage>,
+    queued: Arc<Queued>,
     pub(super) connected: mpsc::Sender<Connected>,
     pub(super) task: JoinHandle<()>,
     round_trip_ns: Arc<AtomicU64>,
@@ -62,6 +65,7 @@ pub(super) struct Link {
 impl Link {
     pub(super) fn start(shared: Arc<Shared>, to: ReplicaId, queue_max: usize) -> Self {
         let (queue, messages) = mpsc::channel(queue_max);
+        let queued = Arc::new(Queued::default());
         let (connected, connections) = mpsc::channel(4);
         let round_trip_ns = Arc::new(AtomicU64::new(0));
         let spoke_ns = Arc::new(AtomicU64::new(0));
@@ -70,7 +74,8 @@ impl Link {
         let keeper = Keeper {
             shared,
             to,
-            messages,
+            messages: Outbox { messages, queued: Arc::clone(&queued) },
+            inbox: PeerInbox::new(),
             connections,
             round_trip_ns: Arc::clone(&round_trip_ns),
             spoke_ns: Arc::clone(&spoke_ns),
@@ -78,7 +83,15 @@ impl Link {
             cut: Arc::clone(&cut),
         };
         let task = tokio::spawn(keeper.keep());
-        Self { queue, connected, task, round_trip_ns, spoke_ns, recent, cut }
+        Self { queue, queued, connected, task, round_trip_ns, spoke_ns, recent, cut }
+    }
+
+    /// Queues a message, or drops it.
+    pub(super) fn send(&self, message: PeerMessage) {
+        let bytes = message.records_bytes();
+        if self.queued.add(bytes) && self.queue.try_send(message).is_err() {
+            self.queued.take(bytes);
+        }
     }
 
     /// Ends the connection there is. The next one is taken after a while.
@@ -106,11 +119,48 @@ impl Link {
     }
 }
 
+/// What the records of the messages that wait to be sent take.
+#[derive(Debug, Default)]
+struct Queued(AtomicUsize);
+
+impl Queued {
+    /// Counts one more; false if there is no room for it.
+    fn add(&self, bytes: usize) -> bool {
+        let with = |queued: usize| Some(queued + bytes).filter(|it| *it <= PEER_OUTBOX_BYTES_MAX);
+        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, with).is_ok()
+    }
+
+    fn take(&self, bytes: usize) {
+        self.0.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+/// What waits to be sent.
+struct Outbox {
+    messages: mpsc::Receiver<PeerMessage>,
+    queued: Arc<Queued>,
+}
+
+impl Outbox {
+    async fn recv(&mut self) -> Option<PeerMessage> {
+        let message = self.messages.recv().await?;
+        self.queued.take(message.records_bytes());
+        Some(message)
+    }
+
+    fn try_recv(&mut self) -> Option<PeerMessage> {
+        let message = self.messages.try_recv().ok()?;
+        self.queued.take(message.records_bytes());
+        Some(message)
+    }
+}
+
 /// Keeps one link alive.
 struct Keeper {
     shared: Arc<Shared>,
     to: ReplicaId,
-    messages: mpsc::Receiver<PeerMessage>,
+    messages: Outbox,
+    inbox: PeerInbox,
     connections: mpsc::Receiver<Connected>,
     round_trip_ns: Arc<AtomicU64>,
     spoke_ns: Arc<AtomicU64>,
@@ -186,8 +236,8 @@ impl Keeper {
 
     /// What waited for a connection that is gone is old news to Raft.
     fn report_unreachable(&mut self) {
-        while self.messages.try_recv().is_ok() {}
-        let _ = (self.shared.deliver)(Input::Unreachable { replica: self.to });
+        while self.messages.try_recv().is_some() {}
+        let _ = (self.shared.deliver)(Input::Unreachable { replica: self.to }, None);
     }
 
     /// Serves a connection until it ends, or until the peer has opened another, which is returned.
@@ -206,6 +256,7 @@ impl Keeper {
             incarnation,
             is_member: self.shared.standing(self.to) == Standing::Member,
             spoke_ns: Arc::clone(&self.spoke_ns),
+            inbox: self.inbox.clone(),
             pongs,
             trips,
         };
@@ -264,6 +315,7 @@ struct Reading {
     /// Whether it was written down as a member.
     is_member: bool,
     spoke_ns: Arc<AtomicU64>,
+    inbox: PeerInbox,
     pongs: mpsc::Sender<Vec<u8>>,
     trips: Trips,
 }
@@ -296,8 +348,9 @@ impl Reading {
             Kind::Message => {
                 let message = PeerMessage::decode(buffer).map_err(io::Error::other)?;
                 self.spoke_ns.store(regent_clock::now().as_nanos(), Ordering::Relaxed);
+                let place = self.inbox.enter(&message, buffer.len()).await;
                 // What finds no room is lost, as on any network.
-                let _ = (self.shared.deliver)(Input::Message { from: self.from, message });
+                let _ = (self.shared.deliver)(Input::Message { from: self.from, message }, place);
             }
             Kind::Ping => {
                 let _ = self.pongs.try_send(buffer.clone());
@@ -329,7 +382,7 @@ async fn next_frame(
 
 async fn write(
     mut writer: Box<dyn AsyncWrite + Send + Unpin>,
-    messages: &mut mpsc::Receiver<PeerMessage>,
+    messages: &mut Outbox,
     mut pongs: mpsc::Receiver<Vec<u8>>,
 ) -> io::Error {
     let mut out = Vec::with_capacity(GATHER_BYTES);
@@ -351,7 +404,7 @@ async fn write(
             }
         }
         while out.len() < GATHER_BYTES
-            && let Ok(message) = messages.try_recv()
+            && let Some(message) = messages.try_recv()
         {
             put_frame(Kind::Message, &mut out, |out| message.put(out));
         }

@@ -12,9 +12,11 @@
 //! - `handshake`: who is let in, by what it proves and by what it calls itself.
 //! - `roll`: who is listened to.
 //! - `link`, `snapshot`: what is said then.
+//! - `inbox`: how much of it may wait.
 
 mod frame;
 mod handshake;
+mod inbox;
 mod link;
 mod refusals;
 mod roll;
@@ -28,7 +30,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use raft::eraftpb::Entry;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::sleep;
 
@@ -42,6 +44,7 @@ use refusals::Refusals;
 use roll::{Roll, Standing};
 
 pub use handshake::PeerListener;
+pub use inbox::InboxPlace;
 pub use transport::{Channel, PeerName, Plaintext, Transport, beyond_loopback, is_loopback};
 
 /// Messages that wait for one peer; beyond it they are dropped, as a network would.
@@ -58,8 +61,9 @@ pub struct Identity {
     pub incarnation: u64,
 }
 
-/// Where what peers say is delivered; called from many tasks. False if there was no room for it.
-pub type Deliver = Arc<dyn Fn(Input) -> bool + Send + Sync>;
+/// Where what peers say is delivered; called from many tasks. False if there was no room for it. A message has a place
+/// among those of its peer, which is to be dropped when the message was dealt with.
+pub type Deliver = Arc<dyn Fn(Input, Option<InboxPlace>) -> bool + Send + Sync>;
 
 /// The connections of one replica.
 pub struct Peers {
@@ -88,8 +92,8 @@ struct Shared {
     arrivals: Arrivals,
     /// Peers whose snapshots arrive: one of each at a time.
     receiving: Mutex<BTreeSet<ReplicaId>>,
-    /// Held while a snapshot that has arrived is read: the memory has room for one.
-    reading: tokio::sync::Mutex<()>,
+    /// Held while a snapshot that has arrived is read, until the core has dealt with it: the memory has room for one.
+    reading: Arc<Semaphore>,
 }
 
 /// What a replica's peers need to know of it when it starts.
@@ -129,7 +133,7 @@ impl Peers {
             refusals: Mutex::default(),
             arrivals,
             receiving: Mutex::default(),
-            reading: tokio::sync::Mutex::new(()),
+            reading: Arc::new(Semaphore::new(1)),
         });
         let accepting = tokio::spawn(handshake::listen(Arc::clone(&shared), listener));
         let peers = Self { shared, roll: sender, tasks: Mutex::new(vec![accepting]) };
@@ -154,7 +158,7 @@ impl Peers {
     pub fn send(&self, to: ReplicaId, message: PeerMessage) {
         let links = self.shared.lock();
         if let Some(link) = links.get(&to) {
-            let _ = link.queue.try_send(message);
+            link.send(message);
         }
     }
 
@@ -208,6 +212,12 @@ impl Peers {
     #[must_use]
     pub fn expires_at_s(&self) -> Option<u64> {
         self.shared.transport.expires_at_s()
+    }
+
+    /// How often another proof could not be used.
+    #[must_use]
+    pub fn reload_failures(&self) -> u64 {
+        self.shared.transport.reload_failures()
     }
 
     /// The last measured round trip to each peer that answers.
@@ -304,7 +314,7 @@ impl Shared {
 
     /// Raft sends a peer nothing until it knows what became of its snapshot, so this must get through.
     async fn tell_of_snapshot(&self, to: ReplicaId, arrived: bool) {
-        while !(self.deliver)(Input::SnapshotSent { to, arrived }) {
+        while !(self.deliver)(Input::SnapshotSent { to, arrived }, None) {
             sleep(SAY_AGAIN_AFTER).await;
         }
     }

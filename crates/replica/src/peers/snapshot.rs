@@ -13,6 +13,7 @@ use tokio::time::timeout;
 use super::Shared;
 use super::frame::{CHUNK_BYTES, Kind, Purpose, put_frame, take_frame};
 use super::handshake::dial;
+use super::inbox::InboxPlace;
 use super::roll::Standing;
 use super::transport::Channel;
 use crate::core::check_shape;
@@ -71,7 +72,7 @@ pub(super) async fn receive(shared: &Shared, from: ReplicaId, channel: Channel) 
     let Channel { reader, mut writer, .. } = channel;
     let gathering = gather(shared, from, BufReader::new(reader));
     let (message, arrived, sum) = timeout(SNAPSHOT_WITHIN, gathering).await.map_err(stalled)??;
-    let reading = shared.reading.lock().await;
+    let reading = Arc::clone(&shared.reading).acquire_owned().await.map_err(io::Error::other)?;
     let read = tokio::task::spawn_blocking(move || -> io::Result<_> {
         let bytes: Arc<[u8]> = arrived.read()?.into();
         drop(arrived);
@@ -86,10 +87,10 @@ pub(super) async fn receive(shared: &Shared, from: ReplicaId, channel: Channel) 
     if shared.standing(from) == Standing::Stranger {
         return Err(io::Error::other("it is no member any more"));
     }
-    if !(shared.deliver)(Input::Snapshot { from, message, bytes, replicated }) {
+    let input = Input::Snapshot { from, message, bytes, replicated };
+    if !(shared.deliver)(input, Some(InboxPlace::new(reading))) {
         return Err(io::Error::other("too much waits here already"));
     }
-    drop(reading);
     let mut out = Vec::new();
     put_frame(Kind::End, &mut out, |_| {});
     writer.write_all(&out).await?;

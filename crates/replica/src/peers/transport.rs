@@ -27,6 +27,11 @@ pub trait Transport: fmt::Debug + Send + Sync {
     fn expires_at_s(&self) -> Option<u64> {
         None
     }
+
+    /// How often another proof was found where the present one came from, and could not be used.
+    fn reload_failures(&self) -> u64 {
+        0
+    }
 }
 
 /// Which replica of which cluster.

@@ -82,7 +82,7 @@ fn replicas_with_different_budgets_keep_the_same_state() {
             Response::Error(StoreError::Refused(Refusal::StateFull { max, .. })) => {
                 assert!(max == BUDGET || max == 4 * BUDGET, "{max}");
             }
-            // The Raft leader declines without a reason, or nobody leads yet.
+            // Nobody leads yet.
             Response::Error(StoreError::Unavailable { .. }) => {}
             other => panic!("{other:?}"),
         }
@@ -94,4 +94,40 @@ fn replicas_with_different_budgets_keep_the_same_state() {
     let state = |number| &cluster.cores[&id(number)].replicated().state;
     assert!(state(1) == state(2) && state(2) == state(3));
     assert_eq!(state(1).bytes(), state(3).bytes());
+}
+
+/// A client is told by any replica that the store is full, and not that it should ask again.
+#[test]
+fn what_the_raft_leader_refuses_for_its_budget_a_followers_client_is_told() {
+    let mut cluster = with_budgets(&[(1, 4 * BUDGET), (2, 4 * BUDGET), (3, 4 * BUDGET)]);
+    let leader = cluster.await_leader();
+    // All are as large, and the leader's becomes smaller: the followers do not know the answer themselves.
+    for follower in (1..=3).map(id).filter(|id| *id != leader) {
+        cluster.stop(follower);
+        cluster.budgets.insert(follower, 64 * BUDGET);
+        cluster.start(follower);
+        cluster.run(500);
+    }
+    assert_eq!(cluster.leader(), Some(leader));
+    let follower = (1..=3).map(id).find(|id| *id != leader).unwrap();
+    let mut refused = None;
+    for number in 0..400 {
+        match cluster.answer(follower, put(number)) {
+            Response::Applied { answer, .. } => drop(answer.unwrap()),
+            other => {
+                refused = Some((number, other));
+                break;
+            }
+        }
+    }
+    match refused {
+        Some((
+            number,
+            Response::Error(StoreError::Refused(Refusal::StateFull { used, adds, max })),
+        )) => {
+            assert_eq!(max, 4 * BUDGET);
+            assert!(number > 50 && used + adds > max, "{used} + {adds} of {max} after {number}");
+        }
+        other => panic!("{other:?}"),
+    }
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use raft::eraftpb::{ConfState, Entry, EntryType, Message, MessageType, Snapshot};
 use regent_election::{Command, Entry as Proposal, Group, SessionNo, Settings, Term};
-use regent_replica::io::{HeartbeatAnswer, Input, PeerMessage, Request, Response};
+use regent_replica::io::{Decline, HeartbeatAnswer, Input, PeerMessage, Request, Response};
 use regent_replica::replicated::{Origin, RELEASE, encode_proposal};
 use regent_replica::{MemberChange, ReplicaId, ReplicatedState};
 
@@ -306,7 +306,10 @@ impl World {
                 let command = self.command();
                 PeerMessage::Propose { boot, number: far, command, request: None }
             }
-            2 => PeerMessage::Declined { boot, number },
+            2 => {
+                let why = Decline::StateFull { used: far, adds: index, max: far };
+                PeerMessage::Declined { boot, number, why }
+            }
             3 => {
                 let tenure = Some((group, Term::new(1).unwrap()));
                 let session = session(1);
@@ -438,6 +441,7 @@ fn worlds(manners: Manners, check: impl Fn(&mut World)) {
             (None, None) => seed > WORLDS,
         };
         if is_over {
+            eprintln!("{} worlds, and none failed", seed - first);
             return;
         }
         let on_failure = Seed(seed);

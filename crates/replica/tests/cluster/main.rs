@@ -12,6 +12,7 @@ mod fuzz;
 mod hostile;
 mod patience;
 mod pretenders;
+mod quorum;
 mod renewals;
 
 use std::collections::BTreeSet;

@@ -4,6 +4,7 @@
 
 mod attacks;
 mod bench;
+mod inbox;
 mod members;
 mod secure;
 mod strangers;

@@ -18,15 +18,15 @@ use crate::bench::{Cluster, PATIENCE, id, session, until_done};
 use crate::secure::{Ca, cluster};
 use crate::strangers::{connector, greeting, settle, state};
 
-const MESSAGE: u8 = 1;
+pub(crate) const MESSAGE: u8 = 1;
 const PING: u8 = 2;
 const PONG: u8 = 3;
 const ANNOUNCEMENT: u8 = 4;
 const CHUNK: u8 = 5;
-const GREETING_BYTES: usize = 54;
+pub(crate) const GREETING_BYTES: usize = 54;
 
 /// A frame, by the format that the peers' frames describe.
-fn frame(kind: u8, payload: &[u8]) -> Vec<u8> {
+pub(crate) fn frame(kind: u8, payload: &[u8]) -> Vec<u8> {
     let body = [&[kind], payload].concat();
     let mut out = u32::try_from(body.len()).unwrap().to_le_bytes().to_vec();
     out.extend(&body);

@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use async_trait::async_trait;
 use regent_replica::peers::{Channel, PeerName, Transport};
 use regent_replica::{MemberChange, ReplicaId};
+use regent_tls::authority::{Owner, Subject};
 use regent_tls::{PeerFiles, PeerTls, ReplicaName, authority};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep};
@@ -28,13 +29,13 @@ impl Ca {
 
     pub(crate) fn issue(&self, cluster: u128, replica: u64) -> PeerFiles {
         let name = ReplicaName { cluster, replica };
-        files(authority::issue(self.0.path(), name, 30, now_s()).unwrap())
+        files(authority::issue(self.0.path(), &Subject::Replica(name), 30, now_s()).unwrap())
     }
 
     /// Replaces a replica's certificate by one that ended yesterday.
     pub(crate) fn expire(&self, replica: u64) -> PeerFiles {
         let made_at = now_s() - 2 * DAY_S;
-        files(authority::renew(self.0.path(), replica, 1, false, made_at).unwrap())
+        files(authority::renew(self.0.path(), &Owner::Replica(replica), 1, false, made_at).unwrap())
     }
 
     /// A replica's files, issued when they are first asked for.
@@ -43,12 +44,17 @@ impl Ca {
         if !file("crt").exists() {
             return self.issue(CLUSTER, replica);
         }
-        PeerFiles { certificate: file("crt"), key: file("key"), ca: self.0.path().join("ca.crt") }
+        PeerFiles {
+            certificate: file("crt"),
+            key: file("key"),
+            ca: self.0.path().join("ca.crt"),
+            crl: None,
+        }
     }
 }
 
 fn files(made: authority::Made) -> PeerFiles {
-    PeerFiles { certificate: made.certificate, key: made.key, ca: made.ca }
+    PeerFiles { certificate: made.certificate, key: made.key, ca: made.ca, crl: None }
 }
 
 fn now_s() -> u64 {

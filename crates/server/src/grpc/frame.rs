@@ -5,9 +5,8 @@
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
-use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use http_body_util::Full;
 use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
 use hyper::header::{self, HeaderMap};
 use regent_api::limits::BODY_BYTES_MAX;
@@ -15,7 +14,11 @@ use regent_api::{Code, Problem};
 use tonic::Status;
 use tonic::body::Body as GrpcBody;
 
+use crate::admission::Class;
+use crate::app::App;
 use crate::count::Entered;
+use crate::held::{Ungathered, gather};
+use crate::socket::ConnectionActivity;
 
 /// Before each message: whether it is compressed, and its length.
 const PREFIX_BYTES: usize = 5;
@@ -40,12 +43,21 @@ fn compressed() -> Problem {
 }
 
 /// The whole body, if it is one message.
-pub(super) async fn read(body: Incoming, timeout: Duration) -> Result<Full<Bytes>, Problem> {
-    let collected = Limited::new(body, PREFIX_BYTES + BODY_BYTES_MAX).collect();
-    let bytes = match tokio::time::timeout(timeout, collected).await {
-        Ok(Ok(collected)) => collected.to_bytes(),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => return Err(too_large()),
-        Ok(Err(_)) => return Err(Problem::new(Code::BadRequest, "the message broke off")),
+pub(super) async fn read(
+    app: &App,
+    activity: &ConnectionActivity,
+    class: Option<Class>,
+    body: Incoming,
+) -> Result<Full<Bytes>, Problem> {
+    let timeout = app.config.body_timeout;
+    let gathered = gather(app, activity, class, body, PREFIX_BYTES + BODY_BYTES_MAX);
+    let bytes = match tokio::time::timeout(timeout, gathered).await {
+        Ok(Ok(bytes)) => bytes,
+        Ok(Err(Ungathered::TooLarge)) => return Err(too_large()),
+        Ok(Err(Ungathered::BrokenOff)) => {
+            return Err(Problem::new(Code::BadRequest, "the message broke off"));
+        }
+        Ok(Err(Ungathered::Crowded)) => return Err(app.shed(class.unwrap_or(Class::Admin))),
         Err(_) => {
             let why = format!(
                 "the message did not come within {} ms; nothing happened",

@@ -60,8 +60,9 @@ impl Health for Pulse {
 impl Pulse {
     fn enter(&self, request: Request<HealthCheckRequest>) -> (Ask, String) {
         let peer = request.extensions().get::<Peer>().cloned();
-        let Peer { activity, .. } = peer.expect("the connection put itself into every request");
-        let ask = Ask { app: Arc::clone(&self.app), guard: None, activity, place: None };
+        let Peer { activity, trail, .. } =
+            peer.expect("the connection put itself into every request");
+        let ask = Ask { app: Arc::clone(&self.app), guard: None, activity, trail, place: None };
         (ask, request.into_inner().service)
     }
 }

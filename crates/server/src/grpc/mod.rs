@@ -31,7 +31,7 @@ use regent_api::grpc::methods;
 use regent_api::grpc::regent_server::RegentServer;
 use regent_api::grpc::{DESCRIPTORS, status};
 use regent_api::limits::BODY_BYTES_MAX;
-use regent_api::{Code, Operation, Problem, ROUTES};
+use regent_api::{Code, Operation, Problem, ROUTES, Route};
 use tonic::Status;
 use tonic::body::Body as GrpcBody;
 use tonic::codegen::Service;
@@ -39,12 +39,13 @@ use tonic_health::pb::health_server::HealthServer;
 
 use crate::admission::Class;
 use crate::app::App;
+use crate::audit::{self, Trail};
 use crate::auth;
 use crate::grpc::health::Pulse;
 use crate::grpc::verbs::Verbs;
 use crate::origin;
 use crate::reply;
-use crate::router::Peer;
+use crate::router::{self, Peer};
 
 /// The label of calls that meet no method, in metrics.
 const NO_METHOD: &str = "_unknown";
@@ -77,6 +78,19 @@ enum Target {
     /// What this server can be asked, in one of two versions of the same question.
     Reflection,
     ReflectionOld,
+}
+
+impl Target {
+    /// The row of the table whose right it needs.
+    fn route(self) -> &'static Route {
+        match self {
+            Self::Verb(operation) => operation.route(),
+            // Whoever may open a session may have a stream for it.
+            Self::Session => Operation::OpenSession.route(),
+            Self::Health => Operation::Readyz.route(),
+            Self::Reflection | Self::ReflectionOld => Operation::OpenApi.route(),
+        }
+    }
 }
 
 impl Grpc {
@@ -114,11 +128,12 @@ impl Grpc {
     pub(crate) async fn serve(&self, request: Request<Incoming>) -> reply::Response {
         let began_at = Instant::now();
         let target = self.target(request.uri().path());
+        let trail = request.extensions().get::<Peer>().map(|peer| Arc::clone(&peer.trail));
         let response = match self.walk(target, request).await {
             Ok(response) => response,
             Err(problem) => Status::from(problem).into_http(),
         };
-        self.count(target, &response, began_at);
+        self.count(target, &response, began_at, trail.as_deref());
         response.map(reply::streamed)
     }
 
@@ -158,13 +173,7 @@ impl Grpc {
                 "there is no such method; ask the server's reflection for all of them",
             ));
         };
-        let route = match target {
-            Target::Verb(operation) => operation.route(),
-            // Whoever may open a session may have a stream for it.
-            Target::Session => Operation::OpenSession.route(),
-            Target::Health => Operation::Readyz.route(),
-            Target::Reflection | Target::ReflectionOld => Operation::OpenApi.route(),
-        };
+        let route = target.route();
         // The group stands in the message: the guarded store judges by it.
         if let Some(guard) = auth::admit(&self.app, &peer, &parts.headers, route, None).await? {
             parts.extensions.insert(guard);
@@ -184,19 +193,30 @@ impl Grpc {
             let response = handler(request).await;
             return Ok(response.map(|body| GrpcBody::new(frame::Held::new(body, place))));
         }
-        let whole = frame::read(body, self.app.config.body_timeout).await?;
+        let class = match target {
+            Target::Verb(operation) => router::class(operation),
+            Target::Session | Target::Health | Target::Reflection | Target::ReflectionOld => None,
+        };
+        let whole = frame::read(&self.app, &peer.activity, class, body).await?;
         Ok(handler(Request::from_parts(parts, GrpcBody::new(whole))).await)
     }
 
     /// Counts the call under the route of its verb.
-    fn count(&self, target: Option<Target>, response: &Response<GrpcBody>, began_at: Instant) {
+    fn count(
+        &self,
+        target: Option<Target>,
+        response: &Response<GrpcBody>,
+        began_at: Instant,
+        trail: Option<&Trail>,
+    ) {
         // A refusal's status stands in the head; that of a yes follows the answer.
-        let code = match Status::from_header_map(response.headers()) {
-            Some(status) if status.code() != tonic::Code::Ok => {
-                Some(status::problem(&status).map_or(Code::Unrecognised, |problem| problem.code))
-            }
-            Some(_) | None => None,
-        };
+        let refused = Status::from_header_map(response.headers())
+            .filter(|status| status.code() != tonic::Code::Ok);
+        let problem = refused.as_ref().and_then(status::problem);
+        if let (Some(trail), Some(target), Some(problem)) = (trail, target, &problem) {
+            audit::answered(&self.app, trail, target.route(), None, problem);
+        }
+        let code = refused.map(|_| problem.map_or(Code::Unrecognised, |problem| problem.code));
         let operation = match target {
             Some(Target::Verb(operation)) => Some(operation),
             Some(Target::Health) => Some(Operation::Readyz),

@@ -39,14 +39,13 @@ impl Verbs {
     /// Takes a place for a request of this kind; its message is here already.
     fn enter<M>(&self, operation: Operation, request: Request<M>) -> Result<(Ask, M), Problem> {
         let peer = request.extensions().get::<Peer>().cloned();
-        let Peer { activity, .. } = peer.expect("the connection put itself into every request");
+        let Peer { activity, trail, .. } =
+            peer.expect("the connection put itself into every request");
         let guard = request.extensions().get::<GuardedStore>().cloned();
         let app = &self.app;
-        let place = match router::class(operation) {
-            Some(class) => Some(app.admission.admit(class).ok_or_else(|| app.shed(class))?),
-            None => None,
-        };
-        Ok((Ask { app: Arc::clone(app), guard, activity, place }, request.into_inner()))
+        let place = app.enter(router::class(operation), guard.as_ref(), &activity)?;
+        let app = Arc::clone(app);
+        Ok((Ask { app, guard, activity, trail, place }, request.into_inner()))
     }
 }
 
@@ -70,10 +69,11 @@ impl Regent for Verbs {
         request: Request<Streaming<pb::SessionUp>>,
     ) -> GrpcResult<Self::SessionStream> {
         let peer = request.extensions().get::<Peer>().cloned();
-        let Peer { activity, .. } = peer.expect("the connection put itself into every request");
+        let Peer { activity, trail, .. } =
+            peer.expect("the connection put itself into every request");
         let guard = request.extensions().get::<GuardedStore>().cloned();
         let (app, lookout) = (Arc::clone(&self.app), Arc::clone(&self.lookout));
-        let link = Link { app, guard, activity };
+        let link = Link { app, guard, activity, trail };
         yes(session::open(link, lookout, request.into_inner()).await?)
     }
 

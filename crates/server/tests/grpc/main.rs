@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test's helpers are tests too")]
 
 mod access;
+mod audited;
 #[path = "../harness/mod.rs"]
 mod harness;
 mod hostile;

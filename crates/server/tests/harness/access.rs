@@ -70,8 +70,12 @@ pub(crate) fn token_of(number: usize) -> BearerToken {
 
 /// A server whose callers are authenticated, with a token for everybody.
 pub(crate) async fn guarded() -> Server {
-    let server =
-        Server::with(ServerConfig { auth: Auth::Required, ..ServerConfig::default() }).await;
+    guarded_with(ServerConfig::default()).await
+}
+
+/// The same with other settings.
+pub(crate) async fn guarded_with(config: ServerConfig) -> Server {
+    let server = Server::with(ServerConfig { auth: Auth::Required, ..config }).await;
     let mut bindings = Vec::new();
     for (number, someone) in EVERYBODY.iter().enumerate() {
         let principal = format!("node:{}", someone.name);

@@ -27,7 +27,13 @@ fn shown(
     request
 }
 
-async fn ask(server: &Server, method: &str, path: &str, body: Value, token: &str) -> Answer {
+pub(crate) async fn ask(
+    server: &Server,
+    method: &str,
+    path: &str,
+    body: Value,
+    token: &str,
+) -> Answer {
     let body = Some(body).filter(|_| method != "GET" && method != "DELETE");
     server.send(shown(method, path, body, Some(token))).await
 }

@@ -13,9 +13,13 @@ mod groups;
 #[path = "../harness/mod.rs"]
 mod harness;
 mod hostile;
+#[cfg(feature = "jwt")]
+mod jwt;
 mod leading;
+mod memory;
 mod metrics;
 mod process;
+mod rates;
 mod sessions;
 mod shutdown;
 mod slow;

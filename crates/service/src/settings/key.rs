@@ -13,6 +13,7 @@ use regent_replica::limits::LOG_ENTRIES_BETWEEN_SNAPSHOTS;
 use regent_server::{Auth, ReplaceFailing, ServerConfig};
 
 use super::value::{Value, ValueKind};
+use crate::client_tls::ClientAuth;
 
 /// Where the service listens if nobody says: on loopback, where nobody else can reach it.
 pub(crate) const LISTEN_DEFAULT: &str = "127.0.0.1:7400";
@@ -22,6 +23,8 @@ pub(crate) const PEER_LISTEN_DEFAULT: &str = "127.0.0.1:7401";
 pub const STORE_DEFAULT: &str = "replica:";
 /// Bytes of the flight recorder's files if nobody says: some hundred thousand elections.
 const FLIGHT_BYTES_DEFAULT: u32 = 64 << 20;
+/// Bytes of the audit log's files if nobody says: some four hundred thousand lines.
+const AUDIT_BYTES_DEFAULT: u32 = 128 << 20;
 /// Words for the timers of a cluster: within a data centre, or between several.
 pub(crate) const TIMINGS: &[&str] = &["lan", "wan"];
 /// Words for what is done about time-outs that do not suit the network.
@@ -99,6 +102,33 @@ keys! {
     Socket = "socket", ValueKind::Text,
         Flag::new("", "PATH", "The Unix socket for this machine's administrators"),
         "the Unix socket on which root and the server's own user are administrators; empty means run/regent.sock in data_dir if auth is required, and none otherwise";
+    TokenIssuers = "token_issuers", ValueKind::Text,
+        Flag::new("", "FILE", "The file of issuers whose JSON Web Tokens are believed"),
+        "the file of issuers whose JSON Web Tokens are credentials beside the cluster's own tokens (docs/security.md); empty means none";
+    TlsCert = "tls_cert", ValueKind::Text,
+        Flag::new("TLS", "FILE", "The server's certificate: with it, clients speak TLS only"),
+        "the file of the certificate that clients see (regent tls issue --server); with tls_key the port of clients speaks TLS only; empty means plaintext";
+    TlsKey = "tls_key", ValueKind::Text,
+        Flag::new("TLS", "FILE", "The key of that certificate"),
+        "the file of the key of tls_cert, which only the server's user may read";
+    TlsClientAuth = "tls_client_auth", ValueKind::OneOf(&ClientAuth::WORDS),
+        Flag::new("TLS", "WORD", "Client certificates: off, optional or required [default: off]"),
+        "whether clients are asked for a certificate: off, optional (one that is shown must be good) or required (no connection without one); with auth = required a certificate says who calls";
+    TlsClientCa = "tls_client_ca", ValueKind::Text,
+        Flag::new("TLS", "FILE", "The certificates of the CAs that clients are believed by"),
+        "the file of the certificates of the CAs that clients are believed by";
+    TlsClientNames = "tls_client_names", ValueKind::Words,
+        Flag::new("TLS", "NAMES", "Names of client certificates that count beside URIs: dns, cn [default: dns]"),
+        "which names of a client certificate name its node if no regent:// or spiffe:// URI does: dns, cn";
+    TlsCrl = "tls_crl", ValueKind::Text,
+        Flag::new("TLS", "FILE", "Revocation lists for client certificates"),
+        "the file of certificate revocation lists for client certificates, one of every CA that issues any; empty means that none is revoked";
+    AuditDir = "audit_dir", ValueKind::Text,
+        Flag::new("", "DIR", "Where changes and denials are recorded [default: audit in the data directory]"),
+        "where changes and denials are recorded if auth is required; empty means audit in the data directory of our own store, and nowhere with another store";
+    AuditBytes = "audit_bytes", ValueKind::Count,
+        Flag::new("", "N", "Most bytes of the audit log's files; 0: none"),
+        "most bytes of the audit log's files, of which the oldest go first; 0 records nothing";
     DataDir = "data_dir", ValueKind::Directory,
         Flag::new("", "DIR", "Where the embedded store keeps its data [default: $XDG_DATA_HOME/regent]"),
         "where the embedded store keeps its data; empty means $XDG_DATA_HOME/regent, ~/.local/share/regent or ./regent-data";
@@ -123,6 +153,9 @@ keys! {
     PeerCa = "peer_ca", ValueKind::Text,
         Flag::new("Cluster", "FILE", "The certificates of the CAs that peers are believed by"),
         "the file of the certificates of the CAs that peers are believed by (regent tls init)";
+    PeerCrl = "peer_crl", ValueKind::Text,
+        Flag::new("Cluster", "FILE", "Revocation lists for certificates of peers"),
+        "the file of certificate revocation lists for certificates of peers, one of every CA in peer_ca; empty means that none is revoked";
     Insecure = "insecure", ValueKind::Bool,
         Flag::switch("Cluster", "BOOL", "Whether peers without TLS and clients without auth may be elsewhere"),
         "whether peer links without TLS, and clients without authentication, may leave this machine; any host that reaches the ports can then depose leaders and read secrets";
@@ -204,6 +237,12 @@ keys! {
     WaitingMax = "waiting_max", ValueKind::Count,
         Flag::new("Limits", "N", "Most requests that wait"),
         "most requests that wait: watches, and campaigns with a wait";
+    RequestsPerPrincipal = "requests_per_principal", ValueKind::Count,
+        Flag::new("Limits", "N", "Requests a second of one principal or address, renewals aside"),
+        "requests a second of one principal, or of one address without auth, beside renewals and resignations; 0 is no limit";
+    RenewalsPerPrincipal = "renewals_per_principal", ValueKind::Count,
+        Flag::new("Limits", "N", "Renewals and resignations a second of one principal or address"),
+        "the same for heartbeats, renewals, resignations: a budget of their own; 0 is no limit";
     HeadTimeout = "head_timeout", ValueKind::Duration,
         Flag::new("Limits", "DURATION", "How long a peer may take to send the head of a request"),
         "how long a peer may take to send the head of a request";
@@ -274,11 +313,15 @@ impl Key {
         match self {
             Self::Listen => text(LISTEN_DEFAULT),
             Self::Auth => text(server.auth.word()),
-            Self::DataDir | Self::Socket => text(""),
+            Self::DataDir | Self::Socket | Self::AuditDir => text(""),
+            Self::AuditBytes => Value::Count(AUDIT_BYTES_DEFAULT),
             Self::Store => text(STORE_DEFAULT),
             Self::PeerListen => text(PEER_LISTEN_DEFAULT),
             Self::PeerAdvertise | Self::ClientAdvertise => text(""),
-            Self::PeerCert | Self::PeerKey | Self::PeerCa => text(""),
+            Self::PeerCert | Self::PeerKey | Self::PeerCa | Self::PeerCrl => text(""),
+            Self::TlsCert | Self::TlsKey | Self::TlsClientCa | Self::TlsCrl => text(""),
+            Self::TlsClientAuth => text(ClientAuth::WORDS[0]),
+            Self::TlsClientNames => Value::Words(vec!["dns".to_owned()]),
             Self::Insecure => Value::Bool(false),
             Self::Timing => text(TIMINGS[0]),
             Self::ElectionMin | Self::ElectionMax | Self::Heartbeat | Self::PeerRequest => time(0),
@@ -298,7 +341,7 @@ impl Key {
             Self::TtlMax => time(store.ttl_ms_ceiling),
             Self::Cluster => Value::Text(server.cluster),
             Self::HostsAllowed => Value::Words(server.hosts_allowed),
-            Self::SigningKeys | Self::OnSplitBrain => text(""),
+            Self::SigningKeys | Self::OnSplitBrain | Self::TokenIssuers => text(""),
             Self::ReplaceFailing => text(server.replace_failing.word()),
             Self::LogLevel => text("info"),
             Self::LogFormat => text("text"),
@@ -306,6 +349,8 @@ impl Key {
             Self::ConnectionsPerAddressMax => count(server.connections_per_address_max),
             Self::RequestsMax => count(server.requests_max),
             Self::WaitingMax => count(server.waiting_max),
+            Self::RequestsPerPrincipal => Value::Count(server.requests_per_principal),
+            Self::RenewalsPerPrincipal => Value::Count(server.renewals_per_principal),
             Self::HeadTimeout => Value::Duration(server.head_timeout),
             Self::BodyTimeout => Value::Duration(server.body_timeout),
             Self::IdleTimeout => Value::Duration(server.idle_timeout),

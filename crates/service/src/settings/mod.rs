@@ -10,6 +10,7 @@ mod file;
 mod key;
 mod place;
 mod replica;
+mod tls;
 mod value;
 
 use std::collections::BTreeMap;
@@ -19,8 +20,9 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use regent_audit::DIRECTORY;
 use regent_election::{Policy, Settings as StoreSettings};
-use regent_server::{Auth, ServerConfig};
+use regent_server::{AuditConfig, Auth, ServerConfig};
 
 use crate::socket::SOCKET_NAME;
 
@@ -29,6 +31,7 @@ pub use key::{Flag, Key, LOG_FORMATS, LOG_LEVELS, STORE_DEFAULT};
 pub use place::Environment;
 pub use value::{Value, ValueKind};
 
+use crate::client_tls::ClientPort;
 use crate::duration::millis;
 use crate::replica::ReplicaSettings;
 
@@ -105,6 +108,8 @@ pub struct Settings {
     pub listen: SocketAddr,
     /// The Unix socket to listen on, too.
     pub socket: Option<PathBuf>,
+    /// How TLS is spoken to clients, if it is.
+    pub tls: Option<ClientPort>,
     /// Where the embedded store keeps its data.
     pub data_dir: PathBuf,
     pub store: String,
@@ -188,19 +193,22 @@ impl Effective {
 
     /// The settings as the parts take them, if they fit together.
     pub fn settings(&self) -> Result<Settings, ConfigError> {
+        let path = |key| Some(self.text(key)).filter(|it| !it.is_empty()).map(PathBuf::from);
         let server = ServerConfig {
             cluster: self.text(Key::Cluster),
             auth: Auth::find(&self.text(Key::Auth)).unwrap_or_default(),
+            token_issuers: path(Key::TokenIssuers),
             hosts_allowed: self.words(Key::HostsAllowed),
-            signing_keys: Some(self.text(Key::SigningKeys))
-                .filter(|path| !path.is_empty())
-                .map(PathBuf::from),
+            signing_keys: path(Key::SigningKeys),
+            audit: self.audit()?,
             on_split_brain: None,
             replace_failing: self.text(Key::ReplaceFailing).parse().unwrap_or_default(),
             connections_max: self.count(Key::ConnectionsMax) as usize,
             connections_per_address_max: self.count(Key::ConnectionsPerAddressMax) as usize,
             requests_max: self.count(Key::RequestsMax) as usize,
             waiting_max: self.count(Key::WaitingMax) as usize,
+            requests_per_principal: self.count(Key::RequestsPerPrincipal),
+            renewals_per_principal: self.count(Key::RenewalsPerPrincipal),
             head_timeout: self.duration(Key::HeadTimeout),
             body_timeout: self.duration(Key::BodyTimeout),
             idle_timeout: self.duration(Key::IdleTimeout),
@@ -229,6 +237,7 @@ impl Effective {
         Ok(Settings {
             listen: self.address(Key::Listen),
             socket,
+            tls: self.client_port()?,
             data_dir: self.directory(Key::DataDir),
             store: self.text(Key::Store),
             log_level: self.text(Key::LogLevel),
@@ -239,6 +248,32 @@ impl Effective {
             on_split_brain: Some(self.text(Key::OnSplitBrain)).filter(|line| !line.is_empty()),
             server,
         })
+    }
+
+    /// Where the audit log is written, if callers are known and there is a place for it.
+    fn audit(&self) -> Result<Option<AuditConfig>, ConfigError> {
+        let (named, bytes_max) = (self.text(Key::AuditDir), u64::from(self.count(Key::AuditBytes)));
+        if self.text(Key::Auth) != Auth::Required.word() {
+            if named.is_empty() {
+                return Ok(None);
+            }
+            let said = self.origin(Key::AuditDir);
+            let what = format!(
+                "audit_dir is set (from {said}) and auth is off: there is nobody to name; set auth = \"required\""
+            );
+            return Err(ConfigError::Together { what });
+        }
+        if bytes_max == 0 {
+            return Ok(None);
+        }
+        let store = self.text(Key::Store);
+        let directory = match (named.as_str(), store.strip_prefix(STORE_DEFAULT)) {
+            ("", Some("")) => self.directory(Key::DataDir).join(DIRECTORY),
+            ("", Some(directory)) => PathBuf::from(directory).join(DIRECTORY),
+            ("", None) => return Ok(None),
+            (named, _) => PathBuf::from(named),
+        };
+        Ok(Some(AuditConfig { directory, bytes_max }))
     }
 
     /// Refuses to serve whoever comes from another machine without authentication, unless that is wanted.

@@ -57,10 +57,16 @@ impl Effective {
         let [certificate, key, ca] = keys.map(|key| self.text(key));
         let is_given = |key: &Key| !self.text(*key).is_empty();
         match (keys.iter().find(|key| is_given(key)), keys.iter().find(|key| !is_given(key))) {
+            (None, _) if is_given(&Key::PeerCrl) => {
+                let said = self.origin(Key::PeerCrl);
+                let what = format!("peer_crl is set and peer_cert is not (from {said})");
+                Err(ConfigError::Together { what })
+            }
             (None, _) => Ok(None),
             (Some(_), None) => {
                 let (certificate, key, ca) = (certificate.into(), key.into(), ca.into());
-                Ok(Some(PeerCertificates { certificate, key, ca }))
+                let crl = Some(self.text(Key::PeerCrl)).filter(|text| !text.is_empty());
+                Ok(Some(PeerCertificates { certificate, key, ca, crl: crl.map(Into::into) }))
             }
             (Some(given), Some(missing)) => {
                 let said = self.origin(*given);

@@ -96,6 +96,9 @@ fn variables_that_are_nearly_a_setting_are_noticed_and_others_left_alone() {
         "REGENT_SESSION",
         "REGENT_TIMEOUT",
         "REGENT_OUTPUT",
+        "REGENT_CA",
+        "REGENT_CERT",
+        "REGENT_CERT_KEY",
         "HOME",
     ];
     let found = misspelt(names.into_iter());

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::decode;
 use crate::key::{SEED_BYTES, SigningAlgorithm};
 
 const NOW: u64 = 1_767_225_590;
@@ -121,7 +122,7 @@ fn a_payload_that_contradicts_itself_is_refused_though_it_is_signed() {
 #[test]
 fn texts_that_are_no_tokens_are_refused() {
     let keys = keys(&[&pair(1)]);
-    let long = "x".repeat(TOKEN_BYTES_MAX + 1);
+    let long = "x".repeat(crate::statement::STATEMENT_BYTES_MAX + 1);
     for text in ["", ".", "..", "...", "a.b.c", "a.b.c.d", "🙂.🙂.🙂", long.as_str()] {
         let refused = judged(text, &keys, NOW);
         assert!(matches!(refused, Err(WhyNot::Malformed(_))), "{refused:?}");

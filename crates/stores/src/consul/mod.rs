@@ -11,6 +11,7 @@
 mod sessions;
 mod wire;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -22,15 +23,28 @@ use tokio::sync::{OnceCell, Semaphore};
 use crate::engine::address::StoreAddress;
 use crate::engine::http::{Ask, Http, encoded};
 use crate::engine::limits::{POLL_EVERY, WAITING_REQUESTS_MAX};
+use crate::engine::tls::ClientTls;
+use crate::engine::tls::options::{
+    Environment, TLS, TlsOptions, Words, environment, once_each, or_variable,
+};
 use crate::engine::{Effect, UrlError, whole_ms};
 use crate::register::{
-    Found, Key, KeyKind, Record, Register, RegisterError, RegisterResult, ServerSessions, Swapped,
-    Version,
+    Encryption, Found, Key, KeyKind, Record, Register, RegisterError, RegisterResult,
+    ServerSessions, Swapped, Version,
 };
 use wire::{Row, TransactionOutcome, failure};
 
-/// Where an agent listens unless the URL says otherwise.
+/// Where an agent listens unless the URL says otherwise, and where for TLS.
 const PORT: u16 = 8500;
+const TLS_PORT: u16 = 8501;
+
+/// What `consul` calls the files.
+const WORDS: Words = Words {
+    ca: or_variable("ca-file", "CONSUL_CACERT"),
+    certificate: or_variable("client-cert", "CONSUL_CLIENT_CERT"),
+    key: or_variable("client-key", "CONSUL_CLIENT_KEY"),
+    server_name: Some(or_variable("tls-server-name", "CONSUL_TLS_SERVER_NAME")),
+};
 /// What every key opens with unless the URL has a path.
 const ROOT: &str = "regent";
 /// Values read in one transaction; Consul allows 64 steps, and an answer is bounded.
@@ -54,6 +68,27 @@ impl Mode {
     }
 }
 
+/// What a URL and the environment ask for.
+fn wanted(
+    options: &[(String, String)],
+    environment: Environment<'_>,
+) -> Result<Option<TlsOptions>, UrlError> {
+    let is_true = |name: &str| match environment(name).as_deref() {
+        // As Go reads a truth.
+        Some("1" | "t" | "T" | "true" | "TRUE" | "True") => Ok(Some(true)),
+        Some("0" | "f" | "F" | "false" | "FALSE" | "False") => Ok(Some(false)),
+        None => Ok(None),
+        Some(_) => Err(UrlError::new(format_args!("{name} is true or false"))),
+    };
+    let tls = WORDS.wanted(is_true("CONSUL_HTTP_SSL")? == Some(true), options, environment)?;
+    if tls.is_some() && is_true("CONSUL_HTTP_SSL_VERIFY")? == Some(false) {
+        return Err(UrlError::new(
+            "CONSUL_HTTP_SSL_VERIFY=false would let anybody be the agent; name its CA with ca-file or CONSUL_CACERT",
+        ));
+    }
+    Ok(tls)
+}
+
 /// A register in Consul.
 #[derive(Debug)]
 pub struct ConsulRegister {
@@ -74,7 +109,13 @@ impl ConsulRegister {
     /// as `consul://TOKEN@host` or in `CONSUL_HTTP_TOKEN`. It connects when it is first asked.
     pub fn new(url: &str, request_for: Duration) -> Result<Self, UrlError> {
         let place = StoreAddress::parse(url, PORT)?;
-        place.knows_only(&["dc", "mode"])?;
+        let mut known = vec!["dc", "mode", TLS];
+        known.extend(WORDS.parameters());
+        place.knows_only(&known)?;
+        once_each(&place.options)?;
+        let tls = wanted(&place.options, &environment)?;
+        let place = if tls.is_some() { StoreAddress::parse(url, TLS_PORT)? } else { place };
+        let tls = tls.map(|tls| ClientTls::open(tls, Some("http/1.1"))).transpose()?.map(Arc::new);
         let option = |name: &str| {
             place.options.iter().find(|(given, _)| given == name).map(|(_, value)| value.as_str())
         };
@@ -101,7 +142,7 @@ impl ConsulRegister {
             headers.push((HeaderName::from_static("x-consul-token"), token));
         }
         Ok(Self {
-            http: Http::new(server.clone(), headers, request_for),
+            http: Http::new(server.clone(), tls, headers, request_for),
             root: if place.path.is_empty() { ROOT.to_owned() } else { place.path.clone() },
             datacenter: option("dc").map_or_else(String::new, |dc| format!("&dc={}", encoded(dc))),
             place,
@@ -224,6 +265,10 @@ impl Register for ConsulRegister {
             level: Level::Strict,
             caveat: Some(caveat),
         }
+    }
+
+    fn encryption(&self) -> Option<Encryption> {
+        Some(self.http.encryption())
     }
 
     async fn examine(&self) -> RegisterResult<Vec<String>> {
@@ -359,6 +404,7 @@ fn weaknesses(servers: usize, agent: Option<&serde_json::Value>) -> Vec<String> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::tls::options::Ca;
 
     fn refusal(url: &str) -> String {
         ConsulRegister::new(url, Duration::from_secs(1)).unwrap_err().to_string()
@@ -379,6 +425,48 @@ mod tests {
         assert!(refusal("consul://a?mode=lock").contains("unknown mode"));
         assert!(refusal("consul://a?stale=1").contains("unknown option \"stale\""));
         assert!(refusal("consul://a%0Ab@c").contains("no HTTP header"));
+    }
+
+    #[test]
+    fn variables_of_consul_ask_for_tls_and_name_its_files() {
+        let asked = |url_says: &str, variables: &[(&str, &str)]| {
+            let environment = |name: &str| {
+                let found = variables.iter().find(|(known, _)| *known == name);
+                found.map(|(_, value)| (*value).to_owned())
+            };
+            wanted(&crate::engine::address::options(url_says), &environment)
+        };
+        let files = [
+            ("CONSUL_CACERT", "/ca"),
+            ("CONSUL_CLIENT_CERT", "/c"),
+            ("CONSUL_CLIENT_KEY", "/k"),
+            ("CONSUL_TLS_SERVER_NAME", "server.dc1.consul"),
+        ];
+        assert_eq!(asked("", &files), Ok(None));
+        assert_eq!(asked("", &[("CONSUL_HTTP_SSL", "false")]), Ok(None));
+        let all = [&files[..], &[("CONSUL_HTTP_SSL", "true")]].concat();
+        let tls = asked("", &all).unwrap().unwrap();
+        assert_eq!(tls, asked("tls=true", &files).unwrap().unwrap());
+        assert_eq!(tls.ca, Ca::File("/ca".into()));
+        assert_eq!(tls.identity.unwrap().key, std::path::Path::new("/k"));
+        assert_eq!(tls.server_name.as_deref(), Some("server.dc1.consul"));
+
+        let refusal =
+            |variables: &[(&str, &str)]| asked("tls=true", variables).unwrap_err().to_string();
+        assert!(refusal(&[("CONSUL_HTTP_SSL_VERIFY", "false")]).contains("anybody be the agent"));
+        assert!(
+            refusal(&[("CONSUL_HTTP_SSL", "yes")]).contains("CONSUL_HTTP_SSL is true or false")
+        );
+        assert!(asked("tls=false", &all).is_err());
+    }
+
+    #[test]
+    fn an_agent_listens_for_tls_on_another_port() {
+        let certificates = regent_servers::certificates::Certificates::make().unwrap();
+        let url = format!("consul://a?ca-file={}", certificates.path("ca.crt").display());
+        let register = ConsulRegister::new(&url, Duration::from_secs(1)).unwrap();
+        assert_eq!(register.describe().place, "a:8501");
+        assert_eq!(register.encryption(), Some(Encryption::Verified));
     }
 
     #[test]

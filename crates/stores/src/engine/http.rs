@@ -4,6 +4,7 @@
 //! sends again only what a closed connection never took. What a status means is for the engine to say.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
@@ -11,17 +12,19 @@ use hyper::body::Bytes;
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, Request, StatusCode};
 use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use regent_election::error_text::with_causes;
 
 use super::Effect;
 use super::limits::{ANSWER_BYTES_MAX, IDLE_CONNECTIONS_MAX};
-use crate::register::{RegisterError, RegisterResult};
+use super::tls::dial::Dial;
+use super::tls::{ClientTls, encryption};
+use crate::register::{Encryption, RegisterError, RegisterResult};
 
 /// One server and the connections to it.
 pub(crate) struct Http {
-    client: Client<HttpConnector, Full<Bytes>>,
+    client: Client<Dial, Full<Bytes>>,
+    tls: Option<Arc<ClientTls>>,
     /// `host:port`.
     server: String,
     /// Sent with every request; secrets among them.
@@ -74,27 +77,32 @@ impl fmt::Debug for Http {
 }
 
 impl Http {
-    /// A client of the server at `host:port`; it connects when it is first asked.
+    /// A client of the server at `host:port`, by TLS if there is a way to; it connects when it is first asked.
     pub(crate) fn new(
         server: String,
+        tls: Option<Arc<ClientTls>>,
         headers: Vec<(HeaderName, HeaderValue)>,
         request_for: Duration,
     ) -> Self {
-        let mut connector = HttpConnector::new();
-        connector.set_nodelay(true);
-        connector.set_connect_timeout(Some(request_for));
+        let connector = Dial::new(tls.clone(), request_for);
         let client = Client::builder(TokioExecutor::new())
             .pool_max_idle_per_host(IDLE_CONNECTIONS_MAX)
             .build(connector);
-        Self { client, server, headers, request_for }
+        Self { client, tls, server, headers, request_for }
+    }
+
+    /// How connections are protected.
+    pub(crate) fn encryption(&self) -> Encryption {
+        encryption(self.tls.as_deref())
     }
 
     /// Sends one request. An answer of any status is an answer.
     pub(crate) async fn send(&self, ask: Ask) -> RegisterResult<HttpAnswer> {
         let Ask { effect, method, path, body, patience } = ask;
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
         let mut request = Request::builder()
             .method(method)
-            .uri(format!("http://{}{path}", self.server))
+            .uri(format!("{scheme}://{}{path}", self.server))
             .body(Full::new(Bytes::from(body)))
             .map_err(|error| RegisterError::unavailable(format_args!("{path}: {error}")))?;
         request.headers_mut().extend(self.headers.iter().cloned());
@@ -161,7 +169,7 @@ mod tests {
     #[tokio::test]
     async fn a_server_that_is_not_there_was_never_asked() {
         // Port 1 of this host: nobody listens.
-        let http = Http::new("127.0.0.1:1".into(), Vec::new(), Duration::from_secs(30));
+        let http = Http::new("127.0.0.1:1".into(), None, Vec::new(), Duration::from_secs(30));
         let refused =
             http.send(Ask::put(Effect::Writes, "/".into(), Vec::new())).await.unwrap_err();
         assert!(matches!(refused, RegisterError::Unavailable { .. }), "{refused:?}");
@@ -177,7 +185,7 @@ mod tests {
                 // It arrived, and only the answer is lost.
                 tokio::io::AsyncReadExt::read(&mut stream, &mut [0; 1024]).await.unwrap();
             });
-            let http = Http::new(server, Vec::new(), Duration::from_secs(30));
+            let http = Http::new(server, None, Vec::new(), Duration::from_secs(30));
             let lost = http.send(Ask::put(effect, "/".into(), b"x".to_vec())).await.unwrap_err();
             assert_eq!(matches!(lost, RegisterError::Uncertain { .. }), is_doubtful, "{lost:?}");
             hang_up.await.unwrap();

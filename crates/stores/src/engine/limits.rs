@@ -37,3 +37,6 @@ pub const IDLE_CONNECTIONS_MAX: usize = 16;
 /// Requests that may wait at one server at the same time, each on a connection of its own. Consul allows
 /// an address 200 connections; who waits beyond this bound looks by itself.
 pub const WAITING_REQUESTS_MAX: usize = 64;
+
+/// Most bytes of a file of certificates. The bundle of all public CAs has a quarter of it.
+pub const TLS_FILE_BYTES_MAX: u64 = 1 << 20;

@@ -11,6 +11,8 @@ pub(crate) mod http;
 pub mod limits;
 pub(crate) mod names;
 pub(crate) mod pages;
+#[cfg(feature = "tls")]
+pub(crate) mod tls;
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

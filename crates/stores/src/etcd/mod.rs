@@ -20,9 +20,11 @@ use tonic::Status;
 use crate::engine::address::StoreAddress;
 use crate::engine::change_feed::{ChangeFeed, FeedTask, Subscription};
 use crate::engine::pages::Pages;
+use crate::engine::tls::ClientTls;
+use crate::engine::tls::options::{TLS, Words, environment, once_each, or_variable};
 use crate::engine::{Effect, UrlError, whole_ms};
 use crate::register::{
-    Found, HumanSummary, Key, KeyKind, Record, Register, RegisterError, RegisterResult,
+    Encryption, Found, HumanSummary, Key, KeyKind, Record, Register, RegisterError, RegisterResult,
     ServerSessions, Swapped, Version,
 };
 use messages::{
@@ -37,6 +39,14 @@ const TXN: &str = "/etcdserverpb.KV/Txn";
 /// Where everything lies unless the URL says otherwise.
 const ROOT: &str = "regent";
 
+/// What `etcdctl` calls the files.
+const WORDS: Words = Words {
+    ca: or_variable("cacert", "ETCDCTL_CACERT"),
+    certificate: or_variable("cert", "ETCDCTL_CERT"),
+    key: or_variable("key", "ETCDCTL_KEY"),
+    server_name: None,
+};
+
 /// A register on an etcd cluster.
 #[derive(Debug)]
 pub struct EtcdRegister {
@@ -50,10 +60,15 @@ impl EtcdRegister {
     /// A register on the cluster that `url` names; it connects when it is first asked.
     pub fn new(url: &str, request_for: Duration) -> Result<Self, UrlError> {
         let place = StoreAddress::parse(url, 2379)?;
-        place.knows_only(&[])?;
+        let mut known = WORDS.parameters();
+        known.push(TLS);
+        place.knows_only(&known)?;
+        once_each(&place.options)?;
+        let tls = WORDS.wanted(url.starts_with("etcds:"), &place.options, &environment)?;
+        let tls = tls.map(|tls| ClientTls::open(tls, Some("h2"))).transpose()?.map(Arc::new);
         let root = if place.path.is_empty() { ROOT.to_owned() } else { place.path.clone() };
         Ok(Self {
-            wire: Arc::new(Wire::new(&place, request_for)?),
+            wire: Arc::new(Wire::new(&place, tls, request_for)?),
             root,
             feed_task: FeedTask::new(),
         })
@@ -171,6 +186,10 @@ impl Register for EtcdRegister {
                     .into(),
             ),
         }
+    }
+
+    fn encryption(&self) -> Option<Encryption> {
+        Some(self.wire.encryption())
     }
 
     async fn examine(&self) -> RegisterResult<Vec<String>> {
@@ -323,6 +342,11 @@ mod tests {
             EtcdRegister::new("etcd://me:secret@a,b:1/x/y", Duration::from_secs(1)).unwrap();
         assert_eq!(register.describe().place, "a:2379,b:1/x/y");
         assert!(!format!("{register:?}").contains("secret"));
-        assert!(EtcdRegister::new("etcd://a?b=c", Duration::from_secs(1)).is_err());
+        let refusal = |url: &str| {
+            EtcdRegister::new(url, Duration::from_secs(1)).expect_err("refused").to_string()
+        };
+        assert!(refusal("etcd://a?b=c").contains("known are cacert, cert, key, tls"));
+        assert!(refusal("etcds://a?tls=false").contains("asks for TLS"));
+        assert!(refusal("etcds://a?cacert=/no/such/file").contains("/no/such/file"));
     }
 }

@@ -1,12 +1,15 @@
 //! A connection to one member of an etcd cluster, and to another when it is lost.
 
+use std::error::Error as _;
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use prost::Message;
 use regent_election::error_text::with_causes;
 use tonic::client::Grpc;
+use tonic::codegen::http::Uri;
 use tonic::codegen::http::uri::PathAndQuery;
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::transport::{Channel, Endpoint};
@@ -16,8 +19,10 @@ use tonic_prost::ProstCodec;
 use super::messages::{AuthenticateRequest, AuthenticateResponse, LeaseRequest, LeaseResponse};
 use crate::engine::address::StoreAddress;
 use crate::engine::held::Held;
+use crate::engine::tls::dial::Dial;
+use crate::engine::tls::{ClientTls, encryption};
 use crate::engine::{Effect, UrlError};
-use crate::register::{RegisterError, RegisterResult};
+use crate::register::{Encryption, RegisterError, RegisterResult};
 
 /// Most bytes of an answer: a listing of many entries.
 const ANSWER_BYTES_MAX: usize = 256 << 20;
@@ -28,7 +33,9 @@ impl<T: Message + Default + 'static> Wired for T {}
 
 /// The members, and the connection to one of them.
 pub(super) struct Wire {
-    endpoints: Vec<Endpoint>,
+    /// Each by its `host:port`.
+    endpoints: Vec<(String, Endpoint)>,
+    dial: Dial,
     login: Option<(String, String)>,
     place: String,
     /// Whose turn it is.
@@ -50,28 +57,41 @@ impl fmt::Debug for Wire {
 }
 
 impl Wire {
-    pub(super) fn new(place: &StoreAddress, request_for: Duration) -> Result<Self, UrlError> {
+    pub(super) fn new(
+        place: &StoreAddress,
+        tls: Option<Arc<ClientTls>>,
+        request_for: Duration,
+    ) -> Result<Self, UrlError> {
         // Every member gets its share of the time, or one that is gone would take it all.
         let share = request_for / u32::try_from(place.servers.len()).unwrap_or(u32::MAX).max(1);
         let endpoints = place
             .servers
             .iter()
             .map(|server| {
-                let endpoint = Endpoint::from_shared(format!("http://{server}"));
-                let endpoint = endpoint.map_err(|error| {
+                let bad = |error: &dyn fmt::Display| {
                     UrlError::new(format_args!("{server} is no address of etcd: {error}"))
-                })?;
-                Ok(endpoint
+                };
+                let mut endpoint = Endpoint::from_shared(format!("http://{server}"))
+                    .map_err(|error| bad(&error))?;
+                if tls.is_some() {
+                    // What requests say. The connection itself is made encrypted below them.
+                    let origin: Uri =
+                        format!("https://{server}").parse().map_err(|error| bad(&error))?;
+                    endpoint = endpoint.origin(origin);
+                }
+                let endpoint = endpoint
                     .connect_timeout(share)
                     .http2_keep_alive_interval(request_for)
                     .keep_alive_timeout(request_for)
-                    .keep_alive_while_idle(true))
+                    .keep_alive_while_idle(true);
+                Ok((server.clone(), endpoint))
             })
             .collect::<Result<Vec<_>, UrlError>>()?;
         let login = place.login.clone();
         let (turn, held) = (AtomicUsize::new(0), Held::new(request_for, |_| true));
         let place = place.servers.join(",");
-        Ok(Self { endpoints, login, place, turn, held })
+        let dial = Dial::new(tls, share);
+        Ok(Self { endpoints, dial, login, place, turn, held })
     }
 
     pub(super) fn place(&self) -> &str {
@@ -89,9 +109,22 @@ impl Wire {
             Ok(answer) => Ok(Ok(answer)),
             // Nothing is wrong with the connection.
             Err(Refused::Doubt(why)) => Ok(Err(effect.unanswered(why))),
-            Err(Refused::Status(status)) => Err(meaning(effect, &server, &status)),
+            Err(Refused::Status(status)) => Err(meaning(effect, &server, &status, self.hint())),
         };
         self.held.ask(effect, &server, async || self.reach().await, asking).await?
+    }
+
+    /// How the connection is protected.
+    pub(super) fn encryption(&self) -> Encryption {
+        encryption(self.dial.tls.as_deref())
+    }
+
+    /// Where to look if a member hangs up on us: one that expects TLS does so on whoever speaks in the clear.
+    fn hint(&self) -> &'static str {
+        match self.dial.tls {
+            Some(_) => "",
+            None => " (if it requires TLS, write etcds://)",
+        }
     }
 
     /// A connection to a member that can be reached.
@@ -104,10 +137,10 @@ impl Wire {
         let mut last_words = Vec::new();
         for _ in 0..self.endpoints.len() {
             let turn = self.turn.fetch_add(1, Ordering::AcqRel);
-            let endpoint = &self.endpoints[turn % self.endpoints.len()];
+            let (server, endpoint) = &self.endpoints[turn % self.endpoints.len()];
             match self.connect(endpoint).await {
                 Ok(link) => return Ok(link),
-                Err(why) => last_words.push(format!("{}: {why}", endpoint.uri())),
+                Err(why) => last_words.push(format!("{server}: {why}")),
             }
         }
         Err(RegisterError::unavailable(format_args!(
@@ -117,7 +150,8 @@ impl Wire {
     }
 
     async fn connect(&self, endpoint: &Endpoint) -> Result<Link, String> {
-        let channel = endpoint.connect().await.map_err(|error| with_causes(&error))?;
+        let channel = endpoint.connect_with_connector(self.dial.clone()).await;
+        let channel = channel.map_err(|error| with_causes(&error))?;
         let mut link = Link { channel, token: None };
         if let Some((name, password)) = self.login.clone() {
             let ask = AuthenticateRequest { name, password };
@@ -201,8 +235,12 @@ impl Link {
 }
 
 /// What a status says about the question.
-fn meaning(effect: Effect, server: &str, status: &Status) -> RegisterError {
-    let why = format!("{server}: {} ({:?})", status.message(), status.code());
+fn meaning(effect: Effect, server: &str, status: &Status, hint: &str) -> RegisterError {
+    let mut why = format!("{server}: {} ({:?})", status.message(), status.code());
+    // What the member said itself has no cause; what became of the connection has.
+    if let Some(cause) = status.source() {
+        why = format!("{why}: {}{hint}", with_causes(cause));
+    }
     match status.code() {
         // Refused by a member or by the log's own rules: it was not done.
         Code::InvalidArgument

@@ -220,7 +220,9 @@ impl Shared {
         written: Option<(&Group, &GroupRecord)>,
         then: Option<Query>,
     ) -> StoreResult<Done> {
-        let Some(query) = then else { return Ok(Done { answer, view: None }) };
+        let Some(query) = then else {
+            return Ok(Done { answer, view: None, revision: None });
+        };
         let view = match (query, written) {
             (Query::Heartbeat(session), _) => {
                 let beaten = self.heartbeat(session.digest().get(), None, None).await;
@@ -231,7 +233,7 @@ impl Shared {
             }
             (query, _) => self.read(query, Consistency::Linearizable).await,
         };
-        Ok(Done { answer, view: Some(view.map_err(StoreError::half_done)?) })
+        Ok(Done { answer, view: Some(view.map_err(StoreError::half_done)?), revision: None })
     }
 
     /// Ends a session, and takes it out of its groups. A task of its own does it: it takes its way even

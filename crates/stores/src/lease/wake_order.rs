@@ -31,7 +31,7 @@ fn predecessors(wake_order: &[(u128, Node)]) -> impl Iterator<Item = (u128, Opti
 fn must_be_measured(record: &GroupRecord) -> bool {
     record.state.waits().any(|wait| match wait.kind {
         WaitKind::LockDelay | WaitKind::Ending => true,
-        WaitKind::Acceptance | WaitKind::MinimumTenure => false,
+        WaitKind::Acceptance | WaitKind::MinimumTenure | WaitKind::Approval => false,
     })
 }
 

@@ -38,8 +38,10 @@ impl Store for MemoryStore {
         then: Option<Query>,
     ) -> StoreResult<Done> {
         self.shared.enter(|core| {
-            let answer = core.ask(command, request)?.answer?;
-            Ok(Done { answer, view: then.map(|query| core.query(&query)).transpose()? })
+            let applied = core.ask(command, request)?;
+            let (answer, revision) = (applied.answer?, Some(applied.revision));
+            let view = then.map(|query| core.query(&query)).transpose()?;
+            Ok(Done { answer, view, revision })
         })
     }
 

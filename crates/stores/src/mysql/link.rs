@@ -11,6 +11,7 @@ use mysql_async::{Conn, Error, Opts, Params, Row};
 use tokio::sync::Mutex;
 
 use super::schema;
+use crate::engine::tls::told_below;
 use crate::engine::{Effect, Sent, in_time};
 use crate::register::{RegisterError, RegisterResult};
 
@@ -74,7 +75,10 @@ impl ServerLink {
     }
 
     async fn connect(&self, server: &str) -> RegisterResult<Conn> {
-        let refused = |error: Error| RegisterError::unavailable(format_args!("{server}: {error}"));
+        let refused = |error: Error| {
+            let why = told_below(&error).unwrap_or_else(|| error.to_string());
+            RegisterError::unavailable(format_args!("{server}: {why}{}", self.hint(&error)))
+        };
         let mut connection = Conn::new(self.opts.clone()).await.map_err(refused)?;
         let patience_s = self.request_for.as_secs().max(1);
         for setting in schema::settings(patience_s) {
@@ -88,6 +92,21 @@ impl ServerLink {
             }
         }
         Ok(connection)
+    }
+
+    /// What else may be wrong where the server only says that access is denied: a user may be one who needs TLS, or a
+    /// certificate.
+    fn hint(&self, error: &Error) -> &'static str {
+        let is_denied =
+            matches!(error, Error::Server(refusal) if refusal.code == schema::ACCESS_DENIED);
+        match self.opts.ssl_opts() {
+            _ if !is_denied => "",
+            None => " (if this user needs TLS, write ?ssl-mode=VERIFY_IDENTITY)",
+            Some(ssl) if ssl.client_identity().is_none() => {
+                " (if this user needs a client certificate, name one with ssl-cert and ssl-key)"
+            }
+            Some(_) => "",
+        }
     }
 
     /// Drops whatever connection there is.

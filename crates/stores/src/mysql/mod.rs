@@ -9,6 +9,7 @@
 
 mod link;
 mod schema;
+mod tls;
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher as _};
@@ -22,10 +23,11 @@ use regent_election::store::{Description, Level};
 
 use crate::engine::limits::{ENDED_REMEMBERED_FOR, POLL_EVERY};
 use crate::engine::pages::Pages;
+use crate::engine::tls::options::{cut_out, once_each};
 use crate::engine::{Effect, UrlError, fresh, whole_ms};
 use crate::register::{
-    Found, Key, KeyKind, Record, Register, RegisterError, RegisterResult, ServerSessions, Swapped,
-    Version,
+    Encryption, Found, Key, KeyKind, Record, Register, RegisterError, RegisterResult,
+    ServerSessions, Swapped, Version,
 };
 use link::{ServerLink, StatementResult};
 
@@ -43,6 +45,7 @@ const FORGET_ONCE_IN: u64 = 64;
 #[derive(Debug)]
 pub struct MysqlRegister {
     place: String,
+    encryption: Encryption,
     links: Vec<ServerLink>,
     /// Signs of life have connections of their own: nothing else may hold them up.
     pulses: Vec<ServerLink>,
@@ -53,18 +56,32 @@ pub struct MysqlRegister {
 impl MysqlRegister {
     /// A register in the database that `url` names; it connects when it is first asked.
     pub fn new(url: &str, request_for: Duration) -> Result<Self, UrlError> {
-        if ["ssl", "tls"]
-            .iter()
-            .any(|word| url.split_once('?').is_some_and(|(_, options)| options.contains(word)))
-        {
-            return Err(UrlError::new(
-                "this build speaks no TLS to MySQL; use a tunnel, or another store",
-            ));
+        let ours = tls::parameters();
+        let (rest, options) = cut_out(url, &ours);
+        once_each(&options)?;
+        let (_, others) = rest.split_once('?').unwrap_or((&rest, ""));
+        for (name, _) in crate::engine::address::options(others) {
+            // Words of the driver alone, some of which turn verification off.
+            if ["ssl", "tls", "verify", "roots"].iter().any(|word| name.contains(word)) {
+                return Err(UrlError::new(format_args!(
+                    "unknown option {name:?}; known of TLS are {}",
+                    ours.join(", ")
+                )));
+            }
         }
         let example = "write it like mysql://user:password@host:3306/database";
-        let opts = Opts::from_url(url).map_err(|error| {
-            UrlError::new(format_args!("not a URL of MySQL ({error}); {example}"))
+        let opts = Opts::from_url(&rest).map_err(|error| {
+            UrlError::new(format_args!(
+                "not a URL of MySQL ({error}); {example}, and for TLS ?ssl-mode=VERIFY_IDENTITY&ssl-ca=FILE"
+            ))
         })?;
+        let (opts, encryption) = match tls::wanted(&options)? {
+            Some(tls) => {
+                let encryption = tls.verify.encryption();
+                (tls::with_tls(opts, tls)?, encryption)
+            }
+            None => (opts, Encryption::Plaintext),
+        };
         let database = opts.db_name().filter(|name| !name.is_empty());
         let database = database
             .ok_or_else(|| UrlError::new(format_args!("it names no database; {example}")))?;
@@ -72,7 +89,7 @@ impl MysqlRegister {
         let link = || ServerLink::new(opts.clone(), place.clone(), request_for);
         let links = || (0..LINKS).map(|_| link()).collect();
         let (links, pulses) = (links(), links());
-        Ok(Self { place, links, pulses, durable: Mutex::default() })
+        Ok(Self { place, encryption, links, pulses, durable: Mutex::default() })
     }
 
     /// The line on which everything about this key goes, one after the other.
@@ -202,6 +219,10 @@ impl Register for MysqlRegister {
         }
     }
 
+    fn encryption(&self) -> Option<Encryption> {
+        Some(self.encryption)
+    }
+
     async fn examine(&self) -> RegisterResult<Vec<String>> {
         let told = self.links[0].run(Effect::Reads, schema::SETTINGS, Params::Empty).await?;
         let rows = told.map(|answer| answer.rows).unwrap_or_default();
@@ -216,7 +237,9 @@ impl Register for MysqlRegister {
         }
         let told = self.links[0].run(Effect::Reads, schema::REPLICAS, Params::Empty).await?;
         let replicas = first::<(i64,)>(told)?.map_or(0, |(count,)| count);
-        Ok(weaknesses(&settings, replicas))
+        let mut warnings = weaknesses(&settings, replicas);
+        warnings.extend(self.encryption.weakness().map(str::to_owned));
+        Ok(warnings)
     }
 
     async fn load(&self, key: &Key) -> RegisterResult<Option<Found>> {
@@ -440,7 +463,13 @@ mod tests {
         let refusal = |url: &str| {
             MysqlRegister::new(url, Duration::from_secs(1)).expect_err("refused").to_string()
         };
-        assert!(refusal("mysql://a/b?require_ssl=true").contains("TLS"));
+        assert!(refusal("mysql://a/b?ssl-mode=PREFERRED").contains("falls back to plaintext"));
+        for driver in ["require_ssl=true", "verify_ca=false", "built_in_roots=true"] {
+            let refused = refusal(&format!("mysql://a/b?ssl-mode=REQUIRED&{driver}"));
+            assert!(refused.contains("known of TLS are ssl-mode, ssl-ca, ssl-cert"), "{refused}");
+        }
+        assert!(refusal("mysql://a/b?ssl-ca=/no/such/file").contains("/no/such/file"));
+        assert!(refusal("mysql://a/b?socket=%2Fs&ssl-mode=REQUIRED").contains("not for sockets"));
         assert!(refusal("mysql://host").contains("no database"));
         assert!(refusal("mysql:x").contains("mysql://user:password@host:3306/database"));
         let register =

@@ -5,6 +5,8 @@
 
 /// The error of a row whose key is there.
 pub(super) const DUPLICATE_KEY: u16 = 1062;
+/// The error of a login that is refused.
+pub(super) const ACCESS_DENIED: u16 = 1045;
 /// The error of a table that is none of ours.
 pub(super) const UNKNOWN_COLUMN: u16 = 1054;
 

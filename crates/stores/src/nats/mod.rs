@@ -31,9 +31,12 @@ use tokio_stream::StreamExt as _;
 use crate::engine::address::StoreAddress;
 use crate::engine::change_feed::{ChangeFeed, FeedTask};
 use crate::engine::limits::RECONNECT_AFTER;
+use crate::engine::tls::options::{TLS, Words, environment, once_each, or_variable, value};
+use crate::engine::tls::{ClientTls, encryption, told_below};
 use crate::engine::{Effect, Sent, UrlError, in_time};
 use crate::register::{
-    Found, Key, KeyKind, Record, Register, RegisterError, RegisterResult, Swapped, Version,
+    Encryption, Found, Key, KeyKind, Record, Register, RegisterError, RegisterResult, Swapped,
+    Version,
 };
 
 /// Where a server listens unless the URL says otherwise.
@@ -43,6 +46,17 @@ const BUCKET: &str = "regent";
 /// Copies that a bucket may have, as the server has it.
 const REPLICAS_MAX: usize = 5;
 
+/// The parameter for servers with `handshake_first`.
+const TLS_FIRST: &str = "tlsfirst";
+
+/// What the command `nats` calls the files.
+const WORDS: Words = Words {
+    ca: or_variable("tlsca", "NATS_CA"),
+    certificate: or_variable("tlscert", "NATS_CERT"),
+    key: or_variable("tlskey", "NATS_KEY"),
+    server_name: None,
+};
+
 /// A register in a bucket of NATS.
 #[derive(Debug)]
 pub struct NatsRegister {
@@ -51,7 +65,9 @@ pub struct NatsRegister {
     bucket: String,
     /// Copies of a bucket that is made here.
     replicas: usize,
-    is_encrypted: bool,
+    tls: Option<ClientTls>,
+    /// Whether TLS begins before the server has said anything.
+    is_first: bool,
     request_for: Duration,
     /// The connection, which finds back by itself once it was made.
     open: Mutex<Option<Arc<Open>>>,
@@ -72,30 +88,34 @@ impl NatsRegister {
     /// it is first asked, and makes the bucket if there is none.
     pub fn new(url: &str, request_for: Duration) -> Result<Self, UrlError> {
         let place = StoreAddress::parse(url, PORT)?;
-        place.knows_only(&["replicas", "tls"])?;
-        let (mut replicas, mut is_encrypted) = (1, false);
-        for (name, value) in &place.options {
-            match (name.as_str(), value.as_str()) {
-                ("tls", "true") => is_encrypted = true,
-                ("tls", "false") => is_encrypted = false,
-                ("tls", _) => return Err(UrlError::new("tls is true or false")),
-                _ => {
-                    replicas = value
-                        .parse()
-                        .ok()
-                        .filter(|count| (1..=REPLICAS_MAX).contains(count))
-                        .ok_or_else(|| {
-                            UrlError::new(format_args!(
-                                "replicas is a number from 1 to {REPLICAS_MAX}"
-                            ))
-                        })?;
-                }
+        let mut known = vec!["replicas", TLS, TLS_FIRST];
+        known.extend(WORDS.parameters());
+        place.knows_only(&known)?;
+        once_each(&place.options)?;
+        let replicas = match value(&place.options, "replicas").map(str::parse) {
+            None => 1,
+            Some(Ok(count)) if (1..=REPLICAS_MAX).contains(&count) => count,
+            Some(_) => {
+                return Err(UrlError::new(format_args!(
+                    "replicas is a number from 1 to {REPLICAS_MAX}"
+                )));
             }
-        }
+        };
+        let is_first = match value(&place.options, TLS_FIRST) {
+            None | Some("false") => false,
+            Some("true") => true,
+            Some(_) => return Err(UrlError::new("tlsfirst is true or false")),
+        };
+        let is_asked = is_first || url.starts_with("tls:");
+        let tls = WORDS.wanted(is_asked, &place.options, &environment)?;
+        let tls = tls.map(|tls| ClientTls::open(tls, None)).transpose()?;
         let servers = place
             .servers
             .iter()
-            .map(|server| format!("nats://{server}").parse::<ServerAddr>())
+            .map(|server| {
+                let scheme = if tls.is_some() { "tls" } else { "nats" };
+                format!("{scheme}://{server}").parse::<ServerAddr>()
+            })
             .collect::<Result<Vec<_>, _>>()
             .map_err(|error| UrlError::new(format_args!("not a server of NATS: {error}")))?;
         let bucket = if place.path.is_empty() { BUCKET.to_owned() } else { place.path.clone() };
@@ -108,7 +128,8 @@ impl NatsRegister {
             servers,
             bucket,
             replicas,
-            is_encrypted,
+            tls,
+            is_first,
             request_for,
             open: Mutex::new(None),
             feed_task: FeedTask::new(),
@@ -138,7 +159,7 @@ impl NatsRegister {
         let told_lost = Arc::clone(&lost);
         let mut options = ConnectOptions::new()
             .name("regent")
-            .require_tls(self.is_encrypted)
+            .require_tls(self.tls.is_some())
             .connection_timeout(self.request_for)
             .request_timeout(Some(self.request_for))
             .reconnect_delay_callback(|attempts| match attempts {
@@ -151,15 +172,26 @@ impl NatsRegister {
                 }
                 std::future::ready(())
             });
+        if let Some(tls) = &self.tls {
+            options = options.tls_client_config(tls.config().as_ref().clone());
+        }
+        if self.is_first {
+            options = options.tls_first();
+        }
         options = match self.place.login.clone() {
             None => options,
             Some((token, password)) if password.is_empty() => options.token(token),
             Some((user, password)) => options.user_and_password(user, password),
         };
-        let client = options
-            .connect(&self.servers[..])
-            .await
-            .map_err(|error| failed("no connection", &error))?;
+        let client = options.connect(&self.servers[..]).await.map_err(|error| {
+            let why = told_below(&error).unwrap_or_else(|| with_causes(&error));
+            match self.tls {
+                Some(_) => failed("no connection", &why),
+                // The driver does as the server asks, and knows none but the CAs of the system.
+                None if why.starts_with("TLS") => failed("it requires TLS; write tls://", &why),
+                None => failed("no connection", &why),
+            }
+        })?;
         let mut context = jetstream::new(client.clone());
         context.set_timeout(self.request_for);
         // Two who make the same bucket at once both have it.
@@ -328,6 +360,10 @@ impl Register for NatsRegister {
         }
     }
 
+    fn encryption(&self) -> Option<Encryption> {
+        Some(encryption(self.tls.as_ref()))
+    }
+
     async fn examine(&self) -> RegisterResult<Vec<String>> {
         self.ask(async |open| {
             let info = open.store.stream.get_info().await.map_err(|error| {
@@ -467,15 +503,21 @@ mod tests {
 
     #[test]
     fn a_url_names_servers_and_a_bucket() {
-        let url = "nats://token@a,b:1/elections?replicas=3&tls=true";
-        let register = NatsRegister::new(url, Duration::from_secs(1)).unwrap();
+        let certificates = regent_servers::certificates::Certificates::make().unwrap();
+        let ca = certificates.path("ca.crt").display().to_string();
+        let url = format!("tls://token@a,b:1/elections?replicas=3&tlsca={ca}");
+        let register = NatsRegister::new(&url, Duration::from_secs(1)).unwrap();
         assert_eq!(register.describe().place, "a:4222,b:1/elections");
-        assert_eq!((register.replicas, register.is_encrypted), (3, true));
+        assert_eq!((register.replicas, register.encryption()), (3, Some(Encryption::Verified)));
+        assert!(register.servers.iter().all(ServerAddr::tls_required));
         assert!(!format!("{register:?}").contains("token"));
         let plain = NatsRegister::new("nats://a", Duration::from_secs(1)).unwrap();
         assert_eq!(plain.describe().place, "a:4222/regent");
+        assert_eq!(plain.encryption(), Some(Encryption::Plaintext));
         assert!(refusal("nats://a?replicas=7").contains("from 1 to 5"));
         assert!(refusal("nats://a?tls=yes").contains("true or false"));
+        assert!(refusal("tls://a?tls=false").contains("asks for TLS"));
+        assert!(refusal("nats://a?tlsfirst=1").contains("true or false"));
         assert!(refusal("nats://a/b.c").contains("letters, digits"));
         assert!(refusal("nats://a?ttl=1s").contains("unknown option"));
     }

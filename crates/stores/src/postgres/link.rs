@@ -10,9 +10,10 @@ use std::time::Duration;
 use regent_election::error_text::with_causes;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::{ToSql, Type};
-use tokio_postgres::{Client, Config, Error, NoTls, Row};
+use tokio_postgres::{Client, Config, Error, Row};
 
 use super::schema;
+use super::tls::PostgresTls;
 use crate::engine::Effect;
 use crate::engine::held::Held;
 use crate::register::{RegisterError, RegisterResult};
@@ -23,6 +24,7 @@ pub(super) type Parameter<'a> = (&'a (dyn ToSql + Sync), Type);
 /// A way to the server.
 pub(super) struct ServerLink {
     config: Config,
+    tls: PostgresTls,
     place: String,
     durability: Durability,
     held: Held<Arc<Client>>,
@@ -45,13 +47,12 @@ impl fmt::Debug for ServerLink {
 
 impl ServerLink {
     pub(super) fn new(
-        config: Config,
-        place: String,
+        (config, tls, place): (Config, PostgresTls, String),
         request_for: Duration,
         durability: Durability,
     ) -> Self {
         let held = Held::new(request_for, |client: &Arc<Client>| !client.is_closed());
-        Self { config, place, durability, held }
+        Self { config, tls, place, durability, held }
     }
 
     /// Runs one statement, which is one transaction.
@@ -77,7 +78,7 @@ impl ServerLink {
                 with_causes(&error)
             ))
         };
-        let (client, connection) = self.config.connect(NoTls).await.map_err(refused)?;
+        let (client, connection) = self.config.connect(self.tls.clone()).await.map_err(refused)?;
         // It ends with its client, or with the server, which the client then tells.
         tokio::spawn(connection);
         let limit_ms = self.held.request_for().as_millis();

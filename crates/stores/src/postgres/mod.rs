@@ -10,6 +10,7 @@
 
 mod link;
 mod schema;
+mod tls;
 
 use std::hash::{DefaultHasher, Hash, Hasher as _};
 use std::str::FromStr as _;
@@ -22,17 +23,20 @@ use regent_election::store::{Description, Level};
 use tokio::sync::Semaphore;
 use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
 use tokio_postgres::types::{FromSql, ToSql, Type};
-use tokio_postgres::{AsyncMessage, Config, NoTls, Row};
+use tokio_postgres::{AsyncMessage, Client, Config, Row};
 
 use crate::engine::change_feed::{ChangeFeed, FeedTask, Subscription};
 use crate::engine::limits::ENDED_REMEMBERED_FOR;
 use crate::engine::pages::Pages;
+use crate::engine::tls::options::{cut_out, environment, once_each};
+use crate::engine::tls::{ClientTls, encryption};
 use crate::engine::{Effect, UrlError, fresh, whole_ms};
 use crate::register::{
-    Found, Key, KeyKind, Record, Register, RegisterError, RegisterResult, ServerSessions, Swapped,
-    Version,
+    Encryption, Found, Key, KeyKind, Record, Register, RegisterError, RegisterResult,
+    ServerSessions, Swapped, Version,
 };
 use link::{Durability, Parameter, ServerLink};
+use tls::PostgresTls;
 
 /// Connections that entries are spread over, and as many for signs of life: commits wait for the disk, and
 /// wait together.
@@ -48,6 +52,7 @@ const FORGET_ONCE_IN: u64 = 64;
 #[derive(Debug)]
 pub struct PostgresRegister {
     config: Config,
+    tls: PostgresTls,
     place: String,
     links: Vec<ServerLink>,
     /// Signs of life have connections of their own: nothing else may hold them up.
@@ -62,30 +67,18 @@ pub struct PostgresRegister {
 impl PostgresRegister {
     /// A register in the database that `url` names; it connects when it is first asked.
     pub fn new(url: &str, request_for: Duration) -> Result<Self, UrlError> {
-        let bad = |why: &dyn std::fmt::Display| {
-            UrlError::new(format_args!(
-                "not a URL of PostgreSQL ({why}); write it like postgres://user:password@host:5432/database"
-            ))
-        };
-        let mut config = Config::from_str(url).map_err(|error| bad(&with_causes(&error)))?;
-        if config.get_hosts().is_empty() {
-            return Err(bad(&"it names no host"));
-        }
-        if config.get_ssl_mode() == SslMode::Require {
-            return Err(UrlError::new(
-                "this build speaks no TLS to PostgreSQL; use sslmode=disable through a tunnel, or \
-                 another store",
-            ));
-        }
+        let (mut config, tls) = address(url)?;
         config.application_name("regent").target_session_attrs(TargetSessionAttrs::ReadWrite);
         let place = place(&config);
-        let link =
-            |durability| ServerLink::new(config.clone(), place.clone(), request_for, durability);
+        let link = |durability| {
+            let server = (config.clone(), tls.clone(), place.clone());
+            ServerLink::new(server, request_for, durability)
+        };
         let links = || (0..LINKS).map(|_| link(Durability::Full)).collect();
         let (crier, cries) =
             (Arc::new(link(Durability::None)), Arc::new(Semaphore::new(CRIES_MAX)));
         let (links, pulses) = (links(), links());
-        Ok(Self { config, place, links, pulses, crier, cries, feed_task: FeedTask::new() })
+        Ok(Self { config, tls, place, links, pulses, crier, cries, feed_task: FeedTask::new() })
     }
 
     /// The line on which everything about this key goes, one after the other.
@@ -110,11 +103,11 @@ impl PostgresRegister {
     }
 
     fn listen(&self) -> Subscription {
-        let (config, place) = (self.config.clone(), self.place.clone());
+        let (config, tls, place) = (self.config.clone(), self.tls.clone(), self.place.clone());
         self.feed_task.listen(move |feed| {
-            let (config, place) = (config.clone(), place.clone());
+            let (config, tls, place) = (config.clone(), tls.clone(), place.clone());
             async move {
-                if let Err(error) = publish(&config, &feed).await {
+                if let Err(error) = publish(&config, tls, &feed).await {
                     tracing::debug!(place, %error, "no ear at PostgreSQL");
                 }
             }
@@ -153,6 +146,54 @@ impl PostgresRegister {
     }
 }
 
+/// Why there is no connection to a database.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    /// The URL names none.
+    #[error(transparent)]
+    Url(#[from] UrlError),
+    /// It cannot be reached, or refuses us.
+    #[error(transparent)]
+    Postgres(#[from] tokio_postgres::Error),
+}
+
+/// Connects once to the database that `url` names, with TLS as the store would, for those who fence tables in it. To
+/// be called within a runtime.
+pub async fn connect(url: &str) -> Result<Client, ConnectError> {
+    let (config, tls) = address(url)?;
+    let (client, connection) = config.connect(tls).await?;
+    // It ends with its client, or with the server, which the client then tells.
+    tokio::spawn(connection);
+    Ok(client)
+}
+
+/// What a URL names: the server for the driver, and how TLS is spoken to it.
+fn address(url: &str) -> Result<(Config, PostgresTls), UrlError> {
+    let (rest, options) = cut_out(url, &tls::parameters());
+    once_each(&options)?;
+    let bad = |why: &dyn std::fmt::Display| {
+        UrlError::new(format_args!(
+            "not a URL of PostgreSQL ({why}); write it like postgres://user:password@host:5432/database, and for TLS \
+             ?sslmode=verify-full&sslrootcert=FILE (known of TLS are {})",
+            tls::parameters().join(", ")
+        ))
+    };
+    let mut config = Config::from_str(&rest).map_err(|error| bad(&with_causes(&error)))?;
+    if config.get_hosts().is_empty() {
+        return Err(bad(&"it names no host"));
+    }
+    // As libpq has it, variables are about hosts: nobody is between us and a socket.
+    let is_local = config.get_hosts().iter().all(|host| matches!(host, Host::Unix(_)));
+    let wanted = match is_local && options.is_empty() {
+        true => None,
+        false => tls::wanted(&options, &environment)?,
+    };
+    let tls = wanted.map(|wanted| ClientTls::open(wanted, Some("postgresql"))).transpose()?;
+    // Never the driver's default, which falls back to plaintext.
+    config.ssl_mode(if tls.is_some() { SslMode::Require } else { SslMode::Disable });
+    Ok((config, PostgresTls(tls.map(Arc::new))))
+}
+
 /// Where the database is, without the login.
 fn place(config: &Config) -> String {
     let ports = config.get_ports();
@@ -168,8 +209,12 @@ fn place(config: &Config) -> String {
 }
 
 /// Hears what is told, on a connection of its own, until it is lost.
-async fn publish(config: &Config, feed: &ChangeFeed) -> Result<(), tokio_postgres::Error> {
-    let (client, mut connection) = config.connect(NoTls).await?;
+async fn publish(
+    config: &Config,
+    tls: PostgresTls,
+    feed: &ChangeFeed,
+) -> Result<(), tokio_postgres::Error> {
+    let (client, mut connection) = config.connect(tls).await?;
     let listen = format!("LISTEN {}", schema::CHANNEL);
     let listening = async {
         client.batch_execute(&listen).await?;
@@ -259,6 +304,11 @@ impl Register for PostgresRegister {
         }
     }
 
+    fn encryption(&self) -> Option<Encryption> {
+        let is_remote = self.config.get_hosts().iter().any(|host| matches!(host, Host::Tcp(_)));
+        is_remote.then(|| encryption(self.tls.0.as_deref()))
+    }
+
     async fn examine(&self) -> RegisterResult<Vec<String>> {
         let rows = self.links[0].run(Effect::Reads, schema::SETTINGS, &[]).await?;
         let row = rows.first().ok_or_else(|| RegisterError::unavailable("it tells no settings"))?;
@@ -270,7 +320,11 @@ impl Register for PostgresRegister {
         if column::<&str>(row, 4)? == "on" {
             return Err(RegisterError::unavailable("the server is read-only"));
         }
-        Ok(weaknesses(column(row, 1)?, column(row, 2)?, column(row, 3)?, column(row, 5)?))
+        let mut warnings =
+            weaknesses(column(row, 1)?, column(row, 2)?, column(row, 3)?, column(row, 5)?);
+        let weakness = self.encryption().and_then(Encryption::weakness);
+        warnings.extend(weakness.map(str::to_owned));
+        Ok(warnings)
     }
 
     async fn load(&self, key: &Key) -> RegisterResult<Option<Found>> {
@@ -449,7 +503,12 @@ mod tests {
         let refusal = |url: &str| {
             PostgresRegister::new(url, Duration::from_secs(1)).expect_err("refused").to_string()
         };
-        assert!(refusal("postgres://a?sslmode=require").contains("TLS"));
+        assert!(refusal("postgres://a?sslmode=prefer").contains("falls back to plaintext"));
+        assert!(refusal("postgres://a?sslrootcert=/a&sslrootcert=/b").contains("given twice"));
+        let unknown = refusal("postgres://a?sslrootcerts=/ca");
+        assert!(unknown.contains("sslrootcerts") && unknown.contains("sslrootcert,"), "{unknown}");
+        let missing = refusal("postgres://a?sslmode=verify-full&sslrootcert=/no/such/file");
+        assert!(missing.contains("/no/such/file"), "{missing}");
         assert!(refusal("postgres://a:x").contains("postgres://user:password@host:5432/database"));
         assert!(refusal("postgres:///x").contains("no host"));
         let register =

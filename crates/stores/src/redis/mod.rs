@@ -17,17 +17,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use redis::aio::MultiplexedConnection;
 use redis::{Script, cmd};
 use regent_election::store::{Description, Level};
 use tokio_stream::StreamExt as _;
 
 use crate::engine::change_feed::{ChangeFeed, FeedTask, Subscription};
-use crate::engine::limits::ENDED_REMEMBERED_FOR;
+use crate::engine::limits::{ENDED_REMEMBERED_FOR, REQUEST_FOR};
 use crate::engine::pages::{PageStart, Pages};
-use crate::engine::{Effect, UrlError, fresh, whole_ms};
+use crate::engine::{Effect, Sent, UrlError, fresh, in_time, whole_ms};
 use crate::register::{
-    Found, Key, KeyKind, Record, Register, RegisterError, RegisterResult, ServerSessions, Swapped,
-    Version,
+    Encryption, Found, Key, KeyKind, Record, Register, RegisterError, RegisterResult,
+    ServerSessions, Swapped, Version,
 };
 use wire::Wire;
 
@@ -50,6 +51,14 @@ struct Scripts {
     heartbeat: Script,
     end: Script,
     left: Script,
+}
+
+/// Connects once to the master that `url` names, with TLS as the store would, for those who fence keys in it. To be
+/// called within a runtime.
+pub async fn connect(url: &str) -> RegisterResult<MultiplexedConnection> {
+    let wire = Wire::new(url, REQUEST_FOR).map_err(RegisterError::unavailable)?;
+    let server = format!("Redis at {}", wire.place());
+    in_time(REQUEST_FOR, Effect::Reads, &server, async |_: &Sent| wire.connect().await).await
 }
 
 /// A row of a listing: name, value, counter, nonce.
@@ -154,7 +163,7 @@ fn found(
 
 /// Hears the server's channel, on a connection of its own, until it is lost.
 async fn publish(wire: &Wire, feed: &ChangeFeed) -> redis::RedisResult<()> {
-    let mut subscription = wire.client().get_async_pubsub().await?;
+    let mut subscription = wire.subscriber().await?;
     subscription.subscribe(channel(wire)).await?;
     feed.is_attended_now();
     let mut messages = subscription.into_on_message();
@@ -177,6 +186,10 @@ impl Register for RedisRegister {
                     .into(),
             ),
         }
+    }
+
+    fn encryption(&self) -> Option<Encryption> {
+        Some(self.wire.encryption())
     }
 
     async fn examine(&self) -> RegisterResult<Vec<String>> {
@@ -400,7 +413,12 @@ mod tests {
         let refusal = |url: &str| {
             RedisRegister::new(url, Duration::from_secs(1)).expect_err("refused").to_string()
         };
-        assert!(refusal("rediss://host").contains("TLS"));
+        assert!(refusal("rediss://host?cacert=/no/such/file").contains("/no/such/file"));
+        assert!(refusal("rediss://host#insecure").contains("verification off"));
+        assert!(refusal("rediss://host?tls=false").contains("asks for TLS"));
+        assert!(
+            refusal("redis://host?cacerts=/a").contains("known are protocol, cacert, cert, key")
+        );
         assert!(refusal("redis://host/x").contains("redis://user:password@host:6379/0"));
         let register =
             RedisRegister::new("redis://me:secret@host:1/2", Duration::from_secs(1)).unwrap();

@@ -5,18 +5,34 @@
 //! server by its role, and a replica would answer reads with what was.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
-use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, Cmd, FromRedisValue, RedisError, ScriptInvocation};
+use redis::aio::{MultiplexedConnection, PubSub};
+use redis::{
+    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, FromRedisValue, RedisError, RedisResult,
+    ScriptInvocation,
+};
 
 use crate::engine::held::Held;
+use crate::engine::tls::options::{TLS, Words, cut_out, environment, once_each, parameter};
+use crate::engine::tls::stream::NetStream;
+use crate::engine::tls::{ClientTls, encryption};
 use crate::engine::{Effect, UrlError};
-use crate::register::{RegisterError, RegisterResult};
+use crate::register::{Encryption, RegisterError, RegisterResult};
+
+/// What `redis-cli` calls the files; it reads none of them from the environment.
+pub(crate) const WORDS: Words = Words {
+    ca: parameter("cacert"),
+    certificate: parameter("cert"),
+    key: parameter("key"),
+    server_name: Some(parameter("sni")),
+};
 
 /// A server and the connection to it.
 pub(crate) struct Wire {
     client: Client,
+    tls: Option<Arc<ClientTls>>,
     held: Held<MultiplexedConnection>,
 }
 
@@ -29,18 +45,42 @@ impl fmt::Debug for Wire {
 impl Wire {
     /// A wire to the server that `url` names. It connects when it is first used.
     pub(crate) fn new(url: &str, request_for: Duration) -> Result<Self, UrlError> {
-        if url.starts_with("rediss:") {
+        let mut ours = WORDS.parameters();
+        ours.push(TLS);
+        let (rest, options) = cut_out(url, &ours);
+        once_each(&options)?;
+        let (head, others) = rest.split_once('?').unwrap_or((&rest, ""));
+        let others = crate::engine::address::options(others);
+        if let Some((other, _)) = others.iter().find(|(name, _)| name != "protocol") {
+            return Err(UrlError::new(format_args!(
+                "unknown option {other:?}; known are protocol, {}",
+                ours.join(", ")
+            )));
+        }
+        let is_asked = head.starts_with("rediss:");
+        let tls = WORDS.wanted(is_asked, &options, &environment)?;
+        if tls.is_some() && url.contains('#') {
             return Err(UrlError::new(
-                "this build speaks no TLS to Redis; use redis:// through a tunnel, or another store",
+                "what follows the # would turn verification off; name the CA of the server with ?cacert=FILE",
             ));
         }
+        let tls = tls.map(|tls| ClientTls::open(tls, None)).transpose()?.map(Arc::new);
+        Self::by(&rest.replacen("rediss:", "redis:", 1), tls, request_for)
+    }
+
+    /// A wire to the server of a URL that says nothing of TLS, by TLS if there is a way to.
+    pub(crate) fn by(
+        url: &str,
+        tls: Option<Arc<ClientTls>>,
+        request_for: Duration,
+    ) -> Result<Self, UrlError> {
         let client = Client::open(url).map_err(|error| {
             UrlError::new(format_args!(
-                "not a URL of Redis ({}); write it like redis://user:password@host:6379/0",
+                "not a URL of Redis ({}); write it like redis://user:password@host:6379/0, and for TLS rediss://",
                 error.detail().unwrap_or(error.category())
             ))
         })?;
-        Ok(Self { client, held: Held::new(request_for, |_| true) })
+        Ok(Self { client, tls, held: Held::new(request_for, |_| true) })
     }
 
     /// Where the server is, without the login.
@@ -57,9 +97,31 @@ impl Wire {
         self.client.get_connection_info().redis_settings().db()
     }
 
-    /// The client, for connections of another kind.
-    pub(crate) const fn client(&self) -> &Client {
-        &self.client
+    /// How the connection is protected.
+    pub(crate) fn encryption(&self) -> Encryption {
+        encryption(self.tls.as_deref())
+    }
+
+    /// A connection of its own, to hear what is published.
+    pub(crate) async fn subscriber(&self) -> RedisResult<PubSub> {
+        match &self.tls {
+            None => self.client.get_async_pubsub().await,
+            Some(tls) => {
+                let settings = self.client.get_connection_info().redis_settings();
+                PubSub::new(settings, self.dial(tls).await?).await
+            }
+        }
+    }
+
+    async fn dial(&self, tls: &Arc<ClientTls>) -> RedisResult<NetStream> {
+        let ConnectionAddr::Tcp(host, port) = self.client.get_connection_info().addr() else {
+            return Err(RedisError::from(std::io::Error::other(
+                "TLS is for hosts, not for sockets",
+            )));
+        };
+        // An address of version 6 has colons of its own.
+        let host = if host.contains(':') { format!("[{host}]") } else { host.clone() };
+        Ok(NetStream::connect(&format!("{host}:{port}"), Some(tls)).await?)
     }
 
     /// Runs a script: all of it or nothing of it.
@@ -93,18 +155,22 @@ impl Wire {
         self.held.ask(effect, &server, async || self.connect().await, asking).await
     }
 
-    async fn connect(&self) -> RegisterResult<MultiplexedConnection> {
+    pub(crate) async fn connect(&self) -> RegisterResult<MultiplexedConnection> {
         let refused = |error: RedisError| {
-            RegisterError::unavailable(format_args!("no Redis at {}: {error}", self.place()))
+            // A server that expects TLS hangs up on whoever speaks in the clear.
+            let is_hint = self.tls.is_none() && error.is_connection_dropped();
+            let hint =
+                if is_hint { " (if it requires TLS, write rediss:// or ?tls=true)" } else { "" };
+            RegisterError::unavailable(format_args!("no Redis at {}: {error}{hint}", self.place()))
         };
         // Both limits are ours to keep: a request knows best how long it may take.
         let config =
             AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
-        let mut connection = self
-            .client
-            .get_multiplexed_async_connection_with_config(&config)
-            .await
-            .map_err(refused)?;
+        let mut connection = match &self.tls {
+            None => self.client.get_multiplexed_async_connection_with_config(&config).await,
+            Some(tls) => self.secure(tls, config).await,
+        }
+        .map_err(refused)?;
         let role: redis::Value =
             redis::cmd("ROLE").query_async(&mut connection).await.map_err(refused)?;
         let role = match role {
@@ -121,6 +187,20 @@ impl Wire {
             self.place(),
             role.as_deref().unwrap_or("server of no known role")
         )))
+    }
+
+    async fn secure(
+        &self,
+        tls: &Arc<ClientTls>,
+        config: AsyncConnectionConfig,
+    ) -> RedisResult<MultiplexedConnection> {
+        let (stream, info) = (self.dial(tls).await?, self.client.get_connection_info());
+        let made =
+            MultiplexedConnection::new_with_config(info.redis_settings(), stream, config).await;
+        let (connection, driver) = made?;
+        // It ends with the last handle of its connection.
+        tokio::spawn(driver);
+        Ok(connection)
     }
 
     /// Drops whatever connection there is. Requests under way keep theirs until they are answered.

@@ -26,12 +26,14 @@ use tokio::sync::{Mutex, mpsc};
 use crate::engine::address::StoreAddress;
 use crate::engine::limits::POLL_EVERY;
 use crate::engine::pages::{PageStart, Pages};
+use crate::engine::tls::ClientTls;
+use crate::engine::tls::options::{TLS, environment, once_each};
 use crate::engine::{Effect, UrlError, fresh, whole_ms};
-use crate::redis::wire::Wire;
+use crate::redis::wire::{WORDS, Wire};
 use crate::redis::{examine, lex_range};
 use crate::register::{
-    Found, HumanSummary, Key, KeyKind, Record, Register, RegisterError, RegisterResult, Swapped,
-    Version,
+    Encryption, Found, HumanSummary, Key, KeyKind, Record, Register, RegisterError, RegisterResult,
+    Swapped, Version,
 };
 use paxos::{Accepted, Ask, Ballot, Entry, Proposal, ProposalOutcome, ProposedChange, Reply, Step};
 
@@ -93,7 +95,12 @@ impl RedlockRegister {
     /// A register on the servers that `url` names; it connects to each when it is first asked.
     pub fn new(url: &str, request_for: Duration) -> Result<Self, UrlError> {
         let place = StoreAddress::parse(url, 6379)?;
-        place.knows_only(&[])?;
+        let mut known = WORDS.parameters();
+        known.push(TLS);
+        place.knows_only(&known)?;
+        once_each(&place.options)?;
+        let tls = WORDS.wanted(false, &place.options, &environment)?;
+        let tls = tls.map(|tls| ClientTls::open(tls, None)).transpose()?.map(Arc::new);
         let distinct: BTreeSet<_> = place.servers.iter().collect();
         if distinct.len() != place.servers.len() {
             return Err(UrlError::new("one server is named twice, and would be counted as two"));
@@ -114,7 +121,7 @@ impl RedlockRegister {
             .map(|server| {
                 let url = format!("redis://{login}{server}/{}", place.path);
                 Ok(Arc::new(Acceptor {
-                    wire: Wire::new(&url, request_for)?,
+                    wire: Wire::by(&url, tls.clone(), request_for)?,
                     prepare: Script::new(PREPARE),
                     accept: Script::new(ACCEPT),
                 }))
@@ -392,6 +399,10 @@ impl Register for RedlockRegister {
         }
     }
 
+    fn encryption(&self) -> Option<Encryption> {
+        self.acceptors.first().map(|acceptor| acceptor.wire.encryption())
+    }
+
     async fn examine(&self) -> RegisterResult<Vec<String>> {
         let mut warnings = Vec::new();
         let mut unreachable = Vec::new();
@@ -506,7 +517,8 @@ mod tests {
         };
         assert!(refusal("redlock://a,b").contains("three or five"));
         assert!(refusal("redlock://a,b,a:6379").contains("twice"));
-        assert!(refusal("redlock://a,b,c?x=1").contains("takes none"));
+        assert!(refusal("redlock://a,b,c?x=1").contains("known are cacert, cert, key, sni, tls"));
+        assert!(refusal("redlock://a,b,c?cacert=/no/such/file").contains("/no/such/file"));
         let register =
             RedlockRegister::new("redlock://me:s%40crt@a,b:1,c/2", Duration::from_secs(1)).unwrap();
         assert_eq!(register.describe().place, "a:6379,b:1,c:6379/2");

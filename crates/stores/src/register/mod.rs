@@ -213,6 +213,44 @@ impl RegisterError {
     }
 }
 
+/// How a connection to a server is protected from those who can read or redirect it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Encryption {
+    /// Not at all.
+    Plaintext,
+    /// Encrypted for whoever answers.
+    Unverified,
+    /// Encrypted for a holder of any certificate from a CA that is trusted.
+    VerifiedIssuer,
+    /// Encrypted for the server that was named, as a CA that is trusted says.
+    Verified,
+}
+
+impl Encryption {
+    /// Why to trust a connection less that looks encrypted.
+    #[must_use]
+    pub const fn weakness(self) -> Option<&'static str> {
+        match self {
+            Self::Unverified => Some(
+                "the server's certificate is not verified: whoever can redirect connections can be the server; name its \
+                 CA and verify its name",
+            ),
+            Self::Plaintext | Self::VerifiedIssuer | Self::Verified => None,
+        }
+    }
+}
+
+impl fmt::Display for Encryption {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Plaintext => "not encrypted",
+            Self::Unverified => "encrypted, server not verified",
+            Self::VerifiedIssuer => "encrypted, server verified by its CA but not by its name",
+            Self::Verified => "encrypted, server verified",
+        })
+    }
+}
+
 /// Short for what every function of a register returns.
 pub type RegisterResult<T> = Result<T, RegisterError>;
 
@@ -229,6 +267,11 @@ pub trait Register: Send + Sync + fmt::Debug + 'static {
     /// for people, each a reason to trust it less). One that must not be trusted at all is
     /// [`RegisterError::Unfit`].
     async fn examine(&self) -> RegisterResult<Vec<String>>;
+
+    /// How connections to the server are protected; none if there is no server, or if the engine's own driver sees to it.
+    fn encryption(&self) -> Option<Encryption> {
+        None
+    }
 
     /// Reads an entry linearizably: no older than any answer given before this call began.
     async fn load(&self, key: &Key) -> RegisterResult<Option<Found>>;

@@ -7,9 +7,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::io::{AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadHalf, WriteHalf};
 use tokio::sync::{mpsc, oneshot};
 
 use super::messages::{
@@ -17,6 +15,8 @@ use super::messages::{
 };
 use crate::engine::change_feed::ChangeFeed;
 use crate::engine::limits::{ANSWER_BYTES_MAX, RINGS_MAX};
+use crate::engine::tls::ClientTls;
+use crate::engine::tls::stream::NetStream;
 
 /// Signs of life after which a server that is not heard is given up.
 const PINGS_UNHEARD_MAX: u32 = 2;
@@ -98,6 +98,7 @@ pub(super) enum Closed {
 
 /// How a connection is made.
 pub(super) struct Opening<'a> {
+    pub(super) tls: Option<&'a Arc<ClientTls>>,
     pub(super) login: Option<&'a (String, String)>,
     /// How long the session is to live unheard.
     pub(super) session_ms: i32,
@@ -115,11 +116,14 @@ impl Opening<'_> {
     /// Connects to a server and begins a session, or goes on with one.
     pub(super) async fn connect(self, server: &str) -> Result<(Link, Welcome), Closed> {
         let told = |error: std::io::Error| Closed::Unreachable(error.to_string());
-        let mut stream = TcpStream::connect(server).await.map_err(told)?;
-        stream.set_nodelay(true).map_err(told)?;
+        let mut stream = NetStream::connect(server, self.tls).await.map_err(told)?;
         let hello = messages::hello(self.session_ms, self.pass);
-        stream.write_all(&hello).await.map_err(told)?;
-        let welcome = frame(&mut stream).await.map_err(told)?;
+        write(&mut stream, &hello).await.map_err(told)?;
+        let welcome = frame(&mut stream).await.map_err(|error| {
+            let ended = error.kind() == std::io::ErrorKind::UnexpectedEof && self.tls.is_none();
+            let hint = if ended { " (if this is its port for TLS, write ?tls=true)" } else { "" };
+            Closed::Unreachable(format!("{error}{hint}"))
+        })?;
         let welcome = messages::welcome(&welcome)
             .map_err(|Garbled| Closed::Unreachable("it is no ZooKeeper".to_owned()))?;
         let welcome = match (welcome, self.pass) {
@@ -128,14 +132,14 @@ impl Opening<'_> {
             (None, None) => return Err(Closed::Unreachable("it grants no session".to_owned())),
         };
         if let Some((name, password)) = self.login {
-            stream.write_all(&messages::login(name, password)).await.map_err(told)?;
+            write(&mut stream, &messages::login(name, password)).await.map_err(told)?;
             let said = frame(&mut stream).await.map_err(told)?;
             if !matches!(messages::answer(&said), Ok((_, 0, _))) {
                 return Err(Closed::Unreachable("it refuses the login".to_owned()));
             }
         }
         let (calls, waiting) = mpsc::channel(CALLS_MAX);
-        let (reader, writer) = stream.into_split();
+        let (reader, writer) = tokio::io::split(stream);
         let armed = Arc::new(Armed::default());
         let line = ConnectionTask {
             writer,
@@ -244,7 +248,7 @@ impl Asked {
 
 /// What a connection is doing.
 struct ConnectionTask {
-    writer: OwnedWriteHalf,
+    writer: WriteHalf<NetStream>,
     /// What was sent and not answered, in order.
     asked: VecDeque<(i32, oneshot::Sender<ServerAnswer>)>,
     subscription: Option<mpsc::Sender<String>>,
@@ -261,7 +265,7 @@ struct ConnectionTask {
 
 impl ConnectionTask {
     /// Sends what is to be sent and hands on what comes, until either ends.
-    async fn serve(mut self, mut reader: OwnedReadHalf, mut calls: mpsc::Receiver<Call>) {
+    async fn serve(mut self, mut reader: ReadHalf<NetStream>, mut calls: mpsc::Receiver<Call>) {
         let mut inbox = Vec::with_capacity(4096);
         let mut pulse = tokio::time::interval(self.ping_every);
         pulse.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -328,7 +332,7 @@ impl ConnectionTask {
     }
 
     async fn write(&mut self, bytes: &[u8]) -> Option<()> {
-        tokio::time::timeout(self.write_within, self.writer.write_all(bytes)).await.ok()?.ok()
+        tokio::time::timeout(self.write_within, write(&mut self.writer, bytes)).await.ok()?.ok()
     }
 
     /// Hands on every answer that is there in full; none if what came is no answer.
@@ -376,8 +380,14 @@ impl ConnectionTask {
     }
 }
 
+/// Writes all of it, past whatever encrypts it.
+async fn write(stream: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) -> std::io::Result<()> {
+    stream.write_all(bytes).await?;
+    stream.flush().await
+}
+
 /// One message from a connection that nothing else reads.
-async fn frame(stream: &mut TcpStream) -> std::io::Result<Vec<u8>> {
+async fn frame(stream: &mut NetStream) -> std::io::Result<Vec<u8>> {
     let length = usize::try_from(stream.read_u32().await?).unwrap_or(usize::MAX);
     if length > ANSWER_BYTES_MAX {
         return Err(std::io::Error::other("it is no ZooKeeper"));

@@ -31,9 +31,11 @@ use tokio::sync::OnceCell;
 
 use crate::engine::address::StoreAddress;
 use crate::engine::change_feed::{ChangeFeed, FeedTask};
+use crate::engine::tls::ClientTls;
+use crate::engine::tls::options::{TLS, Words, environment, once_each, parameter};
 use crate::engine::{Effect, UrlError, fresh, names, whole_ms};
 use crate::register::{
-    Found, HumanSummary, Key, KeyKind, Record, Register, RegisterError, RegisterResult,
+    Encryption, Found, HumanSummary, Key, KeyKind, Record, Register, RegisterError, RegisterResult,
     ServerSessions, Swapped, Version, WakeOrders,
 };
 use connection::{Asked, Link, Refused, WatchRequest};
@@ -42,8 +44,17 @@ use mode::Mode;
 use sessions::Sessions;
 use wire::Wire;
 
-/// Where a server listens unless the URL says otherwise.
+/// Where a server listens unless the URL says otherwise, and where for TLS, as its documentation has it.
 const PORT: u16 = 2181;
+const TLS_PORT: u16 = 2281;
+
+/// The files, in PEM. ZooKeeper's own client has properties of the JVM for them, and no variables.
+const WORDS: Words = Words {
+    ca: parameter("ca"),
+    certificate: parameter("cert"),
+    key: parameter("key"),
+    server_name: None,
+};
 /// Where everything lies unless the URL says otherwise.
 const ROOT: &str = "regent";
 /// What names keep beside letters, digits, `-` and `_`; a slash would make another node.
@@ -73,7 +84,13 @@ impl ZookeeperRegister {
     /// first asked, and creates the root if it is not there.
     pub fn new(url: &str, request_for: Duration) -> Result<Self, UrlError> {
         let place = StoreAddress::parse(url, PORT)?;
-        place.knows_only(&["mode"])?;
+        let mut known = vec!["mode", TLS];
+        known.extend(WORDS.parameters());
+        place.knows_only(&known)?;
+        once_each(&place.options)?;
+        let tls = WORDS.wanted(false, &place.options, &environment)?;
+        let place = if tls.is_some() { StoreAddress::parse(url, TLS_PORT)? } else { place };
+        let tls = tls.map(|tls| ClientTls::open(tls, None)).transpose()?.map(Arc::new);
         let mode = Mode::of(&place)?;
         let root = if place.path.is_empty() { ROOT } else { &place.path };
         let is_name = |part: &str| {
@@ -89,7 +106,7 @@ impl ZookeeperRegister {
         if mode == Mode::Session {
             shelves.push(sessions::SHELF);
         }
-        let wire = Arc::new(Wire::new(&place, &root, &shelves, request_for));
+        let wire = Arc::new(Wire::new(&place, tls, &root, &shelves, request_for));
         let (agreed, sessions) = (OnceCell::new(), Sessions::default());
         Ok(Self { wire, root, feed_task: FeedTask::new(), mode, agreed, sessions })
     }
@@ -327,6 +344,10 @@ impl Register for ZookeeperRegister {
         }
     }
 
+    fn encryption(&self) -> Option<Encryption> {
+        Some(self.wire.encryption())
+    }
+
     async fn examine(&self) -> RegisterResult<Vec<String>> {
         self.agree().await?;
         let (members, is_watched) = self
@@ -514,9 +535,20 @@ mod tests {
 
     #[test]
     fn a_url_that_names_no_root_or_asks_for_more_is_refused() {
-        for url in ["zk://a/x//y", "zk://a/../x", "zk://a/x%20y", "zk://a?tls=true", "zk://"] {
+        for url in ["zk://a/x//y", "zk://a/../x", "zk://a/x%20y", "zk://a?tls=yes", "zk://"] {
             assert!(register(url).is_err(), "{url}");
         }
+    }
+
+    #[test]
+    fn a_server_listens_for_tls_on_another_port() {
+        let certificates = regent_servers::certificates::Certificates::make().unwrap();
+        let url = format!("zk://a,b:1/x?tls=true&ca={}", certificates.path("ca.crt").display());
+        let secure = register(&url).unwrap();
+        assert_eq!(secure.describe().place, "a:2281,b:1/x");
+        assert_eq!(secure.encryption(), Some(Encryption::Verified));
+        let refused = register("zk://a?cacert=/ca").unwrap_err().to_string();
+        assert!(refused.contains("known are mode, tls, ca, cert, key"), "{refused}");
     }
 
     #[test]

@@ -17,8 +17,9 @@ use super::messages::{
 use crate::engine::address::StoreAddress;
 use crate::engine::change_feed::{ChangeFeed, Subscription};
 use crate::engine::held::Held;
+use crate::engine::tls::{ClientTls, encryption};
 use crate::engine::{Effect, fresh};
-use crate::register::{RegisterError, RegisterResult};
+use crate::register::{Encryption, RegisterError, RegisterResult};
 
 /// How long the session of the connection that is kept lives unheard, if the server grants it.
 const SESSION_MS: i32 = 10_000;
@@ -28,6 +29,7 @@ const CONNECT_FOR: Duration = Duration::from_secs(2);
 /// The servers, and the connection to one of them.
 pub(super) struct Wire {
     servers: Vec<String>,
+    tls: Option<Arc<ClientTls>>,
     login: Option<(String, String)>,
     /// Nodes that must be there, parents first.
     nodes: Vec<String>,
@@ -73,6 +75,7 @@ impl Wire {
     /// The servers of a place, below whose `root` these shelves must be.
     pub(super) fn new(
         place: &StoreAddress,
+        tls: Option<Arc<ClientTls>>,
         root: &str,
         shelves: &[&str],
         request_for: Duration,
@@ -85,6 +88,7 @@ impl Wire {
         let turn = usize::try_from(fresh() % 1024).unwrap_or(0);
         Self {
             servers: place.servers.clone(),
+            tls,
             login: place.login.clone(),
             nodes,
             place: place.servers.join(","),
@@ -98,6 +102,11 @@ impl Wire {
     /// Hears of changes that were asked for with [`Link::arm`], from this call on.
     pub(super) fn listen(&self) -> Subscription {
         self.feed.listen()
+    }
+
+    /// How connections are protected.
+    pub(super) fn encryption(&self) -> Encryption {
+        encryption(self.tls.as_deref())
     }
 
     pub(super) fn place(&self) -> &str {
@@ -167,6 +176,7 @@ impl Wire {
 
     fn opening(&self, session_ms: i32) -> Opening<'_> {
         Opening {
+            tls: self.tls.as_ref(),
             login: self.login.as_ref(),
             session_ms,
             pass: None,
@@ -342,7 +352,7 @@ mod tests {
 
     fn wire(servers: &str) -> Wire {
         let place = StoreAddress::parse(&format!("zookeeper://{servers}"), 2181).unwrap();
-        Wire::new(&place, "/a/b", &["groups"], Duration::from_secs(30))
+        Wire::new(&place, None, "/a/b", &["groups"], Duration::from_secs(30))
     }
 
     #[test]

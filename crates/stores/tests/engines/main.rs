@@ -33,6 +33,8 @@ mod redis;
 mod redlock;
 #[cfg(feature = "engine")]
 mod relay;
+#[cfg(feature = "tls")]
+mod tls;
 #[cfg(feature = "zookeeper")]
 mod zookeeper;
 #[cfg(feature = "zookeeper")]

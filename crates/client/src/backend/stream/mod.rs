@@ -23,7 +23,8 @@ use regent_api::grpc::{answer, heartbeat_answer};
 use regent_api::{Code, Problem};
 use regent_election::participant::{GroupRequest, Reply, Request, Verb};
 use regent_election::store::{
-    Campaign, CampaignSession, Consistency, Heartbeat, LeaderView, Open, Scope, StoreResult,
+    Campaign, CampaignSession, Consistency, GroupView, Heartbeat, LeaderView, Open, Scope,
+    StoreResult,
 };
 use regent_election::{Cursor, Group, Resource, SessionId, Term};
 use tokio::sync::watch;
@@ -203,6 +204,10 @@ impl Backend for StreamBackend {
 
     async fn leader(&self, group: &Group, consistency: Consistency) -> StoreResult<LeaderView> {
         self.http.leader(group, consistency).await
+    }
+
+    async fn group(&self, group: &Group) -> StoreResult<GroupView> {
+        self.http.group(group).await
     }
 
     async fn admit(&self, group: &Group, resource: &Resource, term: Term) -> StoreResult<()> {

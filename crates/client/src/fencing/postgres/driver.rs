@@ -139,10 +139,3 @@ SELECT f.name, f.is_generated, f.is_exact AND (
         -- Without a length it is not padded, and spaces at its end do not count.
         OR t.typname = 'bpchar' AND f.modifier > 0))
 FROM found f JOIN pg_catalog.pg_type t ON t.oid = f.type WHERE t.typtype <> 'd'";
-
-/// Connects to the database of a URL. TLS is not spoken here.
-pub async fn connect(url: &str) -> Result<Client, Error> {
-    let (client, connection) = tokio_postgres::connect(url, tokio_postgres::NoTls).await?;
-    tokio::spawn(connection);
-    Ok(client)
-}

@@ -63,7 +63,7 @@ pub mod sql;
 use regent_election::FenceError;
 
 #[cfg(feature = "fence-postgres")]
-pub use driver::{begin, connect, judge, shape_of, under, write};
+pub use driver::{begin, judge, shape_of, under, write};
 
 /// Why a fence cannot be put on a table.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

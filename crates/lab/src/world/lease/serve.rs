@@ -52,7 +52,7 @@ fn acknowledged(heard: HeartbeatView) -> Response {
     Response::Heartbeat { ttl_ms, epoch, revision, must_accept: false }
 }
 
-fn applied(Done { answer, view }: Done) -> Response {
+fn applied(Done { answer, view, .. }: Done) -> Response {
     let revision = view.as_ref().and_then(revision_of).unwrap_or(Revision(0));
     Response::Applied { answer: Ok(answer), revision, view: view.map(Ok) }
 }
@@ -95,5 +95,5 @@ fn campaigned(campaigned: Campaigned) -> Response {
         (None, true) => Answer::Standing { session, ttl_ms, place: 0 },
         (None, false) => Answer::Lost,
     };
-    applied(Done { answer, view: Some(View::Leader(office)) })
+    applied(Done { answer, view: Some(View::Leader(office)), revision: None })
 }

@@ -34,6 +34,7 @@ use tonic::Streaming;
 
 use crate::admission::Class;
 use crate::app::{App, Ask};
+use crate::audit::{self, Trail};
 use crate::count::Entered;
 use crate::grpc::frame;
 use crate::socket::ConnectionActivity;
@@ -61,12 +62,13 @@ pub(super) struct Link {
     /// The store as the caller may use it. Every request on the stream is judged anew.
     pub(super) guard: Option<GuardedStore>,
     pub(super) activity: Arc<ConnectionActivity>,
+    pub(super) trail: Arc<Trail>,
 }
 
 impl Link {
     fn ask(&self, place: Option<Entered>) -> Ask {
-        let Self { app, guard, activity } = self.clone();
-        Ask { app, guard, activity, place }
+        let Self { app, guard, activity, trail } = self.clone();
+        Ask { app, guard, activity, trail, place }
     }
 }
 
@@ -161,8 +163,8 @@ async fn begin(
     if !app.connection_limit.may_wait(&link.activity) {
         return Err(app.shed(class));
     }
-    let place = app.admission.admit(class).ok_or_else(|| app.shed(class))?;
-    let ask = link.ask(Some(place));
+    let place = app.enter(Some(class), link.guard.as_ref(), &link.activity)?;
+    let ask = link.ask(place);
     let (Some(session_id), true) = (request.session_id, resume) else {
         return sessions::act_open(&ask, request).await;
     };
@@ -197,17 +199,16 @@ impl Shared {
 
     /// A place for a request of this kind.
     fn enter(&self, operation: Operation) -> Result<Ask, Problem> {
-        let place = match router::class(operation) {
-            Some(class) => {
-                Some(self.app.admission.admit(class).ok_or_else(|| self.app.shed(class))?)
-            }
-            None => None,
-        };
+        let Link { guard, activity, .. } = &self.link;
+        let place = self.app.enter(router::class(operation), guard.as_ref(), activity)?;
         Ok(self.link.ask(place))
     }
 
     /// Counts a request of the stream as if it had come by itself.
     fn count<T>(&self, operation: Operation, answer: &Result<T, Problem>, began_at: Instant) {
+        if let Err(problem) = answer {
+            audit::answered(&self.app, &self.link.trail, operation.route(), None, problem);
+        }
         let code = answer.as_ref().err().map(|problem| problem.code);
         if let Some(code) = code {
             self.app.metrics.failed(operation, code);

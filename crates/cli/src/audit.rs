@@ -1,0 +1,250 @@
+//! `regent audit`: who changed what and who was denied, from a server's files. No server is asked.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use regent_audit::{Content, Head, Line, ReadError, Report};
+use serde_json::json;
+
+use crate::exit::Exit;
+use crate::failure::{CommandResult, Failure};
+use crate::output::{Output, Screen, facts, or_dash, remark, yes};
+use crate::print::on_one_line;
+use crate::wall;
+
+/// Lines written at once.
+const PAGE_LINES: usize = 1_000;
+
+const EXAMPLES: &str = "\
+Examples:
+  regent audit show --dir /var/lib/regent --group billing
+  regent audit verify --dir /var/lib/regent --keys keys.json";
+
+/// The verbs.
+#[derive(Clone, Debug, Subcommand)]
+#[command(after_help = EXAMPLES)]
+pub(crate) enum AuditVerb {
+    /// Print the lines, oldest first
+    Show(ShowArgs),
+    /// Prove that nothing was changed and nothing is missing
+    Verify(VerifyArgs),
+}
+
+/// Flags of `regent audit show`.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "\
+Examples:
+  regent audit show --dir /var/lib/regent
+  regent audit show --dir ./data --group billing --who user:alice
+  regent audit show --dir ./data --denied --since 2026-11-18T00:00:00Z --output json
+
+A log is one server's: look at those of all replicas. The fields are in docs/formats.md.")]
+pub(crate) struct ShowArgs {
+    /// The data directory of a server, or its audit directory
+    #[arg(long, value_name = "DIR")]
+    dir: PathBuf,
+    /// Only what concerns this group
+    #[arg(long, value_name = "GROUP")]
+    group: Option<String>,
+    /// Only what this principal did or was denied
+    #[arg(long, value_name = "PRINCIPAL")]
+    who: Option<String>,
+    /// Only denials
+    #[arg(long)]
+    denied: bool,
+    /// Only what was written at this time or later, by the server's wall clock
+    #[arg(long, value_name = "TIME", value_parser = wall::parse_ms)]
+    since: Option<u64>,
+    /// Text for people or JSON for programs
+    #[arg(long, value_enum, default_value_t)]
+    output: Output,
+}
+
+/// Flags of `regent audit verify`.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "\
+Examples:
+  regent audit verify --dir /var/lib/regent --keys keys.json
+  regent audit verify --dir ./data --output json
+
+keys.json is what `regent fence keys publish` writes, or what GET /.well-known/regent-keys answers.
+Without --keys only the hash chain is checked: whoever can write the files can make it anew.
+What stands behind the last signed checkpoint can be cut off unnoticed. Keep the head that this prints,
+elsewhere, and give it with --head the next time: then that is found, too.")]
+pub(crate) struct VerifyArgs {
+    /// The data directory of a server, or its audit directory
+    #[arg(long, value_name = "DIR")]
+    dir: PathBuf,
+    /// The file of public keys that sign checkpoints
+    #[arg(long, value_name = "FILE")]
+    keys: Option<PathBuf>,
+    /// The last line as it was printed before: the log must contain it
+    #[arg(long, value_name = "NUMBER:SHA256")]
+    head: Option<Head>,
+    /// Text for people or JSON for programs
+    #[arg(long, value_enum, default_value_t)]
+    output: Output,
+}
+
+/// Runs a verb.
+pub(crate) fn run(verb: &AuditVerb) -> CommandResult {
+    match verb {
+        AuditVerb::Show(args) => show(args),
+        AuditVerb::Verify(args) => verify(args),
+    }
+}
+
+impl From<ReadError> for Failure {
+    fn from(error: ReadError) -> Self {
+        Self::new(Exit::Files, error.to_string())
+    }
+}
+
+impl ShowArgs {
+    fn wants(&self, line: &Line) -> bool {
+        let act = line.content.act();
+        let is = |wanted: &Option<String>, found: Option<&String>| match wanted {
+            Some(wanted) => found == Some(wanted),
+            None => true,
+        };
+        is(&self.group, act.and_then(|act| act.group.as_ref()))
+            && is(&self.who, act.and_then(|act| act.who.as_ref()))
+            && (!self.denied || matches!(line.content, Content::Denied(_)))
+            && self.since.is_none_or(|since| line.at_ms >= since)
+    }
+}
+
+fn show(args: &ShowArgs) -> CommandResult {
+    let screen = Screen::chosen();
+    let mut page = Vec::new();
+    let unread = regent_audit::lines(&args.dir, |line, text| {
+        if args.wants(line) {
+            page.push(match screen.output {
+                Output::Json => text.to_owned(),
+                Output::Text => sentence(line),
+            });
+        }
+        if page.len() == PAGE_LINES {
+            screen.line(&page.join("\n"))?;
+            page.clear();
+        }
+        Ok::<_, Failure>(())
+    })?;
+    if !page.is_empty() {
+        screen.line(&page.join("\n"))?;
+    }
+    if unread > 0 {
+        remark(&format!(
+            "{unread} lines are no lines of an audit log and are left out; see `regent audit verify`"
+        ));
+        return Ok(Exit::Files);
+    }
+    Ok(Exit::Done)
+}
+
+/// A line for people. Every value stays on it: the text was written by others.
+fn sentence(line: &Line) -> String {
+    let (seq, at, word) = (line.seq, wall::shown_ms(line.at_ms), line.content.word());
+    let told = match &line.content {
+        Content::Change(act) | Content::Refused(act) | Content::Denied(act) => {
+            let mut words = vec![
+                format!("{} from {}", or_dash(act.who.as_ref()), act.from),
+                act.verb.clone(),
+                act.code.clone(),
+            ];
+            let named = [
+                ("group", act.group.clone()),
+                ("right", act.right.clone()),
+                ("revision", act.revision.map(|revision| revision.to_string())),
+                ("request", act.request.clone()),
+                ("detail", act.detail.clone()),
+                ("more", act.count.map(|count| count.to_string())),
+            ];
+            words.extend(
+                named
+                    .into_iter()
+                    .filter_map(|(name, value)| value.map(|value| format!("{name}={value}"))),
+            );
+            words.join("  ")
+        }
+        Content::Begin(begin) => match &begin.after {
+            Some(why) => format!("another chain begins: {why}"),
+            None => format!("chain {}", begin.chain),
+        },
+        Content::Start { clean: false, .. } => "after a kill".to_owned(),
+        Content::Gap { lost, why } => format!("{lost} lines were lost: {why}"),
+        Content::Repaired { bytes, .. } => format!("half a line of {bytes} bytes was taken away"),
+        Content::Trimmed { file } => format!("files before {file} were removed"),
+        Content::File { file, .. } => format!("file {file}"),
+        Content::Start { clean: true, .. }
+        | Content::Checkpoint { .. }
+        | Content::End
+        | Content::Unknown => String::new(),
+    };
+    on_one_line(format!("{seq}  {at}  {word}  {told}").trim_end()).into_owned()
+}
+
+fn verify(args: &VerifyArgs) -> CommandResult {
+    let keys = args.keys.as_deref().map(regent_audit::keys).transpose()?;
+    let report = regent_audit::verify(&args.dir, keys.as_ref(), args.head.clone())?;
+    let told = json!({
+        "intact": report.is_intact(),
+        "complete": report.is_complete(),
+        "lines": report.lines,
+        "first": report.first,
+        "head": report.head.to_string(),
+        "signed_to": report.signed_to,
+        "signed_by": report.signed_by,
+        "checkpoints_good": report.checkpoints_good,
+        "checkpoints_unknown": report.checkpoints_unknown,
+        "ended_in_order": report.has_ended,
+        "torn_bytes": report.torn_bytes,
+        "missing": report.found,
+        "defects": report.defects.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        "defects_count": report.defects_count,
+    });
+    Screen::chosen().answer(&told, || paragraph(&report))?;
+    Ok(if report.is_intact() { Exit::Done } else { Exit::Tampered })
+}
+
+/// A report for people.
+fn paragraph(report: &Report) -> String {
+    let signed = match (report.has_keys, report.signed_to) {
+        (false, _) => {
+            "not checked: without --keys, whoever can write the files can make the chain anew"
+                .to_owned()
+        }
+        (true, Some(to)) => format!(
+            "up to line {to} by key {} ({} checkpoints, {} by unknown keys)",
+            or_dash(report.signed_by.as_ref()),
+            report.checkpoints_good,
+            report.checkpoints_unknown,
+        ),
+        (true, None) => "no: there is no checkpoint by these keys".to_owned(),
+    };
+    let first = match report.first {
+        1 => "1, the beginning of the chain".to_owned(),
+        first => format!("{first}; files before it were removed"),
+    };
+    let mut text = facts(vec![
+        ("intact", yes(report.is_intact())),
+        ("complete", yes(report.is_complete())),
+        ("lines", report.lines.to_string()),
+        ("first", first),
+        ("head", report.head.to_string()),
+        ("signed", signed),
+    ]);
+    let missing = report.found.iter().map(|found| format!("missing  {found}"));
+    let torn = (report.torn_bytes > 0)
+        .then(|| format!("missing  half a line of {} bytes stands at the end", report.torn_bytes));
+    let defects = report.defects.iter().map(|defect| format!("DEFECT  {defect}"));
+    for line in missing.chain(torn).chain(defects) {
+        text.push('\n');
+        text.push_str(&line);
+    }
+    let unlisted = report.defects_count - report.defects.len() as u64;
+    if unlisted > 0 {
+        text.push_str(&format!("\nDEFECT  and {unlisted} more"));
+    }
+    text
+}
