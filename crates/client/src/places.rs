@@ -57,7 +57,7 @@ fn asks_for_tls(url: &str) -> bool {
     let is_of_tls =
         |scheme: &&str| url.strip_prefix(*scheme).is_some_and(|rest| rest.starts_with("://"));
     let mut options = url.split_once('?').map_or("", |(_, options)| options).split('&');
-    OF_TLS.iter().any(|scheme| is_of_tls(&scheme))
+    OF_TLS.iter().any(is_of_tls)
         || options.any(|option| TLS_PARAMETERS.iter().any(|name| option.starts_with(name)))
 }
 

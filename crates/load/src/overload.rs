@@ -2,7 +2,8 @@
 //!
 //! Sessions that lead renew on time, each on a connection of its own, as programs do that were there before the flood.
 //! Beside them clients ask without a pause: first as many as the service answers, which says what it can take, then
-//! five times as many. A client that is refused asks again at once, as no honest one does.
+//! five times as many. A client that is refused asks again at once, as no honest one does. What they ask is more than the
+//! service can take only as far as it refuses: a client that waits for its answer asks nothing meanwhile.
 //!
 //! The flood and the sessions that renew have threads of their own, so that renewals are not late because this process
 //! could not send them. They still share the machine with the service.
@@ -31,7 +32,7 @@ const KEEPERS: usize = 256;
 const KEEPER_TTL_MS: u64 = 3000;
 /// How often they renew. A renewal is in time if it is answered before the next one is due.
 const RENEW_EVERY: Duration = Duration::from_millis(KEEPER_TTL_MS / 3);
-/// How many times more clients than the service can serve.
+/// How many times as many clients as keep the service busy.
 const TIMES: usize = 5;
 /// How often it is looked whether all sessions lead.
 const READY_POLL_EVERY: Duration = Duration::from_millis(20);
@@ -134,7 +135,7 @@ struct Kept {
 }
 
 impl Bench<'_> {
-    /// Asks five times as much as the service can take, beside sessions that renew.
+    /// Lets five times as many clients ask as keep the service busy, beside sessions that renew.
     pub(crate) async fn overload(&self) -> Result<Overload, LoadError> {
         let target = self.target(ClientTarget::Spread).await?;
         let base = self.plan.clients.iter().copied().max().unwrap_or(1);

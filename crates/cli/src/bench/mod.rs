@@ -82,7 +82,7 @@ enum Part {
     Memory,
     /// What the fencing gateway costs a write; it needs no service
     Gateway,
-    /// How many renewals are answered in time while five times more is asked than the service can take
+    /// How many renewals are answered in time while five times as many clients ask as keep the service busy
     Overload,
 }
 
