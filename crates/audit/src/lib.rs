@@ -18,6 +18,7 @@
 //! - `checkpoint`: what is signed.
 //! - `denials`: repeated denials become one line with a count. Pure.
 //! - `files`: which files there are, how they are bounded, repaired and continued.
+//! - `words`: a line for people, and which lines they want.
 //! - `writer`: the queue and the thread between a server and the files.
 //! - `reader`: a directory read back, for people and for the verifier.
 //!
@@ -32,6 +33,7 @@ mod files;
 pub mod limits;
 mod line;
 mod reader;
+mod words;
 mod writer;
 
 pub use chain::{Defect, Head, HeadError, Omission, Place, Report, Verifier};
@@ -39,4 +41,5 @@ pub use checkpoint::Checkpoint;
 pub use files::{DIRECTORY, OpenError};
 pub use line::{Act, Begin, Content, FORMAT, Line};
 pub use reader::{ReadError, keys, lines, verify};
+pub use words::Filter;
 pub use writer::{Audit, Figures, Sign};

@@ -3,14 +3,14 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use regent_audit::{Content, Head, Line, ReadError, Report};
+use regent_audit::{Filter, Head, ReadError, Report};
 use serde_json::json;
 
 use crate::exit::Exit;
 use crate::failure::{CommandResult, Failure};
 use crate::output::{Output, Screen, facts, or_dash, remark, yes};
-use crate::print::on_one_line;
 use crate::wall;
+use regent_operate::escape::on_one_line;
 
 /// Lines written at once.
 const PAGE_LINES: usize = 1_000;
@@ -55,9 +55,6 @@ pub(crate) struct ShowArgs {
     /// Only what was written at this time or later, by the server's wall clock
     #[arg(long, value_name = "TIME", value_parser = wall::parse_ms)]
     since: Option<u64>,
-    /// Text for people or JSON for programs
-    #[arg(long, value_enum, default_value_t)]
-    output: Output,
 }
 
 /// Flags of `regent audit verify`.
@@ -81,9 +78,6 @@ pub(crate) struct VerifyArgs {
     /// The last line as it was printed before: the log must contain it
     #[arg(long, value_name = "NUMBER:SHA256")]
     head: Option<Head>,
-    /// Text for people or JSON for programs
-    #[arg(long, value_enum, default_value_t)]
-    output: Output,
 }
 
 /// Runs a verb.
@@ -100,28 +94,17 @@ impl From<ReadError> for Failure {
     }
 }
 
-impl ShowArgs {
-    fn wants(&self, line: &Line) -> bool {
-        let act = line.content.act();
-        let is = |wanted: &Option<String>, found: Option<&String>| match wanted {
-            Some(wanted) => found == Some(wanted),
-            None => true,
-        };
-        is(&self.group, act.and_then(|act| act.group.as_ref()))
-            && is(&self.who, act.and_then(|act| act.who.as_ref()))
-            && (!self.denied || matches!(line.content, Content::Denied(_)))
-            && self.since.is_none_or(|since| line.at_ms >= since)
-    }
-}
-
 fn show(args: &ShowArgs) -> CommandResult {
     let screen = Screen::chosen();
+    let ShowArgs { dir, group, who, denied: is_denied, since: since_ms } = args.clone();
+    let wanted = Filter { group, who, is_denied, since_ms };
     let mut page = Vec::new();
-    let unread = regent_audit::lines(&args.dir, |line, text| {
-        if args.wants(line) {
+    let unread = regent_audit::lines(&dir, |line, text| {
+        if wanted.takes(line) {
             page.push(match screen.output {
                 Output::Json => text.to_owned(),
-                Output::Text => sentence(line),
+                // Every value stays on its line: the text was written by others.
+                Output::Text => on_one_line(&line.sentence()).into_owned(),
             });
         }
         if page.len() == PAGE_LINES {
@@ -140,48 +123,6 @@ fn show(args: &ShowArgs) -> CommandResult {
         return Ok(Exit::Files);
     }
     Ok(Exit::Done)
-}
-
-/// A line for people. Every value stays on it: the text was written by others.
-fn sentence(line: &Line) -> String {
-    let (seq, at, word) = (line.seq, wall::shown_ms(line.at_ms), line.content.word());
-    let told = match &line.content {
-        Content::Change(act) | Content::Refused(act) | Content::Denied(act) => {
-            let mut words = vec![
-                format!("{} from {}", or_dash(act.who.as_ref()), act.from),
-                act.verb.clone(),
-                act.code.clone(),
-            ];
-            let named = [
-                ("group", act.group.clone()),
-                ("right", act.right.clone()),
-                ("revision", act.revision.map(|revision| revision.to_string())),
-                ("request", act.request.clone()),
-                ("detail", act.detail.clone()),
-                ("more", act.count.map(|count| count.to_string())),
-            ];
-            words.extend(
-                named
-                    .into_iter()
-                    .filter_map(|(name, value)| value.map(|value| format!("{name}={value}"))),
-            );
-            words.join("  ")
-        }
-        Content::Begin(begin) => match &begin.after {
-            Some(why) => format!("another chain begins: {why}"),
-            None => format!("chain {}", begin.chain),
-        },
-        Content::Start { clean: false, .. } => "after a kill".to_owned(),
-        Content::Gap { lost, why } => format!("{lost} lines were lost: {why}"),
-        Content::Repaired { bytes, .. } => format!("half a line of {bytes} bytes was taken away"),
-        Content::Trimmed { file } => format!("files before {file} were removed"),
-        Content::File { file, .. } => format!("file {file}"),
-        Content::Start { clean: true, .. }
-        | Content::Checkpoint { .. }
-        | Content::End
-        | Content::Unknown => String::new(),
-    };
-    on_one_line(format!("{seq}  {at}  {word}  {told}").trim_end()).into_owned()
 }
 
 fn verify(args: &VerifyArgs) -> CommandResult {

@@ -4,7 +4,7 @@ use std::io::{self, BufRead, IsTerminal, Write};
 
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::print::shown;
+use regent_operate::escape::shown;
 
 /// Asks a person on the terminal, unless `yes` was said before. A script must say it.
 pub(crate) fn confirm(yes: bool, warning: &str) -> Result<(), Failure> {

@@ -14,7 +14,7 @@ use regent_recording::ReadError;
 
 use crate::config::ConfigError;
 use crate::exit::Exit;
-use crate::print::on_one_line;
+use regent_operate::escape::on_one_line;
 
 /// A sentence for a person, a code for a script, and what the server said, for a program.
 #[derive(Debug)]

@@ -27,7 +27,6 @@ mod migrate;
 mod output;
 mod peer;
 mod policy;
-mod print;
 mod record;
 mod renew;
 mod resign;

@@ -12,7 +12,7 @@ use comfy_table::{CellAlignment, Table};
 use serde::Serialize;
 
 use crate::failure::Failure;
-use crate::print::{json_shown, on_one_line, shown};
+use regent_operate::escape::{json_shown, on_one_line, shown};
 
 /// For whom.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]

@@ -1,10 +1,9 @@
 //! The secret of a session: which flag, variable or file it is taken from.
 
 use std::path::{Path, PathBuf};
-use std::{fs, io};
 
 use clap::Args;
-use regent::remote::{SessionFile, SessionFileError};
+use regent::remote::{HeldSession, SessionFile, SessionFileError};
 use regent_election::{Group, SessionId, Term};
 
 use crate::exit::Exit;
@@ -56,14 +55,14 @@ impl SessionArgs {
     }
 
     /// The session, which must be known.
-    pub(crate) fn require(&self) -> Result<Known, Failure> {
+    pub(crate) fn require(&self) -> Result<HeldSession, Failure> {
         match self.holder()? {
             Holder::Nobody => Err(Failure::usage(format!(
                 "which session? name it with --session-file, or with ${VARIABLE}"
             ))),
-            Holder::Given(session) => Ok(Known { session, file: None }),
+            Holder::Given(session) => Ok(HeldSession::of(session)),
             Holder::File(path) => match read(&path)? {
-                Some(record) => Ok(Known { session: record.session, file: Some((path, record)) }),
+                Some(record) => Ok(HeldSession::in_file(path, record)),
                 None => Err(Failure::new(
                     Exit::Files,
                     format!(
@@ -80,42 +79,13 @@ impl SessionArgs {
         &self,
         group: &Group,
         given: Option<Term>,
-    ) -> Result<(Known, Term), Failure> {
+    ) -> Result<(HeldSession, Term), Failure> {
         let known = self.require()?;
-        let kept = known.file.as_ref().and_then(|(_, record)| record.terms.get(group).copied());
+        let kept = known.term(group);
         let term = given.or(kept).ok_or_else(|| {
             Failure::usage(format!("which term of {group} is held? name it with --term"))
         })?;
         Ok((known, term))
-    }
-}
-
-/// A session that somebody named.
-#[derive(Debug)]
-pub(crate) struct Known {
-    pub(crate) session: SessionId,
-    file: Option<(PathBuf, SessionFile)>,
-}
-
-impl Known {
-    /// Takes the term of a group out of the session file: nobody may act on it any more.
-    pub(crate) fn forget(&mut self, group: &Group) -> Result<(), Failure> {
-        let Some((path, record)) = &mut self.file else { return Ok(()) };
-        if record.terms.remove(group).is_none() {
-            return Ok(());
-        }
-        Ok(record.write(path)?)
-    }
-
-    /// Removes the session file: an id that has ended is never opened again.
-    pub(crate) fn remove_file(&self) -> Result<(), Failure> {
-        let Some((path, _)) = &self.file else { return Ok(()) };
-        match fs::remove_file(path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                Err(Failure::file(path, &error))
-            }
-            Ok(()) | Err(_) => Ok(()),
-        }
     }
 }
 

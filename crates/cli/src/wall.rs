@@ -1,6 +1,6 @@
 //! The wall clock, for dates that are read on other machines or by people.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -11,14 +11,6 @@ pub(crate) fn wall_seconds() -> Result<u64, Failure> {
     since.map(|since| since.as_secs()).map_err(|_| {
         Failure::new(Exit::Unavailable, "the clock of this machine stands before 1970")
     })
-}
-
-/// The last millisecond of the year 9999: dates beyond it are no dates.
-const MS_MAX: u64 = 253_402_300_799_999;
-
-/// A time of a file as people write it.
-pub(crate) fn shown_ms(ms: u64) -> String {
-    humantime::format_rfc3339_millis(UNIX_EPOCH + Duration::from_millis(ms.min(MS_MAX))).to_string()
 }
 
 /// Milliseconds since 1970 of a time like `2026-11-18T10:00:00Z`.

@@ -41,6 +41,18 @@ pub enum ReplicaNews {
     },
 }
 
+impl std::fmt::Display for ReplicaNews {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Silent(replica) => write!(f, "replica {replica} does not answer"),
+            Self::Answers(replica) => write!(f, "replica {replica} answers"),
+            Self::Leads { replica, raft_term } => {
+                write!(f, "replica {replica} leads the log, Raft term {raft_term}")
+            }
+        }
+    }
+}
+
 impl ClusterPicture {
     /// Whether all replicas answer and know a leader.
     #[must_use]

@@ -16,6 +16,7 @@
 pub mod access;
 pub mod campaign;
 pub mod cluster_view;
+pub mod escape;
 pub mod examine;
 pub mod migrate;
 pub mod recovery;

@@ -53,6 +53,21 @@ impl RecoveryStep {
             Self::Resume => "resume",
         }
     }
+
+    /// What happens in it, in a clause.
+    #[must_use]
+    pub const fn about(self, goes_on: bool) -> &'static str {
+        match self {
+            Self::Stop if goes_on => "continues an earlier recovery; the group is stopped already",
+            Self::Stop => {
+                "the current leader is asked to stop, and no leader is elected until step 4"
+            }
+            Self::Compare => "what the leaders of each term did, as far as the servers know",
+            Self::Reconcile => "conflicting writes are merged or undone",
+            Self::Elect => "candidates may be elected again, under the group's policy",
+            Self::Resume => "one leader, and no other node acts",
+        }
+    }
 }
 
 /// What happens on the way.
@@ -82,6 +97,43 @@ pub enum RecoveryProgress<'a> {
     Resumed { leader: String, term: u64 },
     /// No candidate has come yet.
     NoCandidate,
+}
+
+impl RecoveryProgress<'_> {
+    /// The step it belongs to.
+    #[must_use]
+    pub const fn step(&self) -> RecoveryStep {
+        match self {
+            Self::Began { step, .. } => *step,
+            Self::Stopped => RecoveryStep::Stop,
+            Self::Compared(_) => RecoveryStep::Compare,
+            Self::Reconciled(_) => RecoveryStep::Reconcile,
+            Self::Waits { .. } | Self::Opened => RecoveryStep::Elect,
+            Self::Resumed { .. } | Self::NoCandidate => RecoveryStep::Resume,
+        }
+    }
+
+    /// What happened, for people.
+    #[must_use]
+    pub fn told(&self) -> String {
+        match self {
+            Self::Began { step, goes_on } => step.about(*goes_on).to_owned(),
+            Self::Stopped => {
+                "the group has no leader, and no server has heard of a node that acts".to_owned()
+            }
+            Self::Compared(sight) => sight.described(),
+            Self::Reconciled(Reconciled::ByHand) => "taken as done".to_owned(),
+            Self::Reconciled(Reconciled::ByCommand) => "the command succeeded".to_owned(),
+            Self::Waits { why } => format!("not yet: {why}; retrying"),
+            Self::Opened => "candidates may lead again".to_owned(),
+            Self::Resumed { leader, term } => {
+                format!("{leader} leads under term {term}, and no other node acts")
+            }
+            Self::NoCandidate => {
+                "no leader yet: the group has no candidate; one may come later".to_owned()
+            }
+        }
+    }
 }
 
 /// What the operator is asked before something that cannot be undone.

@@ -88,6 +88,26 @@ impl CombinedView {
         digests.any(|digest| Some(digest) != first)
     }
 
+    /// The same with what resources admitted and what the history says.
+    #[must_use]
+    pub fn described(&self) -> String {
+        let mut told = self.summary();
+        for (resource, term) in &self.fences {
+            told.push_str(&format!(
+                "\n  resource {resource} has admitted term {term}, and no lower one since"
+            ));
+        }
+        for (finding, reason) in &self.findings {
+            told.push_str(&format!("\n  history: {finding}: {reason}"));
+        }
+        if self.fences.is_empty() {
+            told.push_str(
+                "\n  no resource is fenced by this service: look at what was written where",
+            );
+        }
+        told
+    }
+
     /// What it comes to, in a sentence.
     #[must_use]
     pub fn summary(&self) -> String {

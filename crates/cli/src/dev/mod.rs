@@ -190,7 +190,7 @@ async fn show(
             }
             change = changes.next() => told.extend(change?),
             Some(seen) = pictures.recv() => {
-                told.extend(seen.since(&picture).into_iter().map(news::line));
+                told.extend(seen.since(&picture).into_iter().map(|news| news.to_string()));
                 picture = seen;
             }
         }

@@ -3,24 +3,12 @@
 use std::collections::VecDeque;
 
 use regent::remote::{Watched, Watching};
-use regent_operate::cluster_view::ReplicaNews;
 
 use crate::failure::Failure;
 use crate::watch::lines;
 
 /// Changes that are remembered for the screen.
 const CHANGES_MAX: usize = 50;
-
-/// A line for a change of a replica.
-pub(super) fn line(news: ReplicaNews) -> String {
-    match news {
-        ReplicaNews::Silent(replica) => format!("replica {replica} does not answer"),
-        ReplicaNews::Answers(replica) => format!("replica {replica} answers"),
-        ReplicaNews::Leads { replica, raft_term } => {
-            format!("replica {replica} leads the log, Raft term {raft_term}")
-        }
-    }
-}
 
 /// Changes of groups, and the last lines that were told.
 #[derive(Debug)]

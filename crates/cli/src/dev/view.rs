@@ -13,7 +13,7 @@ use super::news::Changes;
 use crate::duration::show_ms;
 use crate::failure::Failure;
 use crate::output::{Side, or_dash, table};
-use crate::print::shown;
+use regent_operate::escape::shown;
 
 /// A terminal that shows frames until this is dropped.
 #[derive(Debug)]

@@ -66,30 +66,6 @@ pub(super) async fn run(args: &SplitBrainArgs, servers: &Servers) -> CommandResu
 }
 
 impl Person<'_> {
-    fn begin(&mut self, step: RecoveryStep, goes_on: bool) -> Result<(), Failure> {
-        self.number += 1;
-        let told = match step {
-            RecoveryStep::Stop if goes_on => {
-                "continues an earlier recovery; the group is stopped already"
-            }
-            RecoveryStep::Stop => {
-                "the current leader is asked to stop, and no leader is elected until step 4"
-            }
-            RecoveryStep::Compare => {
-                "what the leaders of each term did, as far as the servers know"
-            }
-            RecoveryStep::Reconcile => "conflicting writes are merged or undone",
-            RecoveryStep::Elect => "candidates may be elected again, under the group's policy",
-            RecoveryStep::Resume => "one leader, and no other node acts",
-        };
-        match self.screen.output {
-            Output::Json => Ok(()),
-            Output::Text => {
-                self.screen.line(&format!("\n{}. {}: {told}", self.number, step.word()))
-            }
-        }
-    }
-
     fn tell(&self, step: RecoveryStep, told: &str) -> Result<(), Failure> {
         match self.screen.output {
             Output::Json => {
@@ -105,34 +81,21 @@ impl Operator for Person<'_> {
     type Error = Failure;
 
     fn report(&mut self, progress: RecoveryProgress<'_>) -> Result<(), Failure> {
-        let (step, told) = match progress {
-            RecoveryProgress::Began { step, goes_on } => return self.begin(step, goes_on),
-            RecoveryProgress::Stopped => (
-                RecoveryStep::Stop,
-                "the group has no leader, and no server has heard of a node that acts".to_owned(),
-            ),
-            RecoveryProgress::Compared(sight) => (RecoveryStep::Compare, compared(sight)),
-            RecoveryProgress::Reconciled(Reconciled::ByHand) => {
-                (RecoveryStep::Reconcile, "taken as done".to_owned())
-            }
-            RecoveryProgress::Reconciled(Reconciled::ByCommand) => {
-                (RecoveryStep::Reconcile, "the command succeeded".to_owned())
-            }
-            RecoveryProgress::Waits { why } => {
-                (RecoveryStep::Elect, format!("not yet: {why}; retrying"))
-            }
-            RecoveryProgress::Opened => {
-                (RecoveryStep::Elect, "candidates may lead again".to_owned())
-            }
-            RecoveryProgress::Resumed { leader, term } => (
-                RecoveryStep::Resume,
-                format!("{leader} leads under term {term}, and no other node acts"),
-            ),
-            RecoveryProgress::NoCandidate => (
-                RecoveryStep::Resume,
-                "no leader yet: the group has no candidate; one may come later".to_owned(),
-            ),
-        };
+        let (step, mut told) = (progress.step(), progress.told());
+        if matches!(progress, RecoveryProgress::Began { .. }) {
+            self.number += 1;
+            return match self.screen.output {
+                Output::Json => Ok(()),
+                Output::Text => {
+                    self.screen.line(&format!("\n{}. {}: {told}", self.number, step.word()))
+                }
+            };
+        }
+        if let RecoveryProgress::Compared(sight) = progress
+            && !sight.believers.is_empty()
+        {
+            told = format!("{}\n{told}", believers(&[sight]));
+        }
         self.tell(step, &told)
     }
 
@@ -169,26 +132,6 @@ impl Operator for Person<'_> {
         })?;
         Ok(Reconciled::ByCommand)
     }
-}
-
-/// What was done, as far as anybody told.
-fn compared(sight: &CombinedView) -> String {
-    let mut told = sight.summary();
-    if !sight.believers.is_empty() {
-        told = format!("{}\n{told}", believers(&[sight]));
-    }
-    for (resource, term) in &sight.fences {
-        told.push_str(&format!(
-            "\n  resource {resource} has admitted term {term}, and no lower one since"
-        ));
-    }
-    for (finding, reason) in &sight.findings {
-        told.push_str(&format!("\n  history: {finding}: {reason}"));
-    }
-    if sight.fences.is_empty() {
-        told.push_str("\n  no resource is fenced by this service: look at what was written where");
-    }
-    told
 }
 
 impl From<RecoveryError> for Failure {

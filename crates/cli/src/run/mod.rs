@@ -19,7 +19,7 @@ use signals::Signals;
 use crate::exit::Exit;
 use crate::failure::{CommandResult, Failure};
 use crate::output::{Output, remark};
-use crate::print::json_shown;
+use regent_operate::escape::json_shown;
 
 /// Runs the program whenever it may.
 pub(crate) async fn run(args: RunArgs) -> CommandResult {

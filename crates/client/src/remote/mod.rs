@@ -72,7 +72,7 @@ pub use credential::{Credential, CredentialError};
 pub use error::RemoteError;
 pub use regent_election::store::Scope;
 #[cfg(unix)]
-pub use session_file::{SessionFile, SessionFileError};
+pub use session_file::{HeldSession, SessionFile, SessionFileError};
 pub(crate) use socket::Connector;
 pub use tls::TlsFiles;
 pub use watch::{Watched, Watching};

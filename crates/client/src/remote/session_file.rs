@@ -105,6 +105,59 @@ impl SessionFile {
     }
 }
 
+/// A session that is named to do something with it, and the file that it was found in.
+#[derive(Debug)]
+pub struct HeldSession {
+    pub session: SessionId,
+    file: Option<(PathBuf, SessionFile)>,
+}
+
+impl HeldSession {
+    /// One that is in no file.
+    #[must_use]
+    pub const fn of(session: SessionId) -> Self {
+        Self { session, file: None }
+    }
+
+    /// The one of a file.
+    #[must_use]
+    pub const fn in_file(path: PathBuf, record: SessionFile) -> Self {
+        Self { session: record.session, file: Some((path, record)) }
+    }
+
+    /// The term that it holds in a group, by its file.
+    #[must_use]
+    pub fn term(&self, group: &Group) -> Option<Term> {
+        self.file.as_ref().and_then(|(_, record)| record.terms.get(group).copied())
+    }
+
+    /// Takes the term of a group out of the file: nobody may act on it any more.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn forget(&mut self, group: &Group) -> Result<(), SessionFileError> {
+        let Some((path, record)) = &mut self.file else { return Ok(()) };
+        if record.terms.remove(group).is_none() {
+            return Ok(());
+        }
+        record.write(path)
+    }
+
+    /// Removes the file: an id that has ended is never opened again.
+    ///
+    /// # Errors
+    /// If it is there and cannot be removed.
+    pub fn remove_file(&self) -> Result<(), SessionFileError> {
+        let Some((path, _)) = &self.file else { return Ok(()) };
+        match fs::remove_file(path) {
+            Err(source) if source.kind() != io::ErrorKind::NotFound => {
+                Err(SessionFileError::Io { path: path.clone(), source })
+            }
+            Ok(()) | Err(_) => Ok(()),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -15,6 +15,7 @@
 mod draw;
 mod ladder;
 mod measured;
+pub mod parse;
 mod runs;
 mod seen;
 mod told;

@@ -4,15 +4,15 @@
 //! on all cores, and the quickest that meets both targets as played is recommended. What is too
 //! rare to be seen is told as such, with what the arithmetic says of it.
 
-mod parse;
-
 use std::ops::{ControlFlow, RangeInclusive};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
 use regent_election::tuning::{Pause, Rate, Target};
-use regent_lab::tune::{Found, Measured, NetworkConditions, Rung, Tuned, lease_rungs, log_rungs};
+use regent_lab::tune::{
+    Found, Measured, NetworkConditions, Rung, Tuned, lease_rungs, log_rungs, parse,
+};
 
 use super::bar::Bar;
 use super::sweep::thread_count;
@@ -137,6 +137,3 @@ async fn play(
     }
     Ok(is_whole)
 }
-
-#[cfg(test)]
-mod tests;

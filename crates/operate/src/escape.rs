@@ -1,4 +1,4 @@
-//! Text from elsewhere on its way to a terminal.
+//! Text from elsewhere on its way to a terminal: what a terminal would obey is written out.
 //!
 //! A terminal obeys what it is sent: it moves its cursor, renames its window, and turns the order of
 //! letters. Names, reasons and problem details come from a server, which may be hostile. So everything that
@@ -10,7 +10,8 @@ use std::fmt::Write;
 
 /// Text of one or more lines, as it may be printed: control characters (C0 but for the end of a line and
 /// the tabulator, DEL, C1) and characters that turn the direction of writing are written as `\u{1b}`.
-pub(crate) fn shown(text: &str) -> Cow<'_, str> {
+#[must_use]
+pub fn shown(text: &str) -> Cow<'_, str> {
     replaced(
         text,
         |letter| is_obeyed(letter) && letter != '\n' && letter != '\t',
@@ -21,7 +22,8 @@ pub(crate) fn shown(text: &str) -> Cow<'_, str> {
 }
 
 /// The same for text that must not begin a line of its own.
-pub(crate) fn on_one_line(text: &str) -> Cow<'_, str> {
+#[must_use]
+pub fn on_one_line(text: &str) -> Cow<'_, str> {
     replaced(text, is_obeyed, |letter, out| match letter {
         '\n' => out.push_str("\\n"),
         other => out.extend(other.escape_unicode()),
@@ -29,7 +31,8 @@ pub(crate) fn on_one_line(text: &str) -> Cow<'_, str> {
 }
 
 /// JSON as it may be printed. It stays JSON and says the same: outside of strings there is nothing to escape.
-pub(crate) fn json_shown(json: &str) -> Cow<'_, str> {
+#[must_use]
+pub fn json_shown(json: &str) -> Cow<'_, str> {
     replaced(
         json,
         |letter| is_obeyed(letter) && letter != '\n',

@@ -10,7 +10,10 @@ use regent_election::tuning::Rate;
 const TRIP_MAX: Duration = Duration::from_secs(60);
 
 /// `2ms..20ms`, or one for all: in microseconds.
-pub(super) fn trips(text: &str) -> Result<RangeInclusive<u64>, String> {
+///
+/// # Errors
+/// If it is no such range.
+pub fn trips(text: &str) -> Result<RangeInclusive<u64>, String> {
     let refused =
         || format!("{text:?} is no range of round trips; write it like 2ms..20ms or 500us");
     let one = |part: &str| -> Result<u64, String> {
@@ -28,7 +31,10 @@ pub(super) fn trips(text: &str) -> Result<RangeInclusive<u64>, String> {
 }
 
 /// `1%`, `0.25%`: in parts per million.
-pub(super) fn loss(text: &str) -> Result<u32, String> {
+///
+/// # Errors
+/// If it is no such share.
+pub fn loss(text: &str) -> Result<u32, String> {
     let refused = || format!("{text:?} is no share; write it like 1% or 0.25%");
     let number = text.trim().strip_suffix('%').ok_or_else(refused)?.trim();
     let (whole, part) = number.split_once('.').unwrap_or((number, ""));
@@ -44,7 +50,10 @@ pub(super) fn loss(text: &str) -> Result<u32, String> {
 }
 
 /// `1/week`, `2/day`, `12/year`.
-pub(super) fn rate(text: &str) -> Result<Rate, String> {
+///
+/// # Errors
+/// If it is no such rate.
+pub fn rate(text: &str) -> Result<Rate, String> {
     const HOUR_MS: u64 = 60 * 60 * 1000;
     let refused = || format!("{text:?} is no rate; write it like 1/week, 2/day or 12/year");
     let (count, unit) = text.split_once('/').ok_or_else(refused)?;
@@ -61,4 +70,27 @@ pub(super) fn rate(text: &str) -> Result<Rate, String> {
         return Err("never is more than a time-out can promise; ask for 1/year".into());
     }
     Ok(Rate { count, per_ms })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_read_and_others_refused_with_examples() {
+        assert_eq!(trips("2ms..20ms"), Ok(2_000..=20_000));
+        assert_eq!(trips("500us"), Ok(500..=500));
+        for text in ["", "20ms..2ms", "2..20", "ms", "2ms..", "2h"] {
+            assert!(trips(text).is_err(), "{text}");
+        }
+        assert_eq!(loss("1%"), Ok(10_000));
+        assert_eq!(loss("0.25%"), Ok(2_500));
+        for text in ["", "1", "%", "-1%", "0.00001%", "91%", "99999999999%"] {
+            assert!(loss(text).is_err(), "{text}");
+        }
+        assert_eq!(rate("1/week"), Ok(Rate::WEEKLY));
+        for text in ["", "1", "0/day", "1/fortnight", "x/day"] {
+            assert!(rate(text).is_err(), "{text}");
+        }
+    }
 }
