@@ -64,10 +64,11 @@ Examples:
   regent audit verify --dir /var/lib/regent --keys keys.json
   regent audit verify --dir ./data --output json
 
-keys.json is what `regent fence keys publish` writes, or what GET /.well-known/regent-keys answers.
-Without --keys only the hash chain is checked: whoever can write the files can make it anew.
-What stands behind the last signed checkpoint can be cut off unnoticed. Keep the head that this prints,
-elsewhere, and give it with --head the next time: then that is found, too.")]
+keys.json is what `regent fence keys publish` writes, or what a server answers to
+GET /.well-known/regent-keys. Without --keys only the hash chain is checked: whoever can write
+the files can make it anew. What stands behind the last signed checkpoint can be cut off
+unnoticed. Keep the head that this prints, elsewhere, and give it with --head the next time:
+then that is found, too.")]
 pub(crate) struct VerifyArgs {
     /// The data directory of a server, or its audit directory
     #[arg(long, value_name = "DIR")]

@@ -84,9 +84,12 @@ fn a_restart_continues_the_chain_and_it_is_signed_to_its_end() {
     assert_eq!(other.checkpoints_unknown, 2);
 }
 
+type Edit = fn(&mut Vec<String>);
+type Meant = fn(&Defect) -> bool;
+
 #[test]
 fn a_line_that_is_changed_missing_doubled_or_moved_is_found() {
-    let changes: [(&str, fn(&mut Vec<String>), fn(&Defect) -> bool); 5] = [
+    let changes: [(&str, Edit, Meant); 5] = [
         (
             "changed",
             |lines| lines[2] = lines[2].replace("alice", "bob"),
