@@ -41,7 +41,6 @@ mod signals;
 mod step_down;
 mod store;
 mod tape;
-mod term;
 mod tls;
 mod token;
 mod transfer;

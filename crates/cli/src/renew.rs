@@ -12,7 +12,7 @@ use crate::exit::Exit;
 use crate::failure::CommandResult;
 use crate::output::Screen;
 use crate::secret::SessionArgs;
-use crate::term::parse_term;
+use regent_election::term::parse_term;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -13,7 +13,7 @@ use crate::exit::Exit;
 use crate::failure::CommandResult;
 use crate::output::{Screen, Side, facts, or_dash, table};
 use crate::secret::{Holder, SessionArgs};
-use crate::term::parse_term;
+use regent_election::term::parse_term;
 
 /// Verbs of `regent token`.
 #[derive(Clone, Debug, Subcommand)]

@@ -125,9 +125,27 @@ impl FromStr for Cursor {
     }
 }
 
+/// A term as people write it. That there was none is no term to act under.
+///
+/// # Errors
+/// A clause that says which numbers are terms.
+pub fn parse_term(text: &str) -> Result<Term, String> {
+    let refused = || format!("a term is a whole number from 1 to {TERM_MAX}");
+    let number: u64 = text.parse().map_err(|_| refused())?;
+    Term::new(number).filter(|term| *term != Term::NONE).ok_or_else(refused)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_term_is_a_whole_number_above_zero() {
+        assert_eq!(parse_term("7").unwrap().get(), 7);
+        for text in ["", "0", "-1", "1.5", "9007199254740992", "x"] {
+            assert!(parse_term(text).is_err(), "{text}");
+        }
+    }
 
     #[test]
     fn terms_end_where_json_stops_being_exact() {
