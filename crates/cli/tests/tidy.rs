@@ -23,6 +23,7 @@ const CLOCK_READERS: &[(&str, &str)] = &[
     ("crates/servers/src/", "how long tests wait for a server, which no rule reads"),
     ("crates/service/src/wall.rs", "the wall clock stamp of a backup, which terms leap ahead of"),
     ("crates/recording/src/recorder.rs", "the wall clock note of a recording, for people"),
+    ("crates/jwt/src/source.rs", "how old the keys of an issuer are, which no election depends on"),
     ("crates/audit/src/writer.rs", "the wall clock note of a line, for people"),
     ("crates/cli/src/wall.rs", "dates of keys and certificates, which other machines read"),
     (

@@ -52,6 +52,7 @@ mod owners;
 mod process;
 mod quiet;
 mod rate;
+mod reason;
 mod replica_metrics;
 mod reply;
 mod router;
