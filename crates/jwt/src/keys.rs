@@ -137,6 +137,7 @@ impl KeySet {
         if page.keys.len() > KEYS_MAX {
             return Err(KeyError::TooMany(page.keys.len()));
         }
+        let is_empty = page.keys.is_empty();
         let mut keys = BTreeMap::new();
         for row in page.keys {
             let row: Option<Row> = serde_json::from_value(row).ok();
@@ -147,7 +148,8 @@ impl KeySet {
                 }
             }
         }
-        if keys.is_empty() { Err(KeyError::Empty) } else { Ok(Self { keys }) }
+        // An issuer that withdraws its only key publishes none; a set of which nothing can be used is a mistake.
+        if keys.is_empty() && !is_empty { Err(KeyError::Empty) } else { Ok(Self { keys }) }
     }
 
     /// Whether there is a key of this name.

@@ -1,8 +1,8 @@
 //! The issuers that are believed, with their keys as they were last read.
 //!
 //! Keys are read at the start, at intervals, and when a token names one that is not known, though not more often than
-//! every ten seconds: tokens of strangers name what they like. While one read is under way nobody waits for it a second
-//! time. If a read fails, the keys stay as they were.
+//! every ten seconds: tokens of strangers name what they like. Such a read runs in a task of its own and puts off no
+//! other, so a stranger that hangs up cannot keep keys from being read. If a read fails, the keys stay as they were.
 
 use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -30,15 +30,23 @@ use crate::token::{Unverified, Verified, WhyNot, verify};
 /// Issuers and their keys.
 #[derive(Debug)]
 pub struct Believed {
-    issuers: Vec<Known>,
+    issuers: Vec<Arc<Known>>,
 }
 
 #[derive(Debug)]
 struct Known {
     issuer: Issuer,
     keys: RwLock<Arc<KeySet>>,
-    /// When they were last read, or tried to; held while that is done.
-    read_at: Mutex<Option<Instant>>,
+    /// Held while they are read.
+    read: Mutex<LastRead>,
+}
+
+/// When keys were last read, and when that was last tried. What strangers make be tried must not put off the next
+/// read that is due.
+#[derive(Debug, Default)]
+struct LastRead {
+    tried_at: Option<Instant>,
+    done_at: Option<Instant>,
 }
 
 impl Believed {
@@ -50,21 +58,21 @@ impl Believed {
     pub fn open(path: &Path) -> Result<Self, IssuersError> {
         let mut issuers = Vec::new();
         for issuer in read(path)? {
-            let (keys, read_at) = match &issuer.keys {
-                KeyPlace::Https { .. } => (KeySet::default(), None),
+            let (keys, read) = match &issuer.keys {
+                KeyPlace::Https { .. } => (KeySet::default(), LastRead::default()),
                 KeyPlace::File(file) => match from_file(file) {
-                    Ok(keys) => (keys, Some(Instant::now())),
+                    Ok(keys) => {
+                        let now = Some(Instant::now());
+                        (keys, LastRead { tried_at: now, done_at: now })
+                    }
                     Err(why) => {
                         let (path, issuer) = (path.to_owned(), issuer.issuer.clone());
                         return Err(IssuersError::Entry { path, issuer, why });
                     }
                 },
             };
-            issuers.push(Known {
-                issuer,
-                keys: RwLock::new(Arc::new(keys)),
-                read_at: Mutex::new(read_at),
-            });
+            let (keys, read) = (RwLock::new(Arc::new(keys)), Mutex::new(read));
+            issuers.push(Arc::new(Known { issuer, keys, read }));
         }
         Ok(Self { issuers })
     }
@@ -79,7 +87,10 @@ impl Believed {
         let known = self.issuers.iter().find(|known| std::ptr::eq(&raw const known.issuer, issuer));
         let known = known.ok_or(WhyNot::Issuer)?;
         if !known.keys().knows(token.kid()) {
-            known.read_again(KEYS_READ_AGAIN_AFTER).await;
+            // Another task: a caller that hangs up must not end the read for everybody.
+            let known = Arc::clone(known);
+            let _ =
+                tokio::spawn(async move { known.read_if_tried(KEYS_READ_AGAIN_AFTER).await }).await;
         }
         verify(&token, &known.issuer, &known.keys(), now_s)
     }
@@ -92,7 +103,7 @@ impl Believed {
                     KeyPlace::File(_) => KEYS_READ_AGAIN_AFTER,
                     KeyPlace::Https { .. } => KEYS_READ_EVERY,
                 };
-                known.read_again(every).await;
+                known.read_if_due(every).await;
             }
             tokio::time::sleep(KEYS_READ_AGAIN_AFTER).await;
         }
@@ -104,18 +115,32 @@ impl Known {
         Arc::clone(&self.keys.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Reads the keys again if the last time is so long ago, and nobody else is doing it.
-    async fn read_again(&self, after: Duration) {
-        let Ok(mut read_at) = self.read_at.try_lock() else { return };
-        if read_at.is_some_and(|at| at.elapsed() < after) {
-            return;
+    /// Reads the keys again if nobody has tried for so long, and nobody is doing it.
+    async fn read_if_tried(&self, before: Duration) {
+        let Ok(mut read) = self.read.try_lock() else { return };
+        if read.tried_at.is_none_or(|at| at.elapsed() >= before) {
+            self.read_again(&mut read).await;
         }
-        *read_at = Some(Instant::now());
+    }
+
+    /// Reads the keys again if they are so old.
+    async fn read_if_due(&self, every: Duration) {
+        let mut read = self.read.lock().await;
+        if read.done_at.is_none_or(|at| at.elapsed() >= every) {
+            self.read_again(&mut read).await;
+        }
+    }
+
+    async fn read_again(&self, read: &mut LastRead) {
+        read.tried_at = Some(Instant::now());
         let found = match &self.issuer.keys {
             KeyPlace::File(path) => from_file(path),
             KeyPlace::Https { url, ca } => from_address(url, ca.as_deref()).await,
         };
         let issuer = &self.issuer.issuer;
+        if found.is_ok() {
+            read.done_at = Some(Instant::now());
+        }
         match found {
             Ok(keys) if keys == *self.keys() => {}
             Ok(keys) => {

@@ -154,6 +154,10 @@ pub fn verify(
             return Err(WhyNot::NotYet(from_s - now_s));
         }
     }
+    // Some issuers let users write any address there.
+    if issuer.claim == "email" && token.claims.get("email_verified") != Some(&Value::Bool(true)) {
+        return Err(WhyNot::Name("its e-mail address is not verified".to_owned()));
+    }
     let name = token.claims.get(&issuer.claim).and_then(Value::as_str);
     let name = name.ok_or_else(|| WhyNot::Name(format!("it has no text {:?}", issuer.claim)))?;
     let who = issuer.principal(name).map_err(WhyNot::Name)?;

@@ -252,6 +252,20 @@ async fn a_prefix_keeps_the_names_of_two_issuers_apart() {
     assert!(matches!(world.judge(&key.honest("k")).await, Err(WhyNot::Name(_))));
 }
 
+#[tokio::test]
+async fn an_address_counts_only_if_its_issuer_has_verified_it() {
+    let key = Signer::ed();
+    let world = World::new(&[key.row("k")], "claim = \"email\"");
+    let header = json!({"alg": "EdDSA", "kid": "k"});
+    let mut claims = with("email", json!("a@example.org"));
+    for said in [Value::Null, json!(false), json!("true")] {
+        claims["email_verified"] = said;
+        assert!(matches!(world.judge(&key.token(&header, &claims)).await, Err(WhyNot::Name(_))));
+    }
+    claims["email_verified"] = json!(true);
+    assert!(world.judge(&key.token(&header, &claims)).await.is_ok());
+}
+
 #[tokio::test(start_paused = true)]
 async fn keys_in_a_file_are_read_again_and_stay_if_the_file_is_broken() {
     let (old, new) = (Signer::ed(), Signer::ec());
@@ -263,6 +277,14 @@ async fn keys_in_a_file_are_read_again_and_stay_if_the_file_is_broken() {
     tokio::time::advance(std::time::Duration::from_secs(11)).await;
     assert!(world.judge(&new.honest("new")).await.is_ok());
     assert!(matches!(world.judge(&old.honest("old")).await, Err(WhyNot::UnknownKey(_))));
+    // An issuer that withdraws its last key publishes an empty set.
+    write_keys(&file, &[]);
+    tokio::time::advance(std::time::Duration::from_secs(11)).await;
+    assert!(matches!(world.judge(&old.honest("old")).await, Err(WhyNot::UnknownKey(_))));
+    assert!(matches!(world.judge(&new.honest("new")).await, Err(WhyNot::UnknownKey(_))));
+    write_keys(&file, &[new.row("new")]);
+    tokio::time::advance(std::time::Duration::from_secs(11)).await;
+    assert!(world.judge(&new.honest("new")).await.is_ok());
     fs::write(&file, "{").unwrap();
     tokio::time::advance(std::time::Duration::from_secs(11)).await;
     assert!(matches!(world.judge(&old.honest("old")).await, Err(WhyNot::UnknownKey(_))));
@@ -275,7 +297,7 @@ fn sets_without_a_usable_key_are_refused_at_the_start() {
     let mut for_encryption = key.row("a");
     for_encryption["use"] = json!("enc");
     let secret = json!({"kty": "oct", "kid": "a", "alg": "HS256", "k": "AAAA"});
-    for rows in [vec![], vec![for_encryption], vec![secret], vec![key.row("a"), key.row("a")]] {
+    for rows in [vec![for_encryption], vec![secret], vec![key.row("a"), key.row("a")]] {
         let bytes = json!({"keys": rows}).to_string();
         assert!(regent_jwt::KeySet::read(bytes.as_bytes()).is_err(), "{bytes}");
     }

@@ -25,7 +25,11 @@ use sha2::{Digest, Sha256};
 use crate::app::App;
 use crate::audit;
 use crate::config::Auth;
+use crate::quiet::{self, Quiet};
 use crate::router::Peer;
+
+/// Lines that callers without a right can cause.
+static DENIED: Quiet = quiet::lines();
 
 /// Finds out who calls, and refuses whoever may not. None if callers are not authenticated here, or need not be for
 /// this route.
@@ -56,7 +60,9 @@ pub(crate) async fn admit(
 
 fn denied(guarded: &GuardedStore, route: &Route, problem: Problem) -> Problem {
     let who = &guarded.caller().who;
-    tracing::info!(%who, route = route.id, code = problem.code.word(), "denied");
+    if let Some(untold) = DENIED.admit() {
+        tracing::info!(%who, route = route.id, code = problem.code.word(), untold, "denied");
+    }
     problem
 }
 

@@ -88,10 +88,11 @@ impl Status {
     }
 
     /// Why this replica must not be removed, as the Raft leader sees it: the rest would have no majority that is
-    /// alive. One that is not heard itself is missed by nobody.
+    /// alive. While a majority is heard, one that is not heard can always go. A Raft leader that was elected a moment
+    /// ago has heard nobody yet: it must not take a voter for dead that the rest needs.
     #[must_use]
     pub fn objection_to_removing(&self, id: ReplicaId) -> Option<String> {
-        if !self.voters.contains(&id) || !self.hears(id) {
+        if !self.voters.contains(&id) {
             return None;
         }
         let after: Vec<_> = self.voters.iter().copied().filter(|voter| *voter != id).collect();
@@ -255,6 +256,8 @@ mod tests {
         assert!(one_dead.objection_to_removing(id(2)).is_some());
         assert!(one_dead.objection_to_removing(id(1)).is_some(), "the leader itself");
         assert_eq!(one_dead.objection_to_removing(id(3)), None);
+        let just_elected = status(&[1, 2, 3], &[], &[]);
+        assert!(just_elected.objection_to_removing(id(2)).is_some(), "nobody was heard yet");
         let all = status(&[1, 2, 3], &[4], &[2, 3]);
         assert_eq!(all.objection_to_removing(id(1)), None);
         assert_eq!(all.objection_to_removing(id(4)), None, "a learner counts in no majority");
