@@ -1,5 +1,7 @@
 //! Tokens as attackers make them: forged, stripped, switched, for others, over, of unknown keys.
 
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
