@@ -3,7 +3,7 @@
 //! An operator lists the issuers that are believed, each with its audience, its keys and what its tokens name
 //! ([`issuers`]). A token is judged by the entry of its issuer and by the key that it names: the key has one
 //! algorithm, and what the token says of itself chooses none ([`token`]). Keys come from a file or an HTTPS address
-//! and are read again while the server runs ([`keys`], [`source`]).
+//! and are read again while the server runs ([`keys`], [`Believed`]).
 //!
 //! The road not taken is a general JOSE library: the freedoms of that format (`none`, shared secrets, keys inside
 //! tokens, `crit`) are where its verifiers were broken. What is not in the short list of algorithms is not believed.
