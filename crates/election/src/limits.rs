@@ -112,6 +112,8 @@ pub const WATCHER_QUEUE_MAX: usize = 1024;
 pub const GROUPS_PAGE_MAX: usize = 512;
 /// Pages that one request searches for groups that its caller may observe.
 pub const PAGES_SEARCHED_MAX: usize = 64;
+/// Sessions whose owners a server remembers, so that their heartbeats ask for nothing else: about 40 MB of names.
+pub const KNOWN_SESSIONS_MAX: usize = 200_000;
 
 /// Largest clock drift a budget may assume, in parts per million: beyond 40 % less than half of a
 /// ttl could be used.

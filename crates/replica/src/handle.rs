@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use regent_election::access::AccessTable;
 use regent_election::store::{StoreError, StoreResult};
 use tokio::sync::oneshot;
 
@@ -29,6 +30,8 @@ const HAND_OVER_WITHIN: Duration = Duration::from_secs(2);
 pub struct Handle {
     pub(crate) inbox: SyncSender<CoreMessage>,
     pub(crate) status: Arc<Mutex<Status>>,
+    /// Who may do what, as far as it has applied.
+    pub(crate) access: Arc<Mutex<Arc<AccessTable>>>,
     pub(crate) peers: Arc<Peers>,
     pub(crate) threads: Arc<Mutex<Vec<JoinHandle<()>>>>,
     pub(crate) is_stopping: Arc<AtomicBool>,
@@ -84,6 +87,13 @@ impl Handle {
     #[must_use]
     pub fn status(&self) -> Status {
         self.status.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Who may do what, as far as this replica has applied; whoever was told of a change finds it here. The core is not
+    /// asked: strangers must not make it work.
+    #[must_use]
+    pub fn access(&self) -> Arc<AccessTable> {
+        Arc::clone(&self.access.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Which replica of which cluster it is.

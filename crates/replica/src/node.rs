@@ -20,6 +20,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use raft::eraftpb::MessageType;
+use regent_election::access::AccessTable;
 use regent_election::limits::STATE_BYTES_MAX_DEFAULT;
 use regent_election::watch::{Bounds, Hub};
 use regent_election::{Incarnation, Moment};
@@ -164,6 +165,7 @@ impl Node {
         let transport = Arc::clone(&config.transport);
         let peers = Arc::new(Peers::start(beginning, listener.into(), transport, deliver));
         let status = Arc::new(Mutex::new(status));
+        let access = Arc::new(Mutex::new(Arc::clone(core.access())));
         let leader_changes = Arc::new(AtomicU64::new(0));
         let is_witness = Arc::new(AtomicBool::new(core.status().is_witness));
         let must_end = Arc::new(AtomicBool::new(false));
@@ -186,6 +188,7 @@ impl Node {
             hub: hub.clone(),
             status: Arc::clone(&status),
             status_at: now,
+            access: Arc::clone(&access),
             leader_changes: Arc::clone(&leader_changes),
             is_witness: Arc::clone(&is_witness),
             is_warned: false,
@@ -211,6 +214,7 @@ impl Node {
         let handle = Handle {
             inbox,
             status,
+            access,
             peers,
             threads: Arc::new(Mutex::new(threads)),
             is_stopping: Arc::default(),
@@ -292,6 +296,7 @@ struct Worker {
     hub: Hub,
     status: Arc<Mutex<Status>>,
     status_at: Moment,
+    access: Arc<Mutex<Arc<AccessTable>>>,
     leader_changes: Arc<AtomicU64>,
     is_witness: Arc<AtomicBool>,
     /// Whether the log has been told that the network is too slow, and not that it no longer is.
@@ -343,6 +348,7 @@ impl Worker {
                 || outputs.installed.is_some()
                 || outputs.answers.iter().any(is_done);
             self.renew_status(now, must_show);
+            self.show_access();
             self.act(outputs);
         }
     }
@@ -408,6 +414,14 @@ impl Worker {
         }
         if let Some(task) = snapshot {
             let _ = self.to_side.send(SnapshotJob::Snapshot(task));
+        }
+    }
+
+    /// Shows who may do what, before anybody is told of a change of it.
+    fn show_access(&self) {
+        let mut shown = self.access.lock().unwrap_or_else(PoisonError::into_inner);
+        if !Arc::ptr_eq(&shown, self.core.access()) {
+            *shown = Arc::clone(self.core.access());
         }
     }
 

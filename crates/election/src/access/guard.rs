@@ -13,7 +13,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use super::{
-    AccessTable, AccessView, CredentialFlaw, Extent, Principal, Request, Right, TokenId, judge,
+    AccessTable, AccessView, CredentialFlaw, Extent, KnownSessions, Principal, Request, Right,
+    SessionOwner, TokenId, judge,
 };
 use crate::command::Command;
 use crate::limits::{GROUPS_PAGE_MAX, PAGES_SEARCHED_MAX};
@@ -105,15 +106,16 @@ impl Permitted {
 pub struct GuardedStore {
     inner: Arc<dyn Store>,
     caller: Arc<Caller>,
+    known: Arc<KnownSessions>,
     /// Whether the credential was over already: then only what an open session of the caller holds can be given up.
     is_over: bool,
 }
 
 impl GuardedStore {
-    /// Guards a store against a caller.
+    /// Guards a store against a caller. All guards of one store share what they know of its sessions.
     #[must_use]
-    pub fn new(inner: Arc<dyn Store>, caller: Caller) -> Self {
-        Self { inner, caller: Arc::new(caller), is_over: false }
+    pub fn new(inner: Arc<dyn Store>, caller: Caller, known: Arc<KnownSessions>) -> Self {
+        Self { inner, caller: Arc::new(caller), known, is_over: false }
     }
 
     /// The same, for a route that only gives something up: a caller whose credential is over may use it for its own
@@ -148,6 +150,11 @@ impl GuardedStore {
         self.judged(|table| self.caller.check(table, right, extent)).await
     }
 
+    /// The same by what this server has applied alone, which may be old.
+    pub async fn check_applied(&self, right: Right, extent: Extent<'_>) -> StoreResult<()> {
+        Ok(self.caller.check(&*access(&*self.inner, None).await?.table, right, extent)?)
+    }
+
     /// Where the caller has a right: for lists that a server keeps beside its store.
     pub async fn permitted(&self, right: Right) -> StoreResult<Permitted> {
         let table = access(&*self.inner, None).await?.table;
@@ -161,22 +168,32 @@ impl GuardedStore {
         session: SessionId,
         group: Option<&Group>,
     ) -> StoreResult<()> {
+        let table = access(&*self.inner, None).await?.table;
+        self.caller.check_credential(&table)?;
+        let open = self.session(session).await?;
+        if open.owner.as_ref().is_some_and(|owner| *owner != self.caller.who) {
+            return Err(Refusal::SessionOfAnother.into());
+        }
+        let (who, right, node) = (&self.caller.who, Right::Stand, Some(&open.node));
+        let extent = group.map_or(Extent::SomeGroup, Extent::Group);
+        judge(table.bindings(), Request { who, right, extent, node }).map_err(Refusal::from)?;
+        Ok(())
+    }
+
+    /// Whose a session is. One that is remembered may be closed by now: the store knows.
+    async fn session(&self, session: SessionId) -> StoreResult<SessionOwner> {
+        if let Some(open) = self.known.get(session) {
+            return Ok(open);
+        }
         let mut view = access(&*self.inner, Some(session)).await?;
         if view.session.is_none() {
             // It may be too new for what this server has applied.
             let fresh = Question::access(Some(session));
             view = self.inner.ask(fresh, Consistency::Linearizable).await?;
         }
-        self.caller.check_credential(&view.table)?;
-        let Some(open) = view.session else { return Err(Refusal::SessionUnknown.into()) };
-        if open.owner.as_ref().is_some_and(|owner| *owner != self.caller.who) {
-            return Err(Refusal::SessionOfAnother.into());
-        }
-        let (who, right, node) = (&self.caller.who, Right::Stand, Some(&open.node));
-        let extent = group.map_or(Extent::SomeGroup, Extent::Group);
-        judge(view.table.bindings(), Request { who, right, extent, node })
-            .map_err(Refusal::from)?;
-        Ok(())
+        let open = view.session.ok_or(Refusal::SessionUnknown)?;
+        self.known.insert(session, open.clone());
+        Ok(open)
     }
 
     /// Refuses what is not about an open session of the caller.
@@ -315,10 +332,12 @@ impl Store for GuardedStore {
             Scope::Group(group) | Scope::Turn(group) => {
                 self.caller.check(&table, Right::Observe, Extent::Group(group))?;
             }
+            // Like a list, it shows what may be seen. One of which nothing may be seen would be silent for ever.
             Scope::Groups(groups) => {
                 self.caller.check(&table, Right::Observe, Extent::SomeGroup)?;
-                for group in groups {
-                    self.caller.check(&table, Right::Observe, Extent::Group(group))?;
+                let check = |group| self.caller.check(&table, Right::Observe, Extent::Group(group));
+                if !groups.iter().any(|group| check(group).is_ok()) {
+                    groups.first().map_or(Ok(()), check)?;
                 }
             }
             Scope::Prefix(_) => self.caller.check(&table, Right::Observe, Extent::SomeGroup)?,

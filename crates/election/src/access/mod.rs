@@ -13,6 +13,7 @@
 mod binding;
 mod guard;
 mod judge;
+mod known;
 mod pattern;
 mod principal;
 mod right;
@@ -22,6 +23,7 @@ mod token;
 pub use binding::{AccessError, Binding, Bindings, NodeRule};
 pub use guard::{Caller, GuardedStore, Permitted, Voucher};
 pub use judge::{Denial, Extent, Grant, Nearest, Request, judge};
+pub use known::{Generations, KnownSessions};
 pub use pattern::Pattern;
 pub use principal::{Principal, PrincipalError};
 pub use right::{Right, Role};

@@ -57,7 +57,7 @@ const fn long_ago() -> u64 {
 
 fn as_principal(bench: &Bench, who: &str) -> Arc<dyn Store> {
     let caller = Caller { who: principal(who), token: None, voucher: None, wall_ms: long_ago };
-    Arc::new(GuardedStore::new(bench.store(), caller))
+    Arc::new(GuardedStore::new(bench.store(), caller, Arc::default()))
 }
 
 /// A player whose store is guarded against it, under its own name.
@@ -127,7 +127,8 @@ pub(super) async fn a_token_is_kept_until_it_is_revoked_and_never_changes_hands(
     refused("an unknown token", unknown, |no| matches!(no, Refusal::TokenUnknown { .. }))?;
     let caller =
         Caller { who: principal(&who), token: Some(token), voucher: None, wall_ms: long_ago };
-    let guarded: Arc<dyn Store> = Arc::new(GuardedStore::new(bench.store(), caller));
+    let guarded: Arc<dyn Store> =
+        Arc::new(GuardedStore::new(bench.store(), caller, Arc::default()));
     let late = guarded.leader(&bench.group(), Consistency::Stale).await;
     refused("a revoked token", late, |no| matches!(no, Refusal::CredentialOver { .. }))
 }
@@ -243,6 +244,14 @@ pub(super) async fn lists_and_watches_show_only_groups_that_may_be_observed(
     }
     let hit = guarded.watch(Scope::Groups(hidden.clone()), None).await;
     refused("a watch of hidden groups", hit.map(drop), is_denied)?;
+    let mixed = [&hidden[..1], &shown[..1]].concat();
+    let mut mixed = guarded.watch(Scope::Groups(mixed), None).await?;
+    for group in [&hidden[0], &shown[0]] {
+        let term = alice.store.leader(group, Consistency::Linearizable).await?.term;
+        alice.store.resign(group, alice.session, term, None).await?;
+    }
+    let event = bench.change(&mut *mixed).await?;
+    ensure!(event.group == shown[0], "{event:?}");
     let mut after = None;
     let mut seen = Vec::new();
     loop {

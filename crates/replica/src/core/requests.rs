@@ -1,8 +1,10 @@
 //! What is told to the core by clients and the disk; what peers say is in `hearing`.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use raft::SnapshotStatus;
+use regent_election::access::AccessTable;
 use regent_election::mutant::{self, Mutant};
 use regent_election::state::{Lens, Query, View};
 use regent_election::{Group, Moment, Refusal, SessionNo};
@@ -265,6 +267,11 @@ impl Core {
     /// Reads from applied state.
     pub(super) fn read(&self, query: &Query) -> Result<View, Refusal> {
         self.ledger.read(self.now, query)
+    }
+
+    /// Who may do what, as far as it is applied.
+    pub(crate) fn access(&self) -> &Arc<AccessTable> {
+        self.ledger.state().access()
     }
 
     fn stale_ms(&self) -> u64 {
