@@ -1,17 +1,23 @@
 //! Repeated denials become one line with a count: whoever knocks all day must not roll the log over.
 //!
 //! The first denial of a kind (principal, source, verb, group, code) is a line at once. Those that follow within a
-//! minute are counted, and the minute ends with one line that says how many. Kinds beyond a bound share one.
+//! minute are counted, and the minute ends with one line that says how many. Kinds beyond what one principal may have, or
+//! all strangers together, share a line of theirs, and kinds beyond a bound for all share one.
 
 use std::collections::BTreeMap;
 
 use regent_election::Moment;
 
-use crate::limits::{DENIAL_KINDS_MAX, DENIALS_PER};
+use crate::limits::{DENIAL_KINDS_MAX, DENIAL_KINDS_OF_ONE_MAX, DENIALS_PER};
 use crate::line::Act;
 
 /// What makes two denials the same.
 type Kind = (Option<String>, String, String, Option<String>, String);
+
+fn kind(act: &Act) -> Kind {
+    let Act { who, from, verb, group, code, .. } = act.clone();
+    (who, from, verb, group, code)
+}
 
 #[derive(Debug)]
 struct Window {
@@ -33,53 +39,51 @@ impl Window {
 #[derive(Debug, Default)]
 pub(crate) struct Denials {
     windows: BTreeMap<Kind, Window>,
-    /// Those that found no window of their own.
-    others: Option<Window>,
 }
 
 impl Denials {
     /// Whether this denial is a line of its own. If not, it is counted.
     pub(crate) fn on(&mut self, now: Moment, at_ms: u64, act: Act) -> Option<Act> {
-        let Act { who, from, verb, group, code, .. } = act.clone();
-        let kind = (who, from, verb, group, code);
-        if let Some(window) = self.windows.get_mut(&kind) {
-            window.count += 1;
+        if self.count(&act) {
             return None;
         }
-        if self.windows.len() >= DENIAL_KINDS_MAX {
-            let others = self.others.get_or_insert_with(|| {
-                let act = Act {
-                    from: "several".to_owned(),
-                    verb: "several".to_owned(),
-                    code: "DENIED".to_owned(),
-                    ..Act::default()
-                };
-                Window { since: now, since_ms: at_ms, act, count: 0 }
-            });
-            others.count += 1;
-            return None;
+        let of_one = self.windows.keys().filter(|(who, ..)| *who == act.who).count();
+        let is_told = of_one < DENIAL_KINDS_OF_ONE_MAX && self.windows.len() < DENIAL_KINDS_MAX;
+        let mut counted = Act { request: None, ..act.clone() };
+        if !is_told {
+            counted = Act {
+                who: act.who.clone().filter(|_| self.windows.len() < DENIAL_KINDS_MAX),
+                from: "several".to_owned(),
+                verb: "several".to_owned(),
+                code: "DENIED".to_owned(),
+                ..Act::default()
+            };
+            if self.count(&counted) {
+                return None;
+            }
         }
-        let counted = Act { request: None, ..act.clone() };
-        self.windows.insert(kind, Window { since: now, since_ms: at_ms, act: counted, count: 0 });
-        Some(act)
+        let count = u64::from(!is_told);
+        let window = Window { since: now, since_ms: at_ms, act: counted.clone(), count };
+        self.windows.insert(kind(&counted), window);
+        is_told.then_some(act)
+    }
+
+    /// Counts a denial of a kind that is being counted, if it is.
+    fn count(&mut self, act: &Act) -> bool {
+        let window = self.windows.get_mut(&kind(act));
+        window.map(|window| window.count += 1).is_some()
     }
 
     /// The lines of windows that are over.
     pub(crate) fn due(&mut self, now: Moment) -> Vec<Act> {
         let is_over = |window: &Window| now.since(window.since) >= DENIALS_PER;
-        let mut lines: Vec<Act> = self
-            .windows
-            .extract_if(.., |_, window| is_over(window))
-            .filter_map(|(_, window)| window.line())
-            .collect();
-        lines.extend(self.others.take_if(|window| is_over(window)).and_then(Window::line));
-        lines
+        let over = self.windows.extract_if(.., |_, window| is_over(window));
+        over.filter_map(|(_, window)| window.line()).collect()
     }
 
     /// The lines of all windows.
     pub(crate) fn all(&mut self) -> Vec<Act> {
-        let windows = std::mem::take(&mut self.windows).into_values();
-        windows.chain(self.others.take()).filter_map(Window::line).collect()
+        std::mem::take(&mut self.windows).into_values().filter_map(Window::line).collect()
     }
 }
 
@@ -123,5 +127,20 @@ mod tests {
         assert_eq!(lines.len(), 1);
         assert_eq!(lines[0].count, Some((1000 - DENIAL_KINDS_MAX) as u64));
         assert_eq!(denials.all(), []);
+    }
+
+    #[test]
+    fn strangers_and_one_principal_hide_nobody_elses_denials() {
+        let mut denials = Denials::default();
+        let stranger = |number: u32| Act { who: None, ..denial("", &format!("verb{number}")) };
+        for number in 0..1000 {
+            denials.on(Moment::ZERO, 1, stranger(number));
+            denials.on(Moment::ZERO, 1, denial("user:eve", &format!("verb{number}")));
+        }
+        assert!(denials.on(Moment::ZERO, 1, denial("user:mallory", "step_down")).is_some());
+        let lines = denials.all();
+        let rest = Some((1000 - DENIAL_KINDS_OF_ONE_MAX) as u64);
+        let counts: Vec<_> = lines.iter().map(|line| (line.who.as_deref(), line.count)).collect();
+        assert_eq!(counts, [(None, rest), (Some("user:eve"), rest)]);
     }
 }

@@ -22,9 +22,11 @@ pub const WRITER_POLL_EVERY: Duration = Duration::from_millis(250);
 pub const AGAIN_AFTER: Duration = Duration::from_secs(5);
 /// How long denials of one kind are counted into one line.
 pub const DENIALS_PER: Duration = Duration::from_secs(60);
-/// Kinds of denials that are told apart at a time; those beyond share one line. With 60 s for each, strangers cause at
+/// Kinds of denials that are told apart at a time; those beyond share one line. With 60 s for each, denials cause at
 /// most some 75 KiB a minute.
 pub const DENIAL_KINDS_MAX: usize = 256;
+/// The same of one principal, or of all strangers together: nobody hides others' denials among its own. 5 KiB a minute.
+pub const DENIAL_KINDS_OF_ONE_MAX: usize = 16;
 /// Longest detail of a line, in characters.
 pub const DETAIL_CHARS_MAX: usize = 240;
 /// Defects that a report lists; more are counted.

@@ -158,6 +158,12 @@ impl KeySet {
         self.keys.contains_key(kid)
     }
 
+    /// Whether the key of this name is the same here as in another set.
+    #[must_use]
+    pub fn agrees(&self, other: &Self, kid: &str) -> bool {
+        self.keys.get(kid).is_some_and(|key| other.keys.get(kid) == Some(key))
+    }
+
     /// Whether the key of this name has made this signature by this algorithm.
     pub(crate) fn verifies(
         &self,

@@ -19,5 +19,5 @@ pub mod token;
 
 pub use issuers::{Issuer, IssuersError, KeyPlace};
 pub use keys::{KeyError, KeySet, TokenAlgorithm};
-pub use source::Believed;
+pub use source::{Believed, SignedBy};
 pub use token::{Verified, WhyNot, verify};

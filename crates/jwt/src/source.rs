@@ -81,7 +81,7 @@ impl Believed {
     ///
     /// # Errors
     /// If it is not believed.
-    pub async fn identify(&self, token: &str, now_s: u64) -> Result<Verified, WhyNot> {
+    pub async fn identify(&self, token: &str, now_s: u64) -> Result<(Verified, SignedBy), WhyNot> {
         let token = Unverified::read(token)?;
         let issuer = token.issuer(self.issuers.iter().map(|known| &known.issuer))?;
         let known = self.issuers.iter().find(|known| std::ptr::eq(&raw const known.issuer, issuer));
@@ -92,7 +92,10 @@ impl Believed {
             let _ =
                 tokio::spawn(async move { known.read_if_tried(KEYS_READ_AGAIN_AFTER).await }).await;
         }
-        verify(&token, &known.issuer, &known.keys(), now_s)
+        let keys = known.keys();
+        let verified = verify(&token, &known.issuer, &keys, now_s)?;
+        let (kid, known) = (token.kid().to_owned(), Arc::clone(known));
+        Ok((verified, SignedBy { kid, known, keys }))
     }
 
     /// Reads keys again, for ever: those in files every ten seconds, those behind addresses every five minutes.
@@ -107,6 +110,23 @@ impl Believed {
             }
             tokio::time::sleep(KEYS_READ_AGAIN_AFTER).await;
         }
+    }
+}
+
+/// The key that a token was believed by.
+#[derive(Debug)]
+pub struct SignedBy {
+    kid: String,
+    known: Arc<Known>,
+    keys: Arc<KeySet>,
+}
+
+impl SignedBy {
+    /// Whether its issuer still has it, as its keys were last read.
+    #[must_use]
+    pub fn is_kept(&self) -> bool {
+        let now = self.known.keys();
+        Arc::ptr_eq(&now, &self.keys) || now.agrees(&self.keys, &self.kid)
     }
 }
 

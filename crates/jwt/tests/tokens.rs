@@ -158,7 +158,7 @@ impl World {
     }
 
     async fn judge(&self, token: &str) -> Result<String, WhyNot> {
-        self.believed.identify(token, NOW).await.map(|verified| verified.who.to_string())
+        self.believed.identify(token, NOW).await.map(|(verified, _)| verified.who.to_string())
     }
 }
 
@@ -177,7 +177,7 @@ async fn tokens_of_every_kind_of_key_name_their_principal() {
     let several = key.token(&header, &with("aud", json!(["other", "regent"])));
     assert!(world.judge(&several).await.is_ok());
     let over = key.token(&header, &with("exp", json!(NOW - 600)));
-    let verified = world.believed.identify(&over, NOW).await.unwrap();
+    let (verified, _) = world.believed.identify(&over, NOW).await.unwrap();
     assert_eq!(verified.expires_at_ms, (NOW - 600 + 30) * 1000);
 }
 
@@ -359,7 +359,7 @@ async fn keys_behind_https_are_fetched_from_an_issuer_that_is_trusted_and_from_n
         Believed::open(&file).unwrap()
     };
     let believed = open("ca = \"ca.pem\"", &certificate.cert.pem());
-    let verified = believed.identify(&key.honest("k"), NOW).await.unwrap();
+    let (verified, _) = believed.identify(&key.honest("k"), NOW).await.unwrap();
     assert_eq!(verified.who.to_string(), "user:web-1");
     assert!(believed.identify(&key.honest("unknown"), NOW).await.is_err());
     assert_eq!(
@@ -370,4 +370,21 @@ async fn keys_behind_https_are_fetched_from_an_issuer_that_is_trusted_and_from_n
     let stranger = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     let believed = open("ca = \"ca.pem\"", &stranger.cert.pem());
     assert!(matches!(believed.identify(&key.honest("k"), NOW).await, Err(WhyNot::UnknownKey(_))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_that_was_believed_is_so_until_its_key_is_withdrawn() {
+    let (key, other) = (Signer::ed(), Signer::ed());
+    let world = World::new(&[key.row("k"), other.row("other")], "");
+    let (_, kept) = world.believed.identify(&key.honest("k"), NOW).await.unwrap();
+    let (_, replaced) = world.believed.identify(&other.honest("other"), NOW).await.unwrap();
+    // Another key of a name that is used is another key.
+    let rows = [key.row("k"), Signer::ed().row("other")];
+    write_keys(&world.room.path().join("keys.json"), &rows);
+    let a_while = tokio::time::Duration::from_secs(30);
+    let _ = tokio::time::timeout(a_while, world.believed.keep_fresh()).await;
+    assert!(kept.is_kept() && !replaced.is_kept());
+    write_keys(&world.room.path().join("keys.json"), &[]);
+    let _ = tokio::time::timeout(a_while, world.believed.keep_fresh()).await;
+    assert!(!kept.is_kept());
 }

@@ -22,7 +22,9 @@ use regent_election::store::{
     Consistency, Description, Done, HeartbeatView, Scope, Store, StoreError, StoreResult, Time,
     Watch,
 };
-use regent_election::{Answer, Command, Cursor, Group, RequestId, SessionId, Term};
+use regent_election::{
+    Answer, Command, Cursor, Group, Policy, RequestId, SessionId, Settings, Term,
+};
 
 use crate::app::{App, Ask};
 
@@ -72,13 +74,16 @@ pub(crate) fn answered(
         Gate::Needs(right) => Some(right.word().to_owned()),
         Gate::Open => None,
     };
+    let who = trail.who.get().map(ToString::to_string);
+    // Strangers name what they like, and every name would be a line.
+    let group = problem.facts.group.as_ref().or(group).filter(|_| who.is_some());
     let act = Act {
-        who: trail.who.get().map(ToString::to_string),
         from: trail.from.to_string(),
         verb: route.id.to_owned(),
         // The guard names the right and the group of the command itself.
         right: problem.facts.right.clone().or(right),
-        group: problem.facts.group.as_ref().or(group).map(ToString::to_string),
+        group: group.map(ToString::to_string),
+        who,
         code: problem.code.word().to_owned(),
         ..Act::default()
     };
@@ -192,6 +197,14 @@ fn detail(command: &Command) -> Option<String> {
             format!("{how}{to}; {}", reason.as_str())
         }
         Command::PutPolicy { policy: None, .. } => "the default policy".to_owned(),
+        Command::PutPolicy { policy: Some(policy), .. } => policy_text(policy),
+        Command::PutSettings { settings } => {
+            let Settings { ttl_ms_ceiling, auto_create, groups_max, default_policy } = &**settings;
+            let policy = policy_text(default_policy);
+            format!(
+                "ttl_ms_ceiling {ttl_ms_ceiling}, auto_create {auto_create}, groups_max {groups_max}; {policy}"
+            )
+        }
         Command::Move { step, .. } => step.word().to_owned(),
         Command::ForgetFence { resource, .. } => format!("resource {resource}"),
         Command::Report { finding, .. } => finding.word().to_owned(),
@@ -201,11 +214,7 @@ fn detail(command: &Command) -> Option<String> {
         }
         Command::CreateToken { token, principal, .. } => format!("token {token} for {principal}"),
         Command::RevokeToken { token } => format!("token {token}"),
-        Command::Close { .. }
-        | Command::Withdraw { .. }
-        | Command::PutPolicy { policy: Some(_), .. }
-        | Command::Delete { .. }
-        | Command::PutSettings { .. } => String::new(),
+        Command::Close { .. } | Command::Withdraw { .. } | Command::Delete { .. } => String::new(),
         // A command on behalf of somebody is asked for its plain part; drivers are no callers.
         Command::As { .. }
         | Command::Admit { .. }
@@ -214,6 +223,29 @@ fn detail(command: &Command) -> Option<String> {
         | Command::Refill { .. } => return None,
     };
     Some(text)
+}
+
+/// What a policy says, with the names of its settings. Long lists are counted: a line is short.
+fn policy_text(policy: &Policy) -> String {
+    let Policy {
+        ttl_ms_min,
+        ttl_ms_max,
+        retry_ms_min,
+        retry_ms_max,
+        lock_delay_ms,
+        minimum_tenure_ms,
+        prefer_priority,
+        allow,
+        priorities,
+        standbys_max,
+        four_eyes,
+    } = policy;
+    let retry_ms_max = retry_ms_max.map_or("-".to_owned(), |ms| ms.to_string());
+    let (allowed, ranked) = (allow.len(), priorities.len());
+    let first = allow.first().map(|pattern| format!(" ({pattern}...)")).unwrap_or_default();
+    format!(
+        "four_eyes {four_eyes}, ttl {ttl_ms_min}..{ttl_ms_max}, retry {retry_ms_min}..{retry_ms_max}, lock_delay {lock_delay_ms}, minimum_tenure {minimum_tenure_ms} ms, prefer_priority {prefer_priority}, standbys_max {standbys_max}, priorities {ranked}, allow {allowed}{first}"
+    )
 }
 
 #[async_trait]

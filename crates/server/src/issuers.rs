@@ -11,7 +11,7 @@ mod built_in {
     use std::sync::Arc;
 
     use regent_election::access::{Caller, CredentialFlaw, Principal, Voucher};
-    use regent_jwt::{Believed, Verified};
+    use regent_jwt::{Believed, SignedBy, Verified};
 
     use crate::app::App;
     use crate::auth::wall_ms;
@@ -20,10 +20,12 @@ mod built_in {
     #[derive(Debug)]
     pub(crate) struct Issuers(Believed);
 
-    /// A token that was believed: it is good until it is over, and so is whatever else the caller has shown.
+    /// A token that was believed: it is good until it is over or its issuer withdraws the key, and as long as
+    /// whatever else the caller has shown.
     #[derive(Debug)]
     struct JwtVoucher {
         verified: Verified,
+        signed_by: SignedBy,
         certificate: Option<Arc<dyn Voucher>>,
     }
 
@@ -35,6 +37,9 @@ mod built_in {
         fn flaw(&self) -> Option<CredentialFlaw> {
             if wall_ms() >= self.verified.expires_at_ms {
                 return Some(CredentialFlaw::Expired);
+            }
+            if !self.signed_by.is_kept() {
+                return Some(CredentialFlaw::Revoked);
             }
             self.certificate.as_ref().and_then(|certificate| certificate.flaw())
         }
@@ -53,9 +58,11 @@ mod built_in {
             certificate: Option<Arc<dyn Voucher>>,
         ) -> Result<Caller, String> {
             let verified = self.0.identify(token, wall_ms() / 1000).await;
-            let verified = verified.map_err(|why| format!("the token is not believed: {why}"))?;
+            let (verified, signed_by) =
+                verified.map_err(|why| format!("the token is not believed: {why}"))?;
             let who = verified.who.clone();
-            let voucher: Arc<dyn Voucher> = Arc::new(JwtVoucher { verified, certificate });
+            let voucher: Arc<dyn Voucher> =
+                Arc::new(JwtVoucher { verified, signed_by, certificate });
             Ok(Caller { who, token: None, voucher: Some(voucher), wall_ms })
         }
     }

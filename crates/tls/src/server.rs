@@ -53,10 +53,19 @@ struct Loaded {
 pub struct ClientIdentity {
     who: Principal,
     expires_at_s: u64,
+    /// When the first of those shown ends: from then on the chain is judged again.
+    chain_expires_at_s: u64,
     shown: Vec<CertificateDer<'static>>,
     port: Arc<Kept<Port>>,
-    /// By which files it was judged last, and how.
-    judged: Mutex<(u64, Option<CredentialFlaw>)>,
+    judged: Mutex<Judged>,
+}
+
+/// By which files a client was judged last, when, and how.
+#[derive(Debug)]
+struct Judged {
+    generation: u64,
+    at_s: u64,
+    flaw: Option<CredentialFlaw>,
 }
 
 impl ServerTls {
@@ -96,12 +105,15 @@ impl ServerTls {
         let facts = Facts::of(first).map_err(io::Error::other)?;
         // The handshake has verified this very name.
         let who = principal(&facts, self.0.source().names).map_err(io::Error::other)?;
+        let ends = shown.iter().map(|one| Facts::of(one).map_or(0, |facts| facts.expires_at_s));
+        let at_s = UnixTime::now().as_secs();
         let identity = ClientIdentity {
             who,
             expires_at_s: facts.expires_at_s,
+            chain_expires_at_s: ends.min().unwrap_or_default(),
             shown,
             port: Arc::clone(&self.0),
-            judged: Mutex::new((generation, None)),
+            judged: Mutex::new(Judged { generation, at_s, flaw: None }),
         };
         Ok((stream, Some(identity)))
     }
@@ -119,13 +131,16 @@ impl Voucher for ClientIdentity {
         }
         let mut judged = self.judged.lock().unwrap_or_else(PoisonError::into_inner);
         let (generation, loaded) = self.port.generation();
-        if judged.0 != generation {
+        // An issuer's certificate may end before the client's own, and not every one shown is needed.
+        let is_late = self.chain_expires_at_s <= now.as_secs() && judged.at_s != now.as_secs();
+        if judged.generation != generation || is_late {
             let (first, more) = self.shown.split_first()?;
             let is_good =
                 loaded.clients.as_ref().is_some_and(|it| it.verify(first, more, now).is_ok());
-            *judged = (generation, (!is_good).then_some(CredentialFlaw::Revoked));
+            let flaw = (!is_good).then_some(CredentialFlaw::Revoked);
+            *judged = Judged { generation, at_s: now.as_secs(), flaw };
         }
-        judged.1
+        judged.flaw
     }
 }
 

@@ -87,6 +87,10 @@ async fn changes_and_denials_of_every_face_are_audited() {
     }
     outcomes.sort_unstable();
     assert_eq!(outcomes, [(1, false), (2, true)]);
+    // What it may not follow ends the stream.
+    let groups = vec!["other/c".to_owned()];
+    send(Up::Follow(pb::Follow { groups, ..pb::Follow::default() }));
+    patiently("the end", async { while let Ok(Some(_)) = down.message().await {} }).await;
     // An operator: a change, and a refusal by a rule.
     let down_with = |group: &str| pb::StepDownRequest {
         group: group.to_owned(),
@@ -98,6 +102,13 @@ async fn changes_and_denials_of_every_face_are_audited() {
     client.step_down(with(down_with("mine/a"), &operator)).await.unwrap();
     let no = client.step_down(with(down_with("mine/c"), &operator)).await.unwrap_err();
     problem(&no, Code::GroupUnknown);
+    let policy = pb::Policy { lock_delay_ms: Some(7), ..pb::Policy::default() };
+    let put = pb::PutGroupRequest {
+        group: "mine/a".to_owned(),
+        policy: Some(policy),
+        ..pb::PutGroupRequest::default()
+    };
+    client.put_group(with(put, &find("administrator"))).await.unwrap();
     drop((up, down, client));
     server.stop();
     server.stopped().await;
@@ -113,7 +124,7 @@ async fn changes_and_denials_of_every_face_are_audited() {
             .1
             .clone()
     };
-    let stranger = found("denied", "leader", "UNAUTHENTICATED", Some("mine/a"));
+    let stranger = found("denied", "leader", "UNAUTHENTICATED", None);
     assert_eq!((stranger.who, stranger.from.as_str()), (None, "127.0.0.1"));
     let counts: Vec<_> =
         acts.iter().filter(|(_, act)| act.verb == "leader").map(|(_, act)| act.count).collect();
@@ -130,6 +141,9 @@ async fn changes_and_denials_of_every_face_are_audited() {
         assert_eq!(denied.right.as_deref(), Some("stand"));
     }
     found("change", "open", "OK", None);
+    found("denied", "watchMany", "FORBIDDEN", Some("other/c"));
+    let put = found("change", "put_policy", "OK", Some("mine/a"));
+    assert!(put.detail.unwrap().contains("lock_delay 7"));
     let ended = found("change", "step_down", "OK", Some("mine/a"));
     assert_eq!(ended.who.as_deref(), Some("node:operator"));
     assert_eq!(ended.request.as_deref(), Some("1-audited"));

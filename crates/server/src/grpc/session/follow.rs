@@ -7,10 +7,11 @@
 use std::sync::Arc;
 
 use regent_api::grpc as pb;
-use regent_api::{Code, Problem, WatchEvent};
+use regent_api::{Code, Operation, Problem, WatchEvent};
 use regent_election::Cursor;
 use regent_election::store::Scope;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
 
 use super::Shared;
 use super::limits::{FOLLOW_MAX, STATE_PAGE_MAX, WATCH_AGAIN_AFTER};
@@ -73,17 +74,29 @@ fn is_passing(code: Code) -> bool {
     matches!(code, Code::StoreUnavailable | Code::ShuttingDown | Code::RateLimited)
 }
 
+async fn open(
+    shared: &Shared,
+    scope: &Scope,
+    cursor: Option<Cursor>,
+) -> Result<mpsc::Receiver<WatchEvent>, Problem> {
+    // Opening counts like any watch. Afterwards the stream itself has a place among those that wait.
+    let place = shared.enter(Operation::WatchMany)?;
+    let ask = shared.link.ask(None);
+    let watch = ask.read(ask.store().watch(scope.clone(), cursor)).await?;
+    let patience = Patience { waits_for_ever: true, state_page_max: STATE_PAGE_MAX };
+    let events = stream::open(ask, scope.clone(), watch, cursor.is_none(), patience).await;
+    drop(place);
+    events
+}
+
 async fn tell_from(
     shared: &Shared,
     scope: &Scope,
     cursor: &mut Option<Cursor>,
 ) -> Result<(), Problem> {
-    // The stream itself has a place among those that wait; its watch needs no other.
-    let ask = shared.link.ask(None);
-    let watch = ask.read(ask.store().watch(scope.clone(), *cursor)).await?;
-    let patience = Patience { waits_for_ever: true, state_page_max: STATE_PAGE_MAX };
-    let tells_state = cursor.is_none();
-    let mut events = stream::open(ask, scope.clone(), watch, tells_state, patience).await?;
+    let (began_at, opened) = (Instant::now(), open(shared, scope, *cursor).await);
+    shared.count(Operation::WatchMany, &opened, began_at);
+    let mut events = opened?;
     while let Some(event) = events.recv().await {
         if let WatchEvent::LeaderChanged(changed) = &event
             && changed.leader.as_ref() == Some(&shared.node)
