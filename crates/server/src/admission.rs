@@ -12,6 +12,7 @@ use std::sync::Arc;
 use regent_api::{Code, Problem};
 
 use crate::count::{Count, Entered};
+use crate::limits::OPEN_STREAMS_PART;
 
 /// How much a request matters when not all can be served, most first.
 ///
@@ -24,6 +25,9 @@ pub(crate) enum Class {
     Renew,
     /// Frees an office, or hands it on.
     Release,
+    /// Asks on behalf of storage whether a term is the newest: a write waits for it, and a leader that is refused must
+    /// hear so.
+    Validate,
     /// Wants an office.
     Campaign,
     /// An administrator's.
@@ -35,14 +39,22 @@ pub(crate) enum Class {
 }
 
 impl Class {
-    pub(crate) const ALL: [Self; 6] =
-        [Self::Renew, Self::Release, Self::Campaign, Self::Admin, Self::Read, Self::Watch];
+    pub(crate) const ALL: [Self; 7] = [
+        Self::Renew,
+        Self::Release,
+        Self::Validate,
+        Self::Campaign,
+        Self::Admin,
+        Self::Read,
+        Self::Watch,
+    ];
 
     /// The part of all places that this class may fill, in hundredths.
     const fn share(self) -> usize {
         match self {
             Self::Renew => 100,
             Self::Release => 90,
+            Self::Validate => 85,
             Self::Campaign => 80,
             Self::Admin => 70,
             Self::Read => 60,
@@ -54,7 +66,7 @@ impl Class {
     pub(crate) const fn is_reserved(self) -> bool {
         match self {
             Self::Renew | Self::Release => true,
-            Self::Campaign | Self::Admin | Self::Read | Self::Watch => false,
+            Self::Validate | Self::Campaign | Self::Admin | Self::Read | Self::Watch => false,
         }
     }
 
@@ -63,6 +75,7 @@ impl Class {
         match self {
             Self::Renew => "renew",
             Self::Release => "release",
+            Self::Validate => "validate",
             Self::Watch => "watch",
             Self::Campaign => "campaign",
             Self::Read => "read",
@@ -76,13 +89,15 @@ impl Class {
 pub(crate) struct Admission {
     asking: Arc<Count>,
     waiting: Arc<Count>,
+    open: Arc<Count>,
     asking_max: usize,
     waiting_max: usize,
 }
 
 impl Admission {
     pub(crate) fn new(asking_max: usize, waiting_max: usize) -> Self {
-        Self { asking: Arc::default(), waiting: Arc::default(), asking_max, waiting_max }
+        let (asking, waiting, open) = (Arc::default(), Arc::default(), Arc::default());
+        Self { asking, waiting, open, asking_max, waiting_max }
     }
 
     /// Requests that ask the store and do not wait for anything else.
@@ -104,6 +119,12 @@ impl Admission {
     /// count of its own and cannot crowd out renewals.
     pub(crate) fn wait(&self) -> Option<Entered> {
         self.waiting.enter(self.waiting_max)
+    }
+
+    /// A place for a stream that anybody may open, known or not: of health and of reflection. They have a count of
+    /// their own, so that strangers take no place of sessions and watches.
+    pub(crate) fn wait_in_the_open(&self) -> Option<Entered> {
+        self.open.enter((self.waiting_max / OPEN_STREAMS_PART).max(1))
     }
 }
 
@@ -139,7 +160,7 @@ mod tests {
                 assert!(admission.admit(lower).is_none(), "{lower:?} after {class:?}");
             }
         }
-        assert_eq!(refused_at, [50, 60, 70, 80, 90, 100]);
+        assert_eq!(refused_at, [50, 60, 70, 80, 85, 90, 100]);
     }
 
     /// The order that operators are promised: watches, reads, campaigns, and renewals last.
@@ -155,6 +176,15 @@ mod tests {
         let _waiting = admission.wait().unwrap();
         assert!(admission.wait().is_none());
         assert!(admission.admit(Class::Watch).is_some());
+    }
+
+    #[test]
+    fn strangers_take_no_place_of_those_that_wait() {
+        let admission = Admission::new(1, 8);
+        let open: Vec<_> = std::iter::from_fn(|| admission.wait_in_the_open()).collect();
+        assert_eq!(open.len(), 2);
+        let waiting: Vec<_> = std::iter::from_fn(|| admission.wait()).collect();
+        assert_eq!(waiting.len(), 8);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use hyper::HeaderMap;
 use hyper::body::Bytes;
 use regent_api::{Code, Gate, Operation, Problem, Route, decode};
 use regent_audit::Audit;
-use regent_election::access::{Extent, GuardedStore, Right};
+use regent_election::access::{Extent, GuardedStore, KnownSessions, Right};
 use regent_election::belief::Beliefs;
 use regent_election::store::{Store, StoreResult};
 use regent_election::{Group, SessionId};
@@ -27,6 +27,7 @@ use crate::forecast::FailureForecast;
 use crate::held::Holdings;
 use crate::issuers::Issuers;
 use crate::metrics::Metrics;
+use crate::process::Readiness;
 use crate::rate::{AskedBy, RateLimits};
 use crate::signing::Signing;
 use crate::socket::ConnectionActivity;
@@ -68,6 +69,9 @@ pub(crate) struct App {
     pub(crate) signing: Option<Arc<Signing>>,
     /// Who changed what, and who was denied; none if callers are not known.
     pub(crate) audit: Option<Arc<Audit>>,
+    /// Whose the sessions are that heartbeats came for.
+    pub(crate) known: Arc<KnownSessions>,
+    pub(crate) readiness: Readiness,
     /// Whose tokens are believed beside those of the cluster.
     pub(crate) issuers: Option<Issuers>,
     pub(crate) phase: watch::Receiver<Phase>,
@@ -88,13 +92,33 @@ impl App {
         activity: &ConnectionActivity,
     ) -> Result<Option<Entered>, Problem> {
         let Some(class) = class else { return Ok(None) };
+        self.count(class, guard, activity)?;
+        self.admission.admit(class).map(Some).ok_or_else(|| self.shed(class))
+    }
+
+    /// Counts a request of this class against what its caller may ask.
+    pub(crate) fn count(
+        &self,
+        class: Class,
+        guard: Option<&GuardedStore>,
+        activity: &ConnectionActivity,
+    ) -> Result<(), Problem> {
         let caller = || match guard {
             Some(guarded) => AskedBy::Principal(guarded.caller().who.clone()),
             None => AskedBy::Address(activity.address()),
         };
-        let counted = self.rates.take(regent_clock::now(), caller, class, dice());
-        counted.inspect_err(|_| self.metrics.limited(class))?;
-        self.admission.admit(class).map(Some).ok_or_else(|| self.shed(class))
+        let counted = self.rates.take(regent_clock::now(), caller, class, dice);
+        counted.inspect_err(|_| self.metrics.limited(class))
+    }
+
+    /// A place for a stream that anybody may open.
+    pub(crate) fn wait_in_the_open(
+        &self,
+        activity: &ConnectionActivity,
+    ) -> Result<Entered, Problem> {
+        let may_wait = self.connection_limit.may_wait(activity);
+        let place = may_wait.then(|| self.admission.wait_in_the_open()).flatten();
+        place.ok_or_else(|| self.shed(Class::Watch))
     }
 
     /// A refusal for want of a place, counted.
@@ -299,6 +323,8 @@ mod tests {
             failure_forecast: FailureForecast::new().0,
             signing: None,
             audit: None,
+            known: Arc::default(),
+            readiness: Readiness::default(),
             issuers: None,
             phase: watch::channel(Phase::Serving).1,
             config,

@@ -22,6 +22,7 @@ use regent_election::store::Consistency;
 use regent_election::{Account, Group};
 use sha2::{Digest, Sha256};
 
+use crate::admission::Class;
 use crate::app::App;
 use crate::audit;
 use crate::config::Auth;
@@ -48,13 +49,18 @@ pub(crate) async fn admit(
     };
     let caller = identify(app, peer, headers).await?;
     peer.trail.identified(&caller.who);
-    let guarded = GuardedStore::new(audit::store(app, &peer.trail), caller);
+    let guarded = GuardedStore::new(audit::store(app, &peer.trail), caller, Arc::clone(&app.known));
     // What a caller holds it may give up: whether it holds it, the store knows.
     if route.gives_up {
         return Ok(Some(guarded.for_giving_up().await?));
     }
-    let checked = guarded.check(right, route.extent(group)).await;
-    checked.map_err(|error| denied(&guarded, route, error.into()))?;
+    let extent = route.extent(group);
+    if guarded.check_applied(right, extent).await.is_err() {
+        // Before anybody is denied the store is asked, which costs more than the denial.
+        app.count(Class::Read, Some(&guarded), &peer.activity)?;
+        let checked = guarded.check(right, extent).await;
+        checked.map_err(|error| denied(&guarded, route, error.into()))?;
+    }
     Ok(Some(guarded))
 }
 
@@ -85,6 +91,7 @@ async fn identify(app: &App, peer: &Peer, headers: &HeaderMap) -> Result<Caller,
             && *voucher.who() != caller.who
         {
             let (named, shown) = (voucher.who(), &caller.who);
+            peer.trail.identified(named);
             return Err(unknown(&format!(
                 "the client certificate is of {named} and the token is of {shown}; show one of them, or two of the same principal"
             )));

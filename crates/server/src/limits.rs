@@ -13,6 +13,11 @@ pub(crate) const FORGET_EVERY: Duration = Duration::from_secs(1);
 /// Within which time those who were refused together come back.
 pub(crate) const RETRY_SPREAD_MS: u64 = 200;
 
+/// Streams that anybody may open, of health and reflection: one for so many requests that may wait.
+pub(crate) const OPEN_STREAMS_PART: usize = 4;
+/// The store is asked at most so often whether it serves: anybody may want to know, and it must work for the answer.
+pub(crate) const READY_EVERY: Duration = Duration::from_millis(10);
+
 /// Bytes of bodies that have arrived on one connection and whose requests have not begun: sixteen of the longest kind, or
 /// as many requests as HTTP/2 lets one connection have, of 8 KiB.
 pub(crate) const CONNECTION_BODIES_BYTES_MAX: usize = 1 << 20;

@@ -1,12 +1,16 @@
 //! `/healthz`, `/readyz`, `/metrics`, `/openapi.json` and `/`: what the process says about itself.
 
 use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use hyper::body::Bytes;
 use regent_api::{Code, HealthResponse, Problem, ReadyResponse, openapi};
+use tokio::sync::Mutex;
+use tokio::time::Instant;
 
 use crate::app::{Ask, Call, Phase};
 use crate::dashboard;
+use crate::limits::READY_EVERY;
 use crate::reply::{self, Reply};
 
 /// The process turns; it says nothing about the store.
@@ -26,7 +30,43 @@ pub(crate) async fn check_ready(ask: &Ask) -> Result<(), Problem> {
     if *ask.app.phase.borrow() != Phase::Serving {
         return Err(Problem::new(Code::ShuttingDown, "this server is going away").retry_after(1000));
     }
-    ask.read(ask.store().ready()).await
+    ask.app.readiness.check(ask).await
+}
+
+/// Whether the store serves, asked for all who want to know: anybody may, and the store must work for the answer.
+///
+/// Nobody gets an answer that is older than its question: whoever comes while the store is asked waits for the next
+/// answer, together with all who came meanwhile.
+#[derive(Debug, Default)]
+pub(crate) struct Readiness {
+    /// How often the store was asked, counted when that begins.
+    asked: AtomicU64,
+    last: Mutex<Option<LastAnswer>>,
+}
+
+#[derive(Debug)]
+struct LastAnswer {
+    number: u64,
+    asked_at: Instant,
+    answer: Result<(), Problem>,
+}
+
+impl Readiness {
+    async fn check(&self, ask: &Ask) -> Result<(), Problem> {
+        let arrived_after = self.asked.load(Ordering::SeqCst);
+        let mut last = self.last.lock().await;
+        if let Some(last) = &*last {
+            if last.number > arrived_after {
+                return last.answer.clone();
+            }
+            tokio::time::sleep_until(last.asked_at + READY_EVERY).await;
+        }
+        let number = self.asked.fetch_add(1, Ordering::SeqCst) + 1;
+        let asked_at = Instant::now();
+        let answer = ask.read(ask.app.store.ready()).await;
+        *last = Some(LastAnswer { number, asked_at, answer: answer.clone() });
+        answer
+    }
 }
 
 pub(crate) async fn metrics(call: Call) -> Reply {

@@ -80,7 +80,7 @@ impl RateLimits {
         now: Moment,
         caller: impl FnOnce() -> AskedBy,
         class: Class,
-        dice: u64,
+        dice: impl FnOnce() -> u64,
     ) -> Result<(), Problem> {
         let is_reserved = class.is_reserved();
         let limit = if is_reserved { self.reserved_per_s } else { self.other_per_s };
@@ -88,15 +88,16 @@ impl RateLimits {
         let caller = caller();
         let mut callers = self.callers.lock().unwrap_or_else(PoisonError::into_inner);
         let caller = callers.admit(now, caller);
-        let buckets = callers.full_at.entry(caller.clone()).or_default();
-        let bucket = if is_reserved { &mut buckets.reserved } else { &mut buckets.other };
-        match fill(*bucket, now, per_s) {
-            Ok(full_at) => {
-                *bucket = full_at;
-                Ok(())
-            }
-            Err(wait) => Err(refuse(&caller, class, per_s, wait, dice)),
-        }
+        let taken = |buckets: &mut FullAt| {
+            let bucket = if is_reserved { &mut buckets.reserved } else { &mut buckets.other };
+            fill(*bucket, now, per_s).map(|full_at| *bucket = full_at)
+        };
+        let taken = match callers.full_at.get_mut(&caller) {
+            Some(buckets) => taken(buckets),
+            None => taken(callers.full_at.entry(caller.clone()).or_default()),
+        };
+        drop(callers);
+        taken.map_err(|wait| refuse(&caller, class, per_s, wait, dice()))
     }
 }
 
@@ -150,7 +151,7 @@ mod tests {
     /// How many of these pass at a moment.
     fn passed(limits: &RateLimits, at_ms: u64, caller: u32, class: Class, count: u32) -> u32 {
         let now = Moment::from_millis(at_ms);
-        let passes = |_: &u32| limits.take(now, || address(caller), class, 0).is_ok();
+        let passes = |_: &u32| limits.take(now, || address(caller), class, || 0).is_ok();
         u32::try_from((0..count).filter(passes).count()).unwrap()
     }
 
@@ -187,7 +188,7 @@ mod tests {
         let limits = RateLimits::new(10, 0);
         passed(&limits, 1, 1, Class::Read, 1000);
         let now = Moment::from_millis(1);
-        let problem = limits.take(now, || address(1), Class::Read, 0).unwrap_err();
+        let problem = limits.take(now, || address(1), Class::Read, || 0).unwrap_err();
         assert!(problem.detail.contains("0.0.0.1 sends more than 10 requests"), "{problem:?}");
         assert_eq!((problem.status, problem.retry_after_ms), (429, Some(101)));
     }

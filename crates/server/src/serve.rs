@@ -25,6 +25,7 @@ use crate::issuers::{self, Issuers};
 use crate::listen::{Listener, listen};
 use crate::metrics::Metrics;
 use crate::observer;
+use crate::process::Readiness;
 use crate::rate::RateLimits;
 use crate::signing::Signing;
 
@@ -111,6 +112,8 @@ pub async fn serve_cluster(
         failure_forecast,
         signing,
         audit,
+        known: Arc::default(),
+        readiness: Readiness::default(),
         issuers,
         store,
         cluster,

@@ -12,7 +12,6 @@ use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_server::Health;
 use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
 
-use crate::admission::Class;
 use crate::app::{App, Ask, Phase};
 use crate::count::Entered;
 use crate::process;
@@ -50,7 +49,7 @@ impl Health for Pulse {
         request: Request<HealthCheckRequest>,
     ) -> Result<Response<Self::WatchStream>, Status> {
         let (ask, name) = self.enter(request);
-        let place = self.app.admission.wait().ok_or_else(|| self.app.shed(Class::Read))?;
+        let place = self.app.wait_in_the_open(&ask.activity)?;
         let (statuses, queue) = mpsc::channel(1);
         tokio::spawn(tell(ask, name, statuses, place));
         Ok(Response::new(ReceiverStream::new(queue)))

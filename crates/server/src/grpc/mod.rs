@@ -179,16 +179,19 @@ impl Grpc {
             parts.extensions.insert(guard);
         }
         // What takes a stream may stay open: it counts among those that wait.
-        let (handler, waits_as) = match target {
+        let app = &self.app;
+        let (handler, place) = match target {
             Target::Verb(_) => (&self.regent, None),
-            Target::Session => (&self.regent, Some(Class::Renew)),
+            Target::Session => {
+                (&self.regent, Some(app.admission.wait().ok_or_else(|| app.shed(Class::Renew))?))
+            }
             Target::Health => (&self.health, None),
-            Target::Reflection => (&self.reflection, Some(Class::Read)),
-            Target::ReflectionOld => (&self.reflection_old, Some(Class::Read)),
+            Target::Reflection => (&self.reflection, Some(app.wait_in_the_open(&peer.activity)?)),
+            Target::ReflectionOld => {
+                (&self.reflection_old, Some(app.wait_in_the_open(&peer.activity)?))
+            }
         };
-        if let Some(class) = waits_as {
-            let app = &self.app;
-            let place = app.admission.wait().ok_or_else(|| app.shed(class))?;
+        if let Some(place) = place {
             let request = Request::from_parts(parts, GrpcBody::new(body));
             let response = handler(request).await;
             return Ok(response.map(|body| GrpcBody::new(frame::Held::new(body, place))));

@@ -1,6 +1,8 @@
 //! What the process says about itself: health, reflection, metrics, and one port for both faces.
 
+use regent_api::Code;
 use regent_api::grpc::SERVICE;
+use regent_server::ServerConfig;
 use tokio_stream::StreamExt;
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus;
@@ -10,7 +12,7 @@ use tonic_reflection::pb::v1::server_reflection_client::ServerReflectionClient;
 use tonic_reflection::pb::v1::server_reflection_request::MessageRequest;
 use tonic_reflection::pb::v1::server_reflection_response::MessageResponse;
 
-use crate::support::{Server, channel, lead, patiently};
+use crate::support::{Server, channel, lead, patiently, problem};
 
 fn named(service: &str) -> HealthCheckRequest {
     HealthCheckRequest { service: service.to_owned() }
@@ -34,6 +36,38 @@ async fn health_tells_of_the_process_and_of_the_store() {
     server.stopped().await;
     let last = patiently("a status", watched.message()).await.unwrap().unwrap();
     assert_eq!(last.status(), ServingStatus::NotServing);
+}
+
+#[tokio::test]
+async fn strangers_that_watch_health_or_reflection_take_no_place_of_sessions() {
+    let server = Server::with(ServerConfig { waiting_max: 8, ..ServerConfig::default() }).await;
+    let url = || server.url().parse().unwrap();
+    let mut health = HealthClient::with_origin(channel(), url());
+    let mut mirror = ServerReflectionClient::with_origin(channel(), url());
+    let mut watched = Vec::new();
+    let refusal = loop {
+        match health.watch(named(SERVICE)).await {
+            Ok(stream) => watched.push(stream),
+            Err(refusal) => break refusal,
+        }
+    };
+    problem(&refusal, Code::RateLimited);
+    assert_eq!(watched.len(), 2, "a quarter of those that may wait");
+    let refusal = mirror.server_reflection_info(tokio_stream::pending()).await.unwrap_err();
+    problem(&refusal, Code::RateLimited);
+    // All places of those that wait are free.
+    let mut watches = Vec::new();
+    for _ in 0..8 {
+        let prefix = regent_api::grpc::WatchManyRequest::default();
+        watches.push(server.client().watch_many(prefix).await.unwrap());
+    }
+    drop(watched);
+    patiently("a place", async {
+        while health.watch(named(SERVICE)).await.is_err() {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
 }
 
 #[tokio::test]
