@@ -98,7 +98,7 @@ impl Regent {
 }
 
 impl Elector {
-    /// Where.
+    /// The group in which it campaigns.
     #[must_use]
     pub fn group(&self) -> &Group {
         &self.inside.group

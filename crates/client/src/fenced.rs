@@ -56,7 +56,7 @@ impl Permit {
         self.hold.tenure().term
     }
 
-    /// Where.
+    /// The group whose term it is.
     #[must_use]
     pub fn group(&self) -> &Group {
         &self.hold.tenure().group

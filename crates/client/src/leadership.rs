@@ -49,7 +49,7 @@ impl Leadership {
         Self { hold }
     }
 
-    /// Where.
+    /// The group that is led.
     #[must_use]
     pub fn group(&self) -> &Group {
         &self.tenure().group

@@ -192,7 +192,7 @@ mod tests {
             "/node/*",
             "/node/spiffe:x/y",
             "/Node/a",
-            "/root/a",
+            "/admin/a",
             "/local/root",
             "/node/a?x",
             "/node/a#x",

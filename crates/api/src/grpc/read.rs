@@ -292,14 +292,14 @@ impl pb::DeleteFenceRequest {
 }
 
 impl pb::HistoryRequest {
-    /// Where.
+    /// The group whose history is asked for.
     pub fn read(self) -> Read<Group> {
         group(&self.group)
     }
 }
 
 impl pb::ShowGroupRequest {
-    /// Where.
+    /// The group that is asked for.
     pub fn read(self) -> Read<Group> {
         group(&self.group)
     }
