@@ -104,8 +104,11 @@ impl App {
         activity: &ConnectionActivity,
     ) -> Result<(), Problem> {
         let caller = || match guard {
-            Some(guarded) => AskedBy::Principal(guarded.caller().who.clone()),
-            None => AskedBy::Address(activity.address()),
+            // With a credential that is over nobody uses up what its principal may ask.
+            Some(guarded) if !guarded.is_over() => {
+                AskedBy::Principal(guarded.caller().who.clone())
+            }
+            Some(_) | None => AskedBy::Address(activity.address()),
         };
         let counted = self.rates.take(regent_clock::now(), caller, class, dice);
         counted.inspect_err(|_| self.metrics.limited(class))

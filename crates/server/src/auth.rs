@@ -18,8 +18,8 @@ use regent_election::access::{
     BearerToken, Caller, GuardedStore, Principal, SecretDigest, TOKEN_PREFIX,
 };
 use regent_election::state::Question;
-use regent_election::store::Consistency;
-use regent_election::{Account, Group};
+use regent_election::store::{Consistency, StoreError};
+use regent_election::{Account, Group, Refusal};
 use sha2::{Digest, Sha256};
 
 use crate::admission::Class;
@@ -55,8 +55,12 @@ pub(crate) async fn admit(
         return Ok(Some(guarded.for_giving_up().await?));
     }
     let extent = route.extent(group);
-    if guarded.check_applied(right, extent).await.is_err() {
-        // Before anybody is denied the store is asked, which costs more than the denial.
+    if let Err(error) = guarded.check_applied(right, extent).await {
+        // A credential that is over stays so. Whoever has it must not use up what its principal may ask.
+        if let StoreError::Refused(Refusal::CredentialOver { .. }) = error {
+            return Err(denied(&guarded, route, error.into()));
+        }
+        // Before others are denied the store is asked, which costs more than the denial.
         app.count(Class::Read, Some(&guarded), &peer.activity)?;
         let checked = guarded.check(right, extent).await;
         checked.map_err(|error| denied(&guarded, route, error.into()))?;

@@ -30,7 +30,7 @@ pub(crate) async fn check_ready(ask: &Ask) -> Result<(), Problem> {
     if *ask.app.phase.borrow() != Phase::Serving {
         return Err(Problem::new(Code::ShuttingDown, "this server is going away").retry_after(1000));
     }
-    ask.app.readiness.check(ask).await
+    ask.app.readiness.check(async || ask.read(ask.app.store.ready()).await).await
 }
 
 /// Whether the store serves, asked for all who want to know: anybody may, and the store must work for the answer.
@@ -41,30 +41,35 @@ pub(crate) async fn check_ready(ask: &Ask) -> Result<(), Problem> {
 pub(crate) struct Readiness {
     /// How often the store was asked, counted when that begins.
     asked: AtomicU64,
-    last: Mutex<Option<LastAnswer>>,
+    last: Mutex<LastAsked>,
 }
 
-#[derive(Debug)]
-struct LastAnswer {
-    number: u64,
-    asked_at: Instant,
-    answer: Result<(), Problem>,
+#[derive(Debug, Default)]
+struct LastAsked {
+    /// Kept before the answer comes: whoever hangs up meanwhile makes nobody ask earlier.
+    at: Option<Instant>,
+    answer: Option<(u64, Result<(), Problem>)>,
 }
 
 impl Readiness {
-    async fn check(&self, ask: &Ask) -> Result<(), Problem> {
+    async fn check<E>(&self, ask: E) -> Result<(), Problem>
+    where
+        E: AsyncFnOnce() -> Result<(), Problem>,
+    {
         let arrived_after = self.asked.load(Ordering::SeqCst);
         let mut last = self.last.lock().await;
-        if let Some(last) = &*last {
-            if last.number > arrived_after {
-                return last.answer.clone();
-            }
-            tokio::time::sleep_until(last.asked_at + READY_EVERY).await;
+        if let Some((number, answer)) = &last.answer
+            && *number > arrived_after
+        {
+            return answer.clone();
+        }
+        if let Some(at) = last.at {
+            tokio::time::sleep_until(at + READY_EVERY).await;
         }
         let number = self.asked.fetch_add(1, Ordering::SeqCst) + 1;
-        let asked_at = Instant::now();
-        let answer = ask.read(ask.app.store.ready()).await;
-        *last = Some(LastAnswer { number, asked_at, answer: answer.clone() });
+        last.at = Some(Instant::now());
+        let answer = ask().await;
+        last.answer = Some((number, answer.clone()));
         answer
     }
 }
@@ -87,4 +92,45 @@ pub(crate) fn openapi() -> Reply {
 
 pub(crate) fn dashboard() -> Reply {
     dashboard::page()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn callers_that_hang_up_do_not_make_the_store_be_asked_more_often() {
+        let (readiness, asked) = (Readiness::default(), AtomicU64::new(0));
+        for _ in 0..100 {
+            let check = readiness.check(async || {
+                asked.fetch_add(1, Ordering::SeqCst);
+                pending().await
+            });
+            let _ = tokio::time::timeout(Duration::from_millis(1), check).await;
+        }
+        assert!(asked.load(Ordering::SeqCst) <= 11, "{asked:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_comes_while_the_store_is_asked_gets_the_next_answer_with_all_others() {
+        let (readiness, asked) = (Readiness::default(), AtomicU64::new(0));
+        let check = || {
+            readiness.check(async || {
+                let number = asked.fetch_add(1, Ordering::SeqCst);
+                tokio::time::sleep(Duration::from_millis(5)).await;
+                if number == 0 { Ok(()) } else { Err(Problem::new(Code::StoreUnavailable, "")) }
+            })
+        };
+        let late = async {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            tokio::join!(check(), check(), check())
+        };
+        let (first, (one, two, three)) = tokio::join!(check(), late);
+        assert!(first.is_ok());
+        assert!(one.is_err() && two.is_err() && three.is_err(), "theirs is the second answer");
+        assert_eq!(asked.load(Ordering::SeqCst), 2);
+    }
 }

@@ -139,6 +139,12 @@ impl GuardedStore {
         Ok(is_allowed(&now.table)?)
     }
 
+    /// Whether the caller has come to give something up with a credential that is over.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.is_over
+    }
+
     /// Who calls.
     #[must_use]
     pub fn caller(&self) -> &Caller {
@@ -168,9 +174,10 @@ impl GuardedStore {
         session: SessionId,
         group: Option<&Group>,
     ) -> StoreResult<()> {
+        // In this order: who asks for a session that is new to this server learns of bindings that came before it.
+        let open = self.session(session).await?;
         let table = access(&*self.inner, None).await?.table;
         self.caller.check_credential(&table)?;
-        let open = self.session(session).await?;
         if open.owner.as_ref().is_some_and(|owner| *owner != self.caller.who) {
             return Err(Refusal::SessionOfAnother.into());
         }

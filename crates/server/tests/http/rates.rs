@@ -1,8 +1,11 @@
 //! One caller that asks too often: it is refused, it still renews and resigns, and others are served.
 
 use regent_api::Code;
+use regent_election::access::{BearerToken, SecretDigest, TokenId, TokenLabel};
+use regent_election::store::NewToken;
 use regent_server::ServerConfig;
 use serde_json::json;
+use sha2::{Digest, Sha256};
 
 use crate::harness::access::{find, guarded_with};
 use crate::support::{Server, eventually, request, secret};
@@ -76,4 +79,32 @@ async fn a_principal_that_asks_too_often_takes_nothing_of_another() {
     assert!(problem.detail.contains("node:observer sends more than"), "{}", problem.detail);
     // From the same address.
     assert_eq!(read("onlooker").await.status, 200);
+}
+
+/// Whoever finds a token that was revoked uses up nothing of its principal.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_revoked_token_uses_up_nothing_of_its_principal() {
+    let server = guarded_with(strict()).await;
+    let good = BearerToken::new(TokenId(77), [77; 32]);
+    let new = NewToken {
+        token: good.id,
+        digest: SecretDigest(Sha256::digest(good.secret()).into()),
+        principal: "node:observer".parse().unwrap(),
+        expires_ms: None,
+        label: TokenLabel::new("test").unwrap(),
+    };
+    server.store.create_token(new).await.unwrap();
+    let leaked: BearerToken = find("observer").parse().unwrap();
+    server.store.revoke_token(leaked.id).await.unwrap();
+    let read = |token: &BearerToken| {
+        let mut asks = request("GET", "/v1/groups/mine%2Fg/leader", None);
+        let token = format!("Bearer {}", token.reveal()).parse().unwrap();
+        asks.headers_mut().insert("authorization", token);
+        server.send(asks)
+    };
+    for _ in 0..50 {
+        read(&leaked).await.problem(Code::CredentialOver);
+    }
+    let served = read(&good).await;
+    assert_eq!(served.status, 200, "{}", served.text());
 }
