@@ -779,6 +779,9 @@ pub struct GroupResponse {
     /// Whether it lives in this store.
     #[prost(message, optional, tag = "7")]
     pub door: ::core::option::Option<Door>,
+    /// The store from which it arrived last, if it did, by the name that the move gave it.
+    #[prost(string, optional, tag = "8")]
+    pub came_from: ::core::option::Option<::prost::alloc::string::String>,
 }
 /// One step of a group's move between two stores, or of its recovery. Repeated, it changes nothing.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

@@ -132,7 +132,7 @@ codes! {
     /// There is a token of this id already.
     AuthTokenExists = "AUTH_TOKEN_EXISTS", 409, "there is such a token already";
     /// The group's policy wants two principals for this. The request is noted as a proposal, `known_revision` says which: another operator
-    /// must send the same within ten minutes. Or another proposal is open, or callers have no names here; `detail` says.
+    /// must send the same within ten minutes. Or the group has no place for another proposal, or callers have no names here; `detail` says.
     SecondApprovalNeeded = "SECOND_APPROVAL_NEEDED", 409, "a second operator must ask for this";
     /// The members cannot be changed like this; `detail` says why.
     MemberRefused = "MEMBER_REFUSED", 409, "this change of members is refused";

@@ -3,7 +3,7 @@
 use regent_election::limits::TTL_MS_CEILING;
 use regent_election::store::{GroupView, GroupsPage, StandbyView};
 use regent_election::{
-    Cause, Group, Node, NodePattern, Policy, PolicyError, Priority, RequestId, Revision,
+    Cause, Group, Home, Node, NodePattern, Policy, PolicyError, Priority, RequestId, Revision,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -175,6 +175,10 @@ pub struct GroupResponse {
     /// Whether it lives in this store.
     #[serde(default)]
     pub door: DoorBody,
+    /// The store from which it arrived last, if it did, by the name that the move gave it.
+    #[serde(default, with = "wire::text_option", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<schema::Home>")]
+    pub came_from: Option<Home>,
     /// Why the tenure is ending, if it is.
     #[serde(with = "wire::cause_option")]
     #[schemars(with = "Option<schema::CauseWord>")]
@@ -205,6 +209,7 @@ impl From<GroupView> for GroupResponse {
             policy: view.policy.into(),
             own_policy: view.own_policy,
             door: view.door.into(),
+            came_from: view.came_from,
             ending: view.ending,
             standbys: view.standbys.into_iter().map(Standby::from).collect(),
             standbys_count: view.standbys_count as u64,
@@ -233,6 +238,7 @@ impl TryFrom<GroupResponse> for GroupView {
             policy: response.policy.try_into()?,
             own_policy: response.own_policy,
             door: response.door.into(),
+            came_from: response.came_from,
             ending: response.ending,
             standbys: response.standbys.into_iter().map(StandbyView::from).collect(),
             standbys_count: usize::try_from(response.standbys_count).unwrap_or(usize::MAX),

@@ -40,6 +40,7 @@ pub const fn code_of(refusal: &Refusal) -> Code {
         Refusal::NeverGranted { .. } => Code::NeverGranted,
         Refusal::FenceUnknown { .. } => Code::FenceUnknown,
         Refusal::TermsExhausted { .. } => Code::TermsExhausted,
+        Refusal::TermTooHigh { .. } => Code::BadRequest,
         Refusal::Denied { .. } => Code::Forbidden,
         Refusal::SessionOfAnother => Code::SessionOfAnother,
         Refusal::CredentialOver { .. } => Code::CredentialOver,
@@ -106,7 +107,7 @@ impl From<Refusal> for Problem {
                 facts.given_term = Some(given);
                 facts.current_term = Some(current);
             }
-            Refusal::TermOver { group, given } => {
+            Refusal::TermOver { group, given } | Refusal::TermTooHigh { group, given, .. } => {
                 facts.group = Some(group);
                 facts.given_term = Some(given);
             }

@@ -175,6 +175,11 @@ impl Connect {
         Ok(offices(&self.place, &self.options.budget()?)?.1)
     }
 
+    /// The address, if it has one.
+    pub(crate) fn url(&self) -> Option<&str> {
+        self.url.as_deref()
+    }
+
     /// Whether this is the place.
     pub(crate) fn is_at(&self, url: &str) -> bool {
         self.url.as_deref() == Some(url)

@@ -66,7 +66,7 @@ pub enum ConnectError {
     NotAllowedThere,
     /// A group is said to have moved to a store that knows nothing of that.
     #[error(
-        "the store there neither expects {group} nor has it at term {last} or above, so it was not moved there; move it by `regent migrate`, which tells the new store first"
+        "the store there neither expects {group} from here nor received it from here, or from a store of another name at term {last} or above; move it by `regent migrate`, which tells the new store first, and by `--from-known-as` the address that processes know the old store by"
     )]
     NotExpectedThere {
         group: Group,

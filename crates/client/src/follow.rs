@@ -9,9 +9,18 @@
 //! work still stops in the old one, and gives its old term up when the new store knows of it. So nobody waits for
 //! its return, and its office is vacant for one commit in each store. Its next campaign takes up that
 //! candidacy; if there is none, it is withdrawn.
+//!
+//! **Only where the group went.** The new store must show that it has the group from the store that sends this process
+//! there, by a name that both use; or, if it knows that store by a name that this process does not, that the group
+//! arrived at no lower term than the old store tells. A group that came from nowhere is another one of the same name. And
+//! whatever a store grants, a term that is not above every one that this process had is given up.
+//!
+//! **Never for ever.** While the new store does not answer, the stores that sent this process there are asked again: an
+//! operator may have named another one, or brought the group back.
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::future::pending;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -26,6 +35,8 @@ use crate::backend::{Backend, ObservedLeader};
 use crate::driver::ClaimId;
 use crate::error::{CampaignError, ConnectError};
 use crate::leadership::Leadership;
+use crate::limits::RECONNECT_MAX;
+use crate::places::is_same_store;
 use crate::regent::{Campaign, Regent, Standing};
 use crate::session::{Command, Session};
 use crate::tenure::{self, Scout};
@@ -38,8 +49,13 @@ pub(crate) const HOPS_MAX: usize = 4;
 /// so at once.
 const AHEAD_FOR: Duration = Duration::from_millis(500);
 
-/// How soon a new store that does not answer is asked again whether it expects a group.
+/// How soon a new store that does not answer is asked again whether it expects a group. Every pause is twice the one
+/// before it, up to [`RECONNECT_MAX`].
 const ASK_AGAIN_AFTER: Duration = Duration::from_millis(500);
+
+/// How many ttls a store that was followed to may be out of reach before the one where this process began is asked. What
+/// this process had there is over by then.
+const SILENT_TTLS_MAX: u32 = 2;
 
 /// Where groups went, shared by all sessions of one process that belong together. It holds sessions and no
 /// [`Regent`], which holds it: so it goes with the last of those, and the sessions with it.
@@ -253,6 +269,11 @@ impl Followed {
         inside.homes.get(inside.groups.get(group)?).cloned()
     }
 
+    /// The address of the store that a group was followed to; none if it was not.
+    fn url_of(&self, group: &Group) -> Option<String> {
+        self.inside().groups.get(group).cloned()
+    }
+
     fn at(&self, url: &str) -> Option<Arc<Session>> {
         self.inside().homes.get(url).cloned()
     }
@@ -280,7 +301,7 @@ impl Regent {
             (false, Some(known)) => Arc::clone(&known.reads),
             (false, None) => self.made().at_home(url, self.node())?.reads()?,
         };
-        self.check_arrival(group, &*there).await?;
+        self.check_arrival(group, url, &*there).await?;
         let one_at_a_time = followed.connecting.lock().await;
         let session = if self.made().is_at(url) {
             None
@@ -301,9 +322,50 @@ impl Regent {
     }
 }
 
+/// What a store says of a group that it sent this process away from.
+enum Told {
+    /// It lives there again, or is on its way back.
+    Lives,
+    Moved(Home),
+}
+
 impl Regent {
-    /// Whether a store shows that it expects `group`, or has received it.
-    async fn check_arrival(&self, group: &Group, there: &dyn Backend) -> Result<(), ConnectError> {
+    /// What the stores that sent this process away say now: the last one, and if that does not answer, the first.
+    async fn told_again(&self, group: &Group) -> Option<Told> {
+        let last = self.home_of(group);
+        if let Some(told) = self.told_by(group, &last).await {
+            return Some(told);
+        }
+        let told = self.told_by(group, self.session()).await?;
+        if matches!(told, Told::Lives) {
+            self.return_home(group);
+        }
+        Some(told)
+    }
+
+    /// What a store says of a group; none if it does not answer, or knows nothing of it any more.
+    async fn told_by(&self, group: &Group, session: &Session) -> Option<Told> {
+        Some(match session.reads.group(group).await.ok()?.door {
+            Door::Moved { to } => Told::Moved(to),
+            Door::Open | Door::Expected { .. } | Door::Stopped { .. } => Told::Lives,
+        })
+    }
+
+    /// The group lives where this process began.
+    fn return_home(&self, group: &Group) {
+        tracing::info!(%group, "the group is back where this process began; returning");
+        self.followed().remember(group, "", None);
+        self.followed().watch_at(group, self.session(), self.session());
+    }
+
+    /// Whether a store shows that it expects `group`, or has received it, from where this process knows it to have
+    /// lived.
+    async fn check_arrival(
+        &self,
+        group: &Group,
+        url: &str,
+        there: &dyn Backend,
+    ) -> Result<(), ConnectError> {
         let shown = match there.group(group).await {
             Ok(shown) => Some(shown),
             Err(StoreError::Refused(Refusal::GroupUnknown { .. })) => None,
@@ -316,7 +378,13 @@ impl Regent {
         let told = self.home_of(group).reads.leader(group, Consistency::Stale).await;
         let own = self.followed().inside().highest.get(group).copied().unwrap_or_default();
         let last = told.map_or(own, |told| told.term.max(own));
-        if shown.is_some_and(|shown| is_destination(&shown, last)) {
+        let from = self.followed().url_of(group).or_else(|| self.made().url().map(str::to_owned));
+        let is_destination = shown.is_some_and(|shown| {
+            // Its own operator named the store where this process began: a move that was called off leads back there.
+            let is_back = self.made().is_at(url) && has_reached(&shown, last);
+            is_back || is_destination(&shown, from.as_deref(), last)
+        });
+        if is_destination {
             return Ok(());
         }
         Err(ConnectError::NotExpectedThere { group: group.clone(), last })
@@ -345,9 +413,8 @@ impl Regent {
     }
 }
 
-/// Whether a store that shows this of a group is one that it was moved to, from where `last` was its last term. An
-/// arrival is remembered by the term alone: it raises it to the old store's last one.
-fn is_destination(shown: &GroupView, last: Term) -> bool {
+/// Whether a store expects a group, or has it at no lower term than `last`.
+fn has_reached(shown: &GroupView, last: Term) -> bool {
     match shown.door {
         Door::Expected { .. } => true,
         // It may have moved on since.
@@ -355,20 +422,74 @@ fn is_destination(shown: &GroupView, last: Term) -> bool {
     }
 }
 
+/// Whether a store that shows this of a group is one that it was moved to from the store that this process knows as
+/// `from`, and whose last term was `last`.
+///
+/// If both use one name, no term is compared: after a restore, the old store tells of terms that nobody was granted.
+/// If they do not, an arrival shows by its term that it was from there: it raises the term to the old store's last one.
+fn is_destination(shown: &GroupView, from: Option<&str>, last: Term) -> bool {
+    let is_named = |named: &Home| from.is_some_and(|from| is_same_store(from, named.as_str()));
+    match (&shown.door, &shown.came_from) {
+        // A store inside the process has no name that could be compared.
+        (Door::Expected { from: named, .. }, _) => from.is_none() || is_named(named),
+        (Door::Open | Door::Stopped { .. } | Door::Moved { .. }, Some(named)) => {
+            is_named(named) || has_reached(shown, last)
+        }
+        (Door::Open | Door::Stopped { .. } | Door::Moved { .. }, None) => false,
+    }
+}
+
 impl Campaign {
-    /// Follows a group that has moved, and waits for a new store that does not answer at the moment.
+    /// Follows a group that has moved, and waits for a new store that does not answer at the moment. Whenever it does
+    /// not, the stores that sent this process there are asked whether that still holds.
     pub(crate) async fn follow(&self, group: &Group, to: &Home) -> Result<(), CampaignError> {
+        let (mut to, mut pause) = (to.clone(), ASK_AGAIN_AFTER);
         loop {
-            match self.regent().follow(group, to).await {
+            match self.regent().follow(group, &to).await {
                 Ok(()) => return Ok(()),
                 Err(ConnectError::NoWordThere(why)) => {
                     tracing::warn!(%group, %to, %why, "the group has moved, and the new store does not answer yet");
-                    tokio::time::sleep(ASK_AGAIN_AFTER).await;
+                    tokio::time::sleep(pause).await;
+                    pause = (2 * pause).min(RECONNECT_MAX);
+                    match self.regent().told_again(group).await {
+                        Some(Told::Moved(other)) if other != to => {
+                            (to, pause) = (other, ASK_AGAIN_AFTER);
+                        }
+                        Some(Told::Lives) => return Ok(()),
+                        Some(Told::Moved(_)) | None => {}
+                    }
                 }
                 Err(error) => {
                     let (group, to, why) = (group.clone(), to.clone(), error.to_string());
                     return Err(CampaignError::CannotFollow { group, to, why });
                 }
+            }
+        }
+    }
+
+    /// Ends once the store that `group` was followed to has been out of reach for a while and the one where this
+    /// process began tells of another place. Gives that place, if it is not the one where this process began.
+    pub(crate) async fn left_behind(&self, group: &Group, home: &Arc<Session>) -> Option<Home> {
+        let regent = self.regent();
+        let Some(url) = regent.followed().url_of(group) else { return pending().await };
+        let mut silent_for = 0;
+        loop {
+            tokio::time::sleep(self.ttl()).await;
+            let is_silent = matches!(
+                home.reads.group(group).await,
+                Err(StoreError::Unavailable { .. } | StoreError::Uncertain { .. })
+            );
+            silent_for = if is_silent { silent_for + 1 } else { 0 };
+            if silent_for < SILENT_TTLS_MAX {
+                continue;
+            }
+            match regent.told_by(group, regent.session()).await {
+                Some(Told::Lives) => {
+                    regent.return_home(group);
+                    return None;
+                }
+                Some(Told::Moved(to)) if to.as_str() != url => return Some(to),
+                Some(Told::Moved(_)) | None => {}
             }
         }
     }

@@ -80,7 +80,8 @@ impl Places {
             return true;
         }
         let Some(there) = Address::parse(to) else { return false };
-        let local = || Address { scheme: "", hosts: vec![(LOOPBACK.to_owned(), None)] };
+        let hosts = || vec![(LOOPBACK.to_owned(), None)];
+        let local = || Address { scheme: "", hosts: hosts(), path: "" };
         let own = match began {
             None => Some(local()),
             // What the operator wrote may have parameters.
@@ -98,6 +99,29 @@ impl Places {
     }
 }
 
+/// Whether two addresses name one store, as far as their texts tell: they have a host with its port and the path in
+/// common; or, if they name no hosts, all but logins and parameters. One store may have names that share nothing.
+pub(crate) fn is_same_store(one: &str, other: &str) -> bool {
+    let bare = |url: &str| {
+        let url = url.split(['?', '#']).next().unwrap_or_default();
+        match url.split_once("://") {
+            Some((scheme, rest)) if scheme != "file" => {
+                let place = rest.rsplit_once('@').map_or(rest, |(_, place)| place);
+                format!("{scheme}://{place}")
+            }
+            Some(_) | None => url.to_owned(),
+        }
+    };
+    let (one, other) = (bare(one), bare(other));
+    match (Address::parse(&one), Address::parse(&other)) {
+        (Some(one), Some(other)) => {
+            one.path == other.path && one.hosts.iter().any(|host| other.hosts.contains(host))
+        }
+        (None, None) => one == other,
+        (Some(_), None) | (None, Some(_)) => false,
+    }
+}
+
 /// The name of a host in one spelling, and its port if there is one.
 type Host = (String, Option<u16>);
 
@@ -107,6 +131,8 @@ type Host = (String, Option<u16>);
 struct Address<'a> {
     scheme: &'a str,
     hosts: Vec<Host>,
+    /// What of the store is meant: a database, a prefix. Without the slash at its end.
+    path: &'a str,
 }
 
 impl<'a> Address<'a> {
@@ -142,7 +168,7 @@ impl<'a> Address<'a> {
             };
             hosts.push(host(part)?);
         }
-        Some(Self { scheme, hosts })
+        Some(Self { scheme, hosts, path: path.trim_end_matches('/') })
     }
 }
 
@@ -261,6 +287,31 @@ mod tests {
         let began = Some("http://a.example:7400");
         assert!(allowed(&["b.example:7400"], began, "http://b.example:7400"));
         assert!(!allowed(&["b.example:7400"], began, "http://b.example:7401"));
+    }
+
+    #[test]
+    fn addresses_of_one_store_share_a_host_with_its_port_and_the_path() {
+        for (one, other) in [
+            ("http://a.example:7400", "http://A.example:7400/"),
+            ("http://a.example:7400,http://b.example:7400", "http://b.example:7400,c.example:7400"),
+            ("http://localhost:7400", "https://127.0.0.1:7400"),
+            ("postgres://u:secret@db.example/x?sslmode=require", "postgres://u@db.example/x"),
+            ("s3://bucket/prefix?region=eu-1", "s3://bucket/prefix"),
+            ("file:///var/lib/x:y@z", "file:///var/lib/x:y@z"),
+        ] {
+            assert!(is_same_store(one, other) && is_same_store(other, one), "{one} {other}");
+        }
+        for (one, other) in [
+            ("http://a.example:7400", "http://a.example:7401"),
+            ("http://a.example:7400", "http://b.example:7400"),
+            ("postgres://db.example/x", "postgres://db.example/y"),
+            ("s3://bucket/one", "s3://bucket/two"),
+            ("file:///a", "file:///b"),
+            ("memory:a", "http://a.example"),
+            ("unix:///run/regent.sock", "http://127.0.0.1:7400"),
+        ] {
+            assert!(!is_same_store(one, other) && !is_same_store(other, one), "{one} {other}");
+        }
     }
 
     #[test]

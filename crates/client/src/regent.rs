@@ -207,7 +207,17 @@ impl Campaign {
             let stood_at = home.now();
             // Who went ahead stands there already.
             let standing = self.regent.followed().stand(&home, &group, &self);
-            let refusal = match standing.outcome().await {
+            let outcome = tokio::select! {
+                biased;
+                outcome = standing.outcome() => outcome,
+                to = self.left_behind(&group, &home) => {
+                    if let Some(to) = to {
+                        self.follow(&group, &to).await?;
+                    }
+                    continue;
+                }
+            };
+            let refusal = match outcome {
                 Ok(leadership) => {
                     // Refused, it is dropped here, and so given up.
                     self.regent.followed().take_term(&group, leadership.term())?;

@@ -330,6 +330,42 @@ impl Command {
         }
     }
 
+    /// How many elements its lists have: each takes more memory than it has bytes. What is a bounded text has none.
+    #[must_use]
+    pub fn elements(&self) -> usize {
+        let of_policy = |policy: &Policy| policy.allow.len() + policy.priorities.len();
+        match self.plain() {
+            Self::Expire { sessions } => sessions.len(),
+            Self::Campaign { metadata, .. } => metadata.iter().count(),
+            Self::PutPolicy { policy, .. } => policy.as_deref().map_or(0, of_policy),
+            Self::PutSettings { settings } => of_policy(&settings.default_policy),
+            Self::PutBindings { bindings, .. } => {
+                bindings.iter().map(|one| 1 + one.groups.len() + one.nodes.len()).sum()
+            }
+            Self::Open { .. }
+            | Self::ChangeTtl { .. }
+            | Self::Close { .. }
+            | Self::Withdraw { .. }
+            | Self::Accept { .. }
+            | Self::Resign { .. }
+            | Self::Offer { .. }
+            | Self::Warm { .. }
+            | Self::Transfer { .. }
+            | Self::StepDown { .. }
+            | Self::Delete { .. }
+            | Self::Move { .. }
+            | Self::Admit { .. }
+            | Self::ForgetFence { .. }
+            | Self::Report { .. }
+            | Self::Relieve { .. }
+            | Self::CreateToken { .. }
+            | Self::RevokeToken { .. }
+            | Self::As { .. }
+            | Self::Elapsed { .. }
+            | Self::Refill { .. } => 0,
+        }
+    }
+
     /// Who asks, if it is known.
     #[must_use]
     pub const fn who(&self) -> Option<&Principal> {

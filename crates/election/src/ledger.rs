@@ -368,6 +368,9 @@ impl<S: AsRef<State> + AsMut<State>> Ledger<S> {
                     self.deadlines.wait(group, kind, since, for_ms, now);
                 }
             }
+            Effect::WaitDropped { group, kind, since } => {
+                self.deadlines.drop_wait(group, kind, since);
+            }
         }
     }
 

@@ -38,6 +38,9 @@ pub const TOKEN_LABEL_BYTES_MAX: usize = 100;
 
 /// Terms stay exact in JSON numbers, that is below 2^53.
 pub const TERM_MAX: u64 = (1 << 53) - 1;
+/// Highest term that an operator may raise a group to, by an arrival or a floor: half of all terms stay for those that
+/// are granted. A restored store takes its terms from the clock, which reaches this in the year 2106.
+pub const TERM_GIVEN_MAX: u64 = TERM_MAX.div_ceil(2);
 
 /// Shortest ttl any policy may allow: below it, scheduling noise looks like death.
 pub const TTL_MS_FLOOR: u64 = 500;
@@ -155,6 +158,9 @@ pub const RELIEVED_PER_MINUTE_MAX: usize = 4;
 /// How long a proposal waits for its second principal (semantics 38): long enough to wake a colleague, too short to be
 /// forgotten.
 pub const APPROVAL_MS: u64 = 10 * 60 * 1000;
+/// Most proposals of one group, each of another principal. More than two, so that one principal cannot keep others from
+/// proposing; few, because each of them is kept in every snapshot.
+pub const PROPOSALS_PER_GROUP_MAX: usize = 4;
 /// Bytes in a digest of an application's state.
 pub const DIGEST_BYTES_MAX: usize = 128;
 /// Abandoned sessions that a participant still tries to close; older ones expire by themselves.
@@ -192,5 +198,6 @@ const _: () = {
     assert!(STANDBYS_MAX_DEFAULT <= STANDBYS_MAX);
     assert!(3 * RENEW_MS_MIN < TTL_MS_FLOOR / 4);
     assert!(2 * REQUESTS_IN_FLIGHT_MAX <= REQUESTS_PER_SESSION);
+    assert!(PROPOSALS_PER_GROUP_MAX > 2);
     assert!(LOOP_GAP_MS_MAX <= TTL_MS_FLOOR && DRIFT_PPM_MAX < 1_000_000);
 };

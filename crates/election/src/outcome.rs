@@ -4,6 +4,7 @@ use std::fmt;
 
 use crate::access::{AccessError, CredentialFlaw, Denial, Principal, Right, TokenId};
 use crate::command::WaitKind;
+use crate::limits::PROPOSALS_PER_GROUP_MAX;
 use crate::name::{Group, Home, Metadata, Node, Reason, Resource, SessionNo};
 use crate::policy::PolicyError;
 use crate::term::{Revision, Term};
@@ -291,11 +292,11 @@ pub enum Refusal {
     #[error("{}", approval(group, *proposal, by, *is_other))]
     SecondApprovalNeeded {
         group: Group,
-        /// The open proposal: the revision at which it was made.
+        /// The open proposal, or the oldest of them: the revision at which its maker took a place.
         proposal: Revision,
         /// Who made it.
         by: Box<Principal>,
-        /// Whether it is for another request, so that this one was not even proposed.
+        /// Whether it is for another request, and there is no place to propose this one.
         is_other: bool,
     },
     /// The group's policy wants two principals for this, and the caller is none.
@@ -303,6 +304,16 @@ pub enum Refusal {
         "{group} needs two operators for this (four_eyes), and callers have no names here; use servers with auth = \"required\""
     )]
     NobodyToApprove { group: Group },
+    /// A term that an operator gave and no group can have reached.
+    #[error(
+        "term {given} is above {max}, half of all terms: {group} would soon have none left; name the last term that the old store granted"
+    )]
+    TermTooHigh {
+        group: Group,
+        given: Term,
+        /// The highest that may be given.
+        max: u64,
+    },
     /// The group has used all terms.
     #[error("{group} has used every term below 2^53")]
     TermsExhausted { group: Group },
@@ -318,7 +329,7 @@ impl From<Box<Denial>> for Refusal {
 fn approval(group: &Group, proposal: Revision, by: &Principal, is_other: bool) -> String {
     if is_other {
         format!(
-            "{group} needs two operators for this (four_eyes), and proposal {proposal} by {by}, for another request, waits for its second one; let another operator send that very request, or ask again 10 minutes after it was made"
+            "{group} needs two operators for this (four_eyes), and {PROPOSALS_PER_GROUP_MAX} other requests wait for their second one, the oldest of them proposal {proposal} by {by}; let another operator send one of those very requests, or ask again 10 minutes after it was made"
         )
     } else {
         format!(
@@ -514,4 +525,6 @@ pub enum Effect {
         since: Revision,
         for_ms: u64,
     },
+    /// Stop to time this wait: what it was for is gone. Without it, the wait would be told as usual and find nothing.
+    WaitDropped { group: Group, kind: WaitKind, since: Revision },
 }

@@ -209,7 +209,7 @@ impl Chronicle {
                         session.ended = Some(at);
                     }
                 }
-                Effect::Wait { .. } => {}
+                Effect::Wait { .. } | Effect::WaitDropped { .. } => {}
             }
         }
     }

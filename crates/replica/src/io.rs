@@ -302,8 +302,8 @@ impl PeerMessage {
         match self {
             Self::Raft(message) => message.entries.len() * ENTRY_RECORD_BYTES,
             Self::Seen { silent, .. } => silent.len() * size_of::<SessionNo>(),
-            Self::Propose { .. }
-            | Self::Declined { .. }
+            Self::Propose { command, .. } => (1 + command.elements()) * ENTRY_RECORD_BYTES,
+            Self::Declined { .. }
             | Self::Heartbeat { .. }
             | Self::Look { .. }
             | Self::HeartbeatAnswer { .. } => 0,

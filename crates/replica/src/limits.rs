@@ -125,5 +125,5 @@ pub const PEER_MESSAGE_BYTES_MIN: usize = 1 << 10;
 /// Bytes of messages that wait to be sent to one peer, beside what they share with the log. With more they are dropped,
 /// as a network would: a peer that reads nothing, and asks for everything again and again, fills no memory.
 pub const PEER_OUTBOX_BYTES_MAX: usize = 64 << 20;
-/// What an entry of the log weighs in a message beside its bytes.
+/// What an entry of the log weighs in a message beside its bytes, and at most an element of a list in a command.
 pub const ENTRY_RECORD_BYTES: usize = 128;

@@ -283,6 +283,7 @@ impl From<GroupResponse> for pb::GroupResponse {
             policy: Some(response.policy.into()),
             own_policy: response.own_policy,
             door: Some(response.door.into()),
+            came_from: response.came_from.map(|from| from.to_string()),
             ending: cause_number(response.ending),
             standbys: response.standbys.into_iter().map(pb::Standby::from).collect(),
             standbys_count: response.standbys_count,

@@ -239,7 +239,8 @@ impl Deadlines {
         Some(now.until(lease.deadline(session, self.promotion)))
     }
 
-    /// Starts to time a wait. A later wait of the same kind in the same group takes its place.
+    /// Starts to time a wait. A later wait of the same kind in the same group takes its place, save for approvals, of
+    /// which a group may have several.
     pub fn wait(
         &mut self,
         group: Group,
@@ -250,6 +251,11 @@ impl Deadlines {
     ) {
         self.wake(now);
         self.waits.begin(group, kind, since, for_ms, now);
+    }
+
+    /// Stops to time a wait that nothing needs any more.
+    pub fn drop_wait(&mut self, group: Group, kind: WaitKind, since: Revision) {
+        self.waits.drop_wait(group, kind, since);
     }
 
     /// Waits that are over, each told once. Looks at no more than `waits_max` of them.

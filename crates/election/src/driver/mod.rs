@@ -464,6 +464,7 @@ fn is_permanent(refusal: &Refusal) -> bool {
         | Refusal::NotExpected { .. }
         | Refusal::Stopped { .. }
         | Refusal::StillLed { .. }
+        | Refusal::TermTooHigh { .. }
         | Refusal::NobodyLeads { .. }
         | Refusal::Full { .. }
         | Refusal::StateFull { .. }

@@ -7,6 +7,7 @@
 use super::group::{GroupState, Office};
 use super::{Rest, State, Turn, VerbResult, done};
 use crate::door::{Door, Step};
+use crate::limits::TERM_GIVEN_MAX;
 use crate::name::{Group, Home, Node, Reason, SessionNo};
 use crate::outcome::{Answer, Cause, Refusal};
 use crate::term::{Revision, Term};
@@ -96,8 +97,13 @@ impl State {
         above: Term,
         heir: Option<&Node>,
     ) -> VerbResult {
-        match self.door(group) {
-            Door::Expected { since: known, .. } if *known == since => {}
+        // One arrival must not use up the terms of a group, nor those of all groups once it is deleted.
+        if above.get() > TERM_GIVEN_MAX {
+            let (group, max) = (group.clone(), TERM_GIVEN_MAX);
+            return Err(Refusal::TermTooHigh { group, given: above, max });
+        }
+        let from = match self.door(group) {
+            Door::Expected { since: known, from } if *known == since => from.clone(),
             Door::Moved { to } => {
                 return Err(Refusal::Moved { group: group.clone(), to: to.clone() });
             }
@@ -105,7 +111,7 @@ impl State {
             Door::Open | Door::Expected { .. } => {
                 return Err(Refusal::NotExpected { group: group.clone(), since });
             }
-        }
+        };
         // It can still be held from before it moved away and came back.
         let is_vacant = self.groups.get(group).is_some_and(|it| it.office == Office::Vacant);
         if !is_vacant {
@@ -115,6 +121,7 @@ impl State {
         self.set_door(group, Door::Open);
         if let Some(state) = self.groups.get_mut(group) {
             state.term = state.term.max(above);
+            state.came_from = Some(Box::new(from));
             if let Some(fences) = &mut state.fences {
                 fences.raise(above);
             }

@@ -4,24 +4,37 @@
 //! asked, and the digest of exactly what. The very same request of another principal, with the right for it, is carried
 //! out. Time is counted by the driver, as every wait is: after ten minutes it proposes `Elapsed` and the proposal goes.
 //!
-//! A group has one proposal. Another principal's different request does not take its place: it is refused, and names
-//! the open one. Whoever made a proposal may replace it by another of their own. One whose maker has lost the right
-//! since counts for nothing.
+//! Every principal has one place in a group, for at most [`PROPOSALS_PER_GROUP_MAX`] of them, so nobody can keep another
+//! from proposing. Whoever made a proposal may replace it by another of their own, which has the time that is left of the
+//! first one: nobody holds a place for longer by asking again. Two principals that fill all places need to block nobody:
+//! together they can do everything.
+//!
+//! A command that would change nothing, or that a rule refuses whoever asks, needs no second principal. So who repeats
+//! the steps of another, as `regent migrate` does, passes what is done already and confirms what is not.
 //!
 //! Two users of the replica's own machine count as one: who is root there is both.
+//!
+//! The road not taken: keeping the right of the proposed command beside its digest. A proposal is only compared with a
+//! command of the same digest, and then that command tells the right by which its maker is judged.
+
+use std::collections::BTreeMap;
 
 use sha2::{Digest, Sha256};
 
 use super::{State, Turn, VerbResult};
 use crate::access::Principal;
-use crate::codec::{CodecError, Input, Wire, malformed, wire_struct};
+use crate::codec::{CodecError, Input, Wire, malformed};
 use crate::command::{Command, WaitKind};
-use crate::door::Step;
-use crate::limits::APPROVAL_MS;
+use crate::door::{Door, Step};
+use crate::limits::{APPROVAL_MS, PROPOSALS_PER_GROUP_MAX};
 use crate::name::Group;
 use crate::outcome::{Effect, Refusal};
 use crate::state::Wait;
 use crate::term::Revision;
+
+/// What waits for a second principal: by its group, and the revision at which its place was taken. That revision names
+/// the proposal for people and for the driver that times it.
+pub(super) type Proposals = BTreeMap<(Group, Revision), Proposal>;
 
 /// What one principal asked for, and waits for another to ask for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,13 +43,10 @@ pub(super) struct Proposal {
     /// Of the bytes of the command. Not a print as for request ids: somebody could look for another command that has
     /// the same one.
     digest: CommandDigest,
-    since: Revision,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct CommandDigest([u8; 32]);
-
-wire_struct!(Proposal { who, digest, since });
 
 impl Wire for CommandDigest {
     fn put(&self, out: &mut Vec<u8>) {
@@ -59,50 +69,7 @@ impl CommandDigest {
     }
 }
 
-impl Command {
-    /// Whether two principals must ask for it in a group whose policy says so (semantics 38). What opens a group
-    /// again, or lets it arrive, needs one: two have closed it.
-    fn needs_two(&self) -> bool {
-        match self.plain() {
-            Self::StepDown { immediate, .. } => *immediate,
-            Self::PutPolicy { .. } | Self::Delete { .. } => true,
-            Self::Move { step, .. } => match step {
-                Step::Stop | Step::Depart { .. } => true,
-                Step::Expect { .. } | Step::Arrive { .. } | Step::Resume { .. } => false,
-            },
-            Self::Open { .. }
-            | Self::ChangeTtl { .. }
-            | Self::Close { .. }
-            | Self::Expire { .. }
-            | Self::Campaign { .. }
-            | Self::Withdraw { .. }
-            | Self::Accept { .. }
-            | Self::Resign { .. }
-            | Self::Offer { .. }
-            | Self::Warm { .. }
-            | Self::Transfer { .. }
-            | Self::Admit { .. }
-            | Self::ForgetFence { .. }
-            | Self::Report { .. }
-            | Self::Relieve { .. }
-            | Self::PutSettings { .. }
-            | Self::PutBindings { .. }
-            | Self::CreateToken { .. }
-            | Self::RevokeToken { .. }
-            | Self::As { .. }
-            | Self::Elapsed { .. }
-            | Self::Refill { .. } => false,
-        }
-    }
-}
-
 impl Proposal {
-    /// What the driver times.
-    pub(super) fn wait(&self, group: &Group) -> Wait {
-        let (group, kind) = (group.clone(), WaitKind::Approval);
-        Wait { group, kind, since: self.since, for_ms: APPROVAL_MS }
-    }
-
     /// Whether this principal is another one than the proposal's.
     fn is_by_other(&self, who: &Principal) -> bool {
         match (&self.who, who) {
@@ -110,11 +77,12 @@ impl Proposal {
             (one, other) => one != other,
         }
     }
+}
 
-    fn refusal(&self, group: &Group, is_other: bool) -> Refusal {
-        let (proposal, by) = (self.since, Box::new(self.who.clone()));
-        Refusal::SecondApprovalNeeded { group: group.clone(), proposal, by, is_other }
-    }
+/// What the driver times for a proposal.
+pub(super) fn approval_wait((group, since): &(Group, Revision)) -> Wait {
+    let (group, kind) = (group.clone(), WaitKind::Approval);
+    Wait { group, kind, since: *since, for_ms: APPROVAL_MS }
 }
 
 impl State {
@@ -123,48 +91,153 @@ impl State {
     pub(super) fn run_approved(&mut self, turn: &mut Turn, command: Command) -> VerbResult {
         let approved = self.approve(turn, &command)?;
         let ran = self.run(turn, command)?;
-        if let Some(group) = approved {
-            self.proposals.remove(&group);
+        if let Some((group, digest)) = approved {
+            self.drop_proposals(turn, &group, |proposal| proposal.digest == digest);
         }
         Ok(ran)
     }
 
-    /// The group whose proposal this command confirms; none if it needs no second principal.
-    fn approve(&mut self, turn: &mut Turn, command: &Command) -> Result<Option<Group>, Refusal> {
-        let Some(group) = command.group().filter(|_| command.needs_two()) else { return Ok(None) };
-        let is_guarded =
-            self.groups.get(group).is_some_and(|state| self.policy_of(state).four_eyes);
-        if !is_guarded {
+    /// The proposals that this command confirms; none if it needs no second principal.
+    fn approve(
+        &mut self,
+        turn: &mut Turn,
+        command: &Command,
+    ) -> Result<Option<(Group, CommandDigest)>, Refusal> {
+        let Some(group) = command.group().filter(|_| self.needs_two(command)) else {
             return Ok(None);
-        }
+        };
         let Some(who) = turn.who.clone() else {
             return Err(Refusal::NobodyToApprove { group: group.clone() });
         };
         let digest = CommandDigest::of(command);
-        let counts = |open: &&Proposal| self.may(&open.who, command).is_ok();
-        if let Some(open) = self.proposals.get(group).filter(counts) {
-            match (open.is_by_other(&who), open.digest == digest) {
-                (true, true) => return Ok(Some(group.clone())),
-                (false, true) => return Err(open.refusal(group, false)),
-                (true, false) => return Err(open.refusal(group, true)),
-                (false, false) => {}
-            }
+        if self.is_proposed_by_other(group, &who, command, &digest) {
+            return Ok(Some((group.clone(), digest)));
         }
-        let proposal = Proposal { who, digest, since: turn.revision };
-        let Wait { group: of, kind, since, for_ms } = proposal.wait(group);
-        turn.effects.push(Effect::Wait { group: of, kind, since, for_ms });
-        let refusal = proposal.refusal(group, false);
-        self.proposals.insert(group.clone(), proposal);
+        let refusal = |proposal: Revision, by: &Principal, is_other| {
+            let (group, by) = (group.clone(), Box::new(by.clone()));
+            Refusal::SecondApprovalNeeded { group, proposal, by, is_other }
+        };
+        let own = self.proposals_of(group).find(|(_, open)| !open.is_by_other(&who));
+        let since = match own {
+            Some((since, own)) if own.digest == digest => {
+                return Err(refusal(since, &own.who, false));
+            }
+            Some((since, _)) => since,
+            None => {
+                let oldest = self.proposals_of(group).next();
+                if let Some((since, oldest)) = oldest.filter(|_| !self.has_place(group)) {
+                    return Err(refusal(since, &oldest.who, true));
+                }
+                let since = turn.revision;
+                let wait = approval_wait(&(group.clone(), since));
+                let Wait { group, kind, since, for_ms } = wait;
+                turn.effects.push(Effect::Wait { group, kind, since, for_ms });
+                since
+            }
+        };
+        let refusal = refusal(since, &who, false);
+        self.proposals.insert((group.clone(), since), Proposal { who, digest });
         Err(refusal)
+    }
+
+    /// Whether two principals must ask for it: it is about a group whose policy says so, known or not, and would change
+    /// something that hurts. What opens a group again, or lets it arrive, needs one: two have closed it.
+    fn needs_two(&self, command: &Command) -> bool {
+        let Some(group) = command.group() else { return false };
+        if !self.policy(group).four_eyes {
+            return false;
+        }
+        let state = self.groups.get(group);
+        match command.plain() {
+            Command::StepDown { immediate, .. } => *immediate && state.is_some(),
+            Command::PutPolicy { policy, .. } => state.is_none_or(|it| it.policy != *policy),
+            Command::Delete { .. } => state.is_some_and(|state| !state.doomed),
+            Command::Move { step, .. } => match (step, self.door(group)) {
+                (Step::Expect { .. }, Door::Open | Door::Moved { .. })
+                | (Step::Depart { .. }, Door::Open | Door::Expected { .. })
+                | (Step::Stop, Door::Open) => true,
+                // They are refused, or have been taken before.
+                (Step::Expect { .. }, Door::Expected { .. } | Door::Stopped { .. })
+                | (Step::Depart { .. }, Door::Moved { .. } | Door::Stopped { .. })
+                | (Step::Stop, Door::Expected { .. } | Door::Moved { .. } | Door::Stopped { .. })
+                | (Step::Arrive { .. } | Step::Resume { .. }, _) => false,
+            },
+            Command::Open { .. }
+            | Command::ChangeTtl { .. }
+            | Command::Close { .. }
+            | Command::Expire { .. }
+            | Command::Campaign { .. }
+            | Command::Withdraw { .. }
+            | Command::Accept { .. }
+            | Command::Resign { .. }
+            | Command::Offer { .. }
+            | Command::Warm { .. }
+            | Command::Transfer { .. }
+            | Command::Admit { .. }
+            | Command::ForgetFence { .. }
+            | Command::Report { .. }
+            | Command::Relieve { .. }
+            | Command::PutSettings { .. }
+            | Command::PutBindings { .. }
+            | Command::CreateToken { .. }
+            | Command::RevokeToken { .. }
+            | Command::As { .. }
+            | Command::Elapsed { .. }
+            | Command::Refill { .. } => false,
+        }
+    }
+
+    /// Whether a command would take a place for a proposal: for the budget of the state.
+    pub(super) fn takes_place(&self, who: &Principal, command: &Command) -> bool {
+        let Some(group) = command.group().filter(|_| self.needs_two(command)) else { return false };
+        let digest = CommandDigest::of(command);
+        self.proposals_of(group).all(|(_, open)| open.is_by_other(who))
+            && self.has_place(group)
+            && !self.is_proposed_by_other(group, who, command, &digest)
+    }
+
+    /// Whether another principal, which still has the right for it, has asked for this very command.
+    fn is_proposed_by_other(
+        &self,
+        group: &Group,
+        who: &Principal,
+        command: &Command,
+        digest: &CommandDigest,
+    ) -> bool {
+        self.proposals_of(group).any(|(_, open)| {
+            open.digest == *digest && open.is_by_other(who) && self.may(&open.who, command).is_ok()
+        })
+    }
+
+    fn has_place(&self, group: &Group) -> bool {
+        self.proposals_of(group).count() < PROPOSALS_PER_GROUP_MAX
+    }
+
+    /// The proposals of a group, the oldest first.
+    fn proposals_of(&self, group: &Group) -> impl Iterator<Item = (Revision, &Proposal)> {
+        let (first, last) = ((group.clone(), Revision(0)), (group.clone(), Revision(u64::MAX)));
+        self.proposals.range(first..=last).map(|((_, since), proposal)| (*since, proposal))
+    }
+
+    /// Drops proposals of a group, and tells the driver to time them no longer: whoever proposes and confirms again
+    /// and again must not fill its memory.
+    fn drop_proposals(&mut self, turn: &mut Turn, group: &Group, goes: impl Fn(&Proposal) -> bool) {
+        let gone = self.proposals_of(group).filter(|(_, open)| goes(open)).map(|(since, _)| since);
+        for since in gone.collect::<Vec<_>>() {
+            self.proposals.remove(&(group.clone(), since));
+            let (group, kind) = (group.clone(), WaitKind::Approval);
+            turn.effects.push(Effect::WaitDropped { group, kind, since });
+        }
+    }
+
+    /// The group is gone, and all that was proposed about it.
+    pub(super) fn drop_all_proposals(&mut self, turn: &mut Turn, group: &Group) {
+        self.drop_proposals(turn, group, |_| true);
     }
 
     /// Its ten minutes are over; whether it was still open.
     pub(super) fn drop_proposal(&mut self, group: &Group, since: Revision) -> bool {
-        let is_it = self.proposals.get(group).is_some_and(|proposal| proposal.since == since);
-        if is_it {
-            self.proposals.remove(group);
-        }
-        is_it
+        self.proposals.remove(&(group.clone(), since)).is_some()
     }
 
     /// Whether some policy asks for two principals.
@@ -174,24 +247,48 @@ impl State {
             || self.groups.iter().any(|(_, state)| state.policy.as_deref().is_some_and(wants))
     }
 
+    /// Whether each proposal is about a group that is known, and the only one there.
+    pub(super) fn has_plain_proposals(&self) -> bool {
+        let groups = || self.proposals.keys().map(|(group, _)| group);
+        groups().all(|group| self.groups.get(group).is_some())
+            && groups().zip(groups().skip(1)).all(|(one, next)| one != next)
+    }
+
+    /// What must be true of all proposals.
+    pub(super) fn check_proposals(&self) -> Result<(), String> {
+        for ((group, _), Proposal { who, .. }) in &self.proposals {
+            if self.proposals_of(group).nth(PROPOSALS_PER_GROUP_MAX).is_some() {
+                return Err(format!("{group} has more than {PROPOSALS_PER_GROUP_MAX} proposals"));
+            }
+            let own = self.proposals_of(group).filter(|(_, open)| !open.is_by_other(who));
+            if own.count() > 1 {
+                return Err(format!("{who} has two proposals in {group}"));
+            }
+        }
+        Ok(())
+    }
+
     pub(super) fn put_proposals(&self, out: &mut Vec<u8>) {
         (self.proposals.len() as u64).put(out);
-        for (group, proposal) in &self.proposals {
+        for ((group, since), Proposal { who, digest }) in &self.proposals {
             group.put(out);
-            proposal.put(out);
+            who.put(out);
+            digest.put(out);
+            since.put(out);
         }
     }
 
     pub(super) fn take_proposals(&mut self, input: &mut Input<'_>) -> Result<(), CodecError> {
         for _ in 0..input.count("proposals")? {
             let group = Group::take(input)?;
-            let is_next = self.proposals.keys().next_back().is_none_or(|last| *last < group);
-            if !is_next || self.groups.get(&group).is_none() {
-                return Err(malformed("proposals")("they are out of order, or for no group"));
+            let (who, digest) = (Principal::take(input)?, CommandDigest::take(input)?);
+            let key = (group, Revision::take(input)?);
+            if self.proposals.keys().next_back().is_some_and(|last| *last >= key) {
+                return Err(malformed("proposals")("they are out of order, or one is named twice"));
             }
-            self.proposals.insert(group, Proposal::take(input)?);
+            self.proposals.insert(key, Proposal { who, digest });
         }
-        Ok(())
+        self.check_proposals().map_err(malformed("proposals"))
     }
 }
 
@@ -203,7 +300,6 @@ mod tests {
     use crate::name::Reason;
     use crate::outcome::Answer;
     use crate::policy::{Policy, Settings};
-    use crate::state::STATE_VERSION;
 
     fn group() -> Group {
         Group::new("billing").unwrap()
@@ -243,7 +339,7 @@ mod tests {
             Ok(Answer::Done),
             "one switches it on"
         );
-        assert_eq!(state.encode()[0], STATE_VERSION);
+        assert_eq!(state.encode()[0], 6, "it can be told without what came later");
         state
     }
 
@@ -264,7 +360,7 @@ mod tests {
         }
         // It is off: one is enough, and nothing of it is left.
         assert_eq!(ask(&mut state, "user:alice", put(false)), Ok(Answer::Done));
-        assert_eq!(state.encode()[0], STATE_VERSION - 1);
+        assert_eq!(state.encode()[0], 5);
     }
 
     #[test]
@@ -273,20 +369,20 @@ mod tests {
         let delete = Command::Delete { group: group() };
         let asked = ask(&mut state, "user:alice", delete.clone());
         assert!(is_proposed(&asked, "user:alice"), "{asked:?}");
+        let since = state.waits().next().unwrap().since;
         let other = ask(&mut state, "user:bob", put(false));
-        assert!(
-            matches!(other, Err(Refusal::SecondApprovalNeeded { is_other: true, .. })),
-            "{other:?}"
-        );
-        // Its own maker may ask for something else, and then that is what waits.
-        let asked = ask(&mut state, "user:alice", put(false));
+        assert!(is_proposed(&other, "user:bob"), "in a place of its own: {other:?}");
+        assert_eq!(state.encode()[0], crate::state::STATE_VERSION);
+        // Its own maker may ask for something else: that waits, for no longer than the first.
+        let down = Command::Move { group: group(), step: Step::Stop };
+        let asked = ask(&mut state, "user:alice", down.clone());
         assert!(is_proposed(&asked, "user:alice"), "{asked:?}");
-        let late = ask(&mut state, "user:bob", delete);
-        assert!(
-            matches!(late, Err(Refusal::SecondApprovalNeeded { is_other: true, .. })),
-            "{late:?}"
-        );
-        assert_eq!(ask(&mut state, "user:bob", put(false)), Ok(Answer::Done));
+        assert!(state.waits().any(|wait| wait.since == since));
+        assert_eq!(state.waits().count(), 2);
+        let late = ask(&mut state, "user:carol", delete);
+        assert!(is_proposed(&late, "user:carol"), "alice asks for that no longer: {late:?}");
+        assert_eq!(ask(&mut state, "user:bob", down), Ok(Answer::Done));
+        assert_eq!(ask(&mut state, "user:carol", put(false)), Ok(Answer::Done), "bob's");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use super::weight;
 use crate::codec::{wire_enum, wire_struct};
 use crate::door::Door;
 use crate::limits::HISTORY_PER_GROUP;
-use crate::name::{Metadata, Reason, SessionNo};
+use crate::name::{Home, Metadata, Reason, SessionNo};
 use crate::outcome::{Cause, Change};
 use crate::policy::{Policy, Priority};
 use crate::term::{Revision, Term};
@@ -28,6 +28,8 @@ pub(super) struct GroupState {
     pub(super) doomed: bool,
     /// Whether it lives here; none means that it does.
     pub(super) door: Option<Box<Door>>,
+    /// The store from which it arrived last, as the one who moved it called that store; none if it began here.
+    pub(super) came_from: Option<Box<Home>>,
     /// What its resources have admitted; none if no resource ever asked.
     pub(super) fences: Option<Box<Fences>>,
     pub(super) history: Vec<Change>,
@@ -144,6 +146,7 @@ impl GroupState {
             heir: None,
             doomed: false,
             door: None,
+            came_from: None,
             fences: None,
             history: Vec::new(),
             marks: Marks::default(),

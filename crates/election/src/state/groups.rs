@@ -122,7 +122,7 @@ impl State {
     /// instead of a tombstone for every name that ever was (semantics 22).
     pub(super) fn forget(&mut self, turn: &mut Turn, group: &Group) {
         let Some(state) = self.groups.remove(group) else { return };
-        self.proposals.remove(group);
+        self.drop_all_proposals(turn, group);
         self.index.note(group, state.marks, Marks::default());
         if !mutant::is(Mutant::TermsRestart) {
             self.term_floor = self.term_floor.max(state.term);

@@ -46,6 +46,7 @@ impl State {
         holds(leads.is_empty(), || format!("offices without their session: {leads:?}"))?;
         holds(stands.is_empty(), || format!("standbys without their session: {stands:?}"))?;
         holds(self.by_secret.len() == self.sessions.len(), || "secrets without session".into())?;
+        self.check_proposals()?;
         let bytes = self.bytes_recomputed();
         holds(self.bytes() == bytes, || format!("{} bytes are {bytes} bytes", self.bytes()))?;
         holds(self.index == Index::recomputed(self), || "the index has drifted".into())

@@ -50,7 +50,7 @@ mod transfer;
 mod view;
 mod weight;
 
-use four_eyes::Proposal;
+use four_eyes::Proposals;
 use group::GroupState;
 use group_table::GroupTable;
 use repeat::Requests;
@@ -77,8 +77,7 @@ pub struct State {
     requests: Requests,
     ended: EndedSessions,
     access: Arc<AccessTable>,
-    /// What waits for a second principal: at most one request of a group.
-    proposals: BTreeMap<Group, Proposal>,
+    proposals: Proposals,
     index: Index,
     /// The entry that is being applied in slices, if any.
     work: Option<Work>,
@@ -172,7 +171,7 @@ impl State {
             requests: Requests::without_session(),
             ended: EndedSessions::default(),
             access: Arc::default(),
-            proposals: BTreeMap::new(),
+            proposals: Proposals::new(),
             index: Index::default(),
             work: None,
         }

@@ -13,7 +13,7 @@
 use super::group::{Marks, Office};
 use super::repeat::Requests;
 use super::{Index, State};
-use crate::limits::TERM_MAX;
+use crate::limits::{TERM_GIVEN_MAX, TERM_MAX};
 use crate::mutant::{self, Mutant};
 use crate::name::Group;
 use crate::term::{Revision, Term};
@@ -36,6 +36,16 @@ pub enum RebirthError {
         /// When the backup was made.
         stamp_s: u64,
     },
+    /// A floor that would leave too few terms.
+    #[error(
+        "a term floor of {given} is above {max}, half of all terms; name the highest term that was ever granted"
+    )]
+    FloorTooHigh {
+        /// The floor that was asked for.
+        given: u64,
+        /// The highest that may be.
+        max: u64,
+    },
     /// No room above.
     #[error(
         "terms would have to start at {wanted}, beyond the last one that can be written exactly"
@@ -56,6 +66,10 @@ impl State {
     ) -> Result<Self, RebirthError> {
         if now_s < stamp_s {
             return Err(RebirthError::ClockBehind { now_s, stamp_s });
+        }
+        let (given, max) = (term_floor.get(), TERM_GIVEN_MAX);
+        if given > max {
+            return Err(RebirthError::FloorTooHigh { given, max });
         }
         let least = now_s.saturating_mul(TERMS_PER_SECOND).max(term_floor.get());
         let ahead = |term: Term| {
@@ -228,7 +242,9 @@ mod tests {
     fn a_clock_before_the_backup_is_refused() {
         let error = lived().reborn(NOW_S, NOW_S - 1, Term::NONE).unwrap_err();
         assert_eq!(error, RebirthError::ClockBehind { now_s: NOW_S - 1, stamp_s: NOW_S });
-        let beyond = Term::new(TERM_MAX).unwrap();
-        assert!(lived().reborn(0, NOW_S, beyond).is_err());
+        for beyond in [TERM_GIVEN_MAX + 1, TERM_MAX] {
+            let error = lived().reborn(0, NOW_S, Term::new(beyond).unwrap()).unwrap_err();
+            assert_eq!(error, RebirthError::FloorTooHigh { given: beyond, max: TERM_GIVEN_MAX });
+        }
     }
 }

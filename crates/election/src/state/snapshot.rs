@@ -5,12 +5,15 @@
 //!                group has fences, and then every group has `door?` and `fences?`; or 4, like 3, if some group
 //!                is stopped for recovery; or 5, like 4, if there are bindings, tokens or sessions with an
 //!                owner, and then every session has `owner?` and the state ends with the table of access; or 6,
-//!                like 5, if some policy asks for two principals, and then the proposals follow
+//!                like 5, if some policy asks for two principals, and then the proposals follow; or 7, like 6, if
+//!                some group came from another store, and then every group has `came from?`, or if a group has
+//!                several proposals, or is not known and has one
 //! settings       ttl ceiling, auto-create, most groups, default policy
 //! revision       number
 //! term floor     number
 //! sessions       list of: number, id, node, ttl, longest ttl, passing, epoch, requests, owner?
-//! groups         list of: name, term, policy?, office, line, heir?, doomed, door?, fences?, history
+//! groups         list of: name, term, policy?, office, line, heir?, doomed, door?, fences?,
+//!                came from?, history
 //! requests       list of those without a session, oldest first; forgotten revision?
 //! ended          list of 64-bit prints of ended session ids, oldest first
 //! access?        version of the bindings, bindings, list of tokens by their ids
@@ -37,10 +40,11 @@ use crate::policy::{Policy, Settings};
 use crate::term::{Revision, Term};
 
 /// The version that opens every encoded state.
-pub const STATE_VERSION: u8 = 6;
-/// The version without proposals, the one without access, the one without stopped groups, the one without fences, and the one without doors either. Each is
-/// written as long as no group needs a later one, so that programs which know only that read what later ones
+pub const STATE_VERSION: u8 = 7;
+/// The version without groups that came from elsewhere, the one without proposals, the one without access, the one
+/// without stopped groups, the one without fences, and the one without doors either. Each is written as long as no group needs a later one, so that programs which know only that read what later ones
 /// write.
+const STATE_VERSION_NATIVE: u8 = 6;
 const STATE_VERSION_ALONE: u8 = 5;
 const STATE_VERSION_OPEN: u8 = 4;
 const STATE_VERSION_STOPLESS: u8 = 3;
@@ -75,7 +79,7 @@ impl State {
         if version >= STATE_VERSION_ALONE {
             self.access.put(&mut out);
         }
-        if version == STATE_VERSION {
+        if version >= STATE_VERSION_NATIVE {
             self.put_proposals(&mut out);
         }
         out
@@ -83,8 +87,12 @@ impl State {
 
     /// The earliest version that can tell all of this state.
     fn version(&self) -> u8 {
-        if self.wants_two() || !self.proposals.is_empty() {
+        let came = |(_, group): (&Group, &GroupState)| group.came_from.is_some();
+        if !self.has_plain_proposals() || self.groups.iter().any(came) {
             return STATE_VERSION;
+        }
+        if self.wants_two() || !self.proposals.is_empty() {
+            return STATE_VERSION_NATIVE;
         }
         let is_owned = |session: &Session| session.owner.is_some();
         if !self.access.is_untouched() || self.sessions.values().any(is_owned) {
@@ -138,7 +146,7 @@ impl State {
         if version >= STATE_VERSION_ALONE {
             state.access = Arc::new(Wire::take(&mut input)?);
         }
-        if version == STATE_VERSION {
+        if version >= STATE_VERSION_NATIVE {
             state.take_proposals(&mut input)?;
         }
         input.end()?;
@@ -227,6 +235,9 @@ fn put_group(group: &GroupState, version: u8, out: &mut Vec<u8>) {
     if version >= STATE_VERSION_STOPLESS {
         group.fences.put(out);
     }
+    if version == STATE_VERSION {
+        group.came_from.put(out);
+    }
     group.history.put(out);
 }
 
@@ -244,6 +255,7 @@ fn take_group(input: &mut Input<'_>, version: u8) -> Result<GroupState, CodecErr
         doomed: Wire::take(input)?,
         door: if version == STATE_VERSION_DOORLESS { None } else { Wire::take(input)? },
         fences: if version >= STATE_VERSION_STOPLESS { Wire::take(input)? } else { None },
+        came_from: if version == STATE_VERSION { Wire::take(input)? } else { None },
         history: Wire::take(input)?,
         marks: Marks::default(),
         weight: 0,

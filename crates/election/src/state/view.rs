@@ -2,6 +2,7 @@
 
 use std::ops::Bound;
 
+use super::four_eyes::approval_wait;
 use super::group::{Office, PreemptionWindow, Tenure};
 use super::{GroupState, State};
 use crate::command::WaitKind;
@@ -146,7 +147,7 @@ impl State {
     /// Everything that is being waited for, in full: for a driver that starts to count.
     pub fn waits(&self) -> impl Iterator<Item = Wait> {
         let offices = self.index.waiting.iter().filter_map(|group| self.wait_of(group));
-        offices.chain(self.proposals.iter().map(|(group, proposal)| proposal.wait(group)))
+        offices.chain(self.proposals.keys().map(approval_wait))
     }
 
     fn wait_of(&self, group: &Group) -> Option<Wait> {
@@ -267,6 +268,7 @@ impl State {
             policy: self.policy(group).clone(),
             own_policy: state.policy.is_some(),
             door: self.door(group).clone(),
+            came_from: state.came_from.as_deref().cloned(),
             ending: self.cause_of_ending(group).map(|(cause, _)| cause),
             standbys: standbys.collect(),
             standbys_count: state.line.len(),

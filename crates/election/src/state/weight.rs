@@ -44,10 +44,12 @@ const PATTERN: u64 = 48;
 const METADATA_ENTRY: u64 = 64;
 /// A fence.
 const FENCE: u64 = 64;
-/// A proposal, with the longest names.
-const PROPOSAL: u64 = 768;
+/// A proposal, with the longest names, and the wait for its end.
+const PROPOSAL: u64 = 1024;
 /// A door that is closed.
 const DOOR: u64 = 64;
+/// Where a group came from, if it did.
+const ORIGIN: u64 = 32;
 
 const fn texts(text: &str) -> u64 {
     text.len() as u64
@@ -110,6 +112,7 @@ pub(super) fn group(name: &Group, state: &GroupState) -> u64 {
         + office
         + state.line_bytes
         + state.door.as_deref().map_or(0, door)
+        + state.came_from.as_deref().map_or(0, |from| ORIGIN + texts(from.as_str()))
         + fences
         + state.history.iter().map(change).sum::<u64>()
 }
@@ -174,13 +177,14 @@ impl State {
         bytes_max: u64,
     ) -> Result<u64, Refusal> {
         let reserve = bytes_max / STATE_BYTES_RESERVE_PART;
+        let adds = self.adds(command, request);
         let max = match command.grows() {
-            Grows::Nothing => return Ok(0),
+            // A deletion may have to be proposed first. It is counted, and taken all the same.
+            Grows::Nothing => return Ok(adds),
             Grows::Little => bytes_max.saturating_add(reserve),
             Grows::Freely if self.is_wanted(command) => bytes_max.saturating_add(reserve / 2),
             Grows::Freely => bytes_max,
         };
-        let adds = self.adds(command, request);
         let used = self.bytes().saturating_add(pending);
         if adds > 0 && used.saturating_add(adds) > max {
             return Err(Refusal::StateFull { used, adds, max });
@@ -216,9 +220,11 @@ impl State {
         let line = |text: &str| CHANGE + texts(text);
         let content = match command {
             Command::As { who, .. } => {
-                let adds = self.adds(command.plain(), request);
+                let plain = command.plain();
+                let adds = self.adds(plain, request);
                 // What adds something may open a session, which keeps its owner.
-                return if adds == 0 { 0 } else { adds + owner(Some(who)) };
+                let owned = if adds == 0 { 0 } else { adds + owner(Some(who)) };
+                return owned + if self.takes_place(who, plain) { PROPOSAL } else { 0 };
             }
             // Bounded by their own limits, and what an administrator needs to bring order.
             Command::PutBindings { .. }

@@ -127,6 +127,8 @@ pub struct GroupView {
     pub own_policy: bool,
     /// Whether it lives in this store.
     pub door: Door,
+    /// The store from which it arrived last, as the one who moved it called that store; none if it began here.
+    pub came_from: Option<Home>,
     /// Why the tenure is ending, if it is.
     pub ending: Option<Cause>,
     /// The line, next one first; at most a page of it.

@@ -215,3 +215,20 @@ fn a_later_wait_takes_the_place_of_an_earlier_one() {
     let over = [(group("a"), WaitKind::MinimumTenure, Revision(9))];
     assert_eq!(deadlines.elapsed(at(1500), ALL), over);
 }
+
+/// Semantics 38: each proposal has its own ten minutes, and one that is over takes no memory.
+#[test]
+fn proposals_of_one_group_are_timed_each_and_dropped_when_they_are_over() {
+    let mut deadlines = Deadlines::new();
+    let approval = |since| (group("a"), WaitKind::Approval, Revision(since));
+    for since in 1..=3 {
+        let (group, kind, revision) = approval(since);
+        deadlines.wait(group, kind, revision, 1000, at(100 * since));
+    }
+    let (dropped, kind, since) = approval(2);
+    deadlines.drop_wait(dropped, kind, since);
+    assert_eq!(deadlines.elapsed(at(1100), ALL), [approval(1)]);
+    assert_eq!(deadlines.elapsed(at(1299), ALL), []);
+    assert_eq!(deadlines.elapsed(at(1300), ALL), [approval(3)]);
+    assert_eq!(deadlines.next_at(), None, "nothing is left");
+}

@@ -226,6 +226,19 @@ impl Stage {
                 let to = Home::new("memory:elsewhere").map_err(show)?;
                 Command::Move { group: line.group(1)?, step: Step::Depart { to } }
             }
+            "expect" => {
+                let from = Home::new("memory:elsewhere").map_err(show)?;
+                Command::Move { group: line.group(1)?, step: Step::Expect { from } }
+            }
+            "arrive" => {
+                let group = line.group(1)?;
+                let (above, heir) = (term(self, &group)?, None);
+                let since = match self.state().door(&group) {
+                    Door::Expected { since, .. } => *since,
+                    Door::Open | Door::Moved { .. } | Door::Stopped { .. } => Revision(0),
+                };
+                Command::Move { group, step: Step::Arrive { since, above, heir } }
+            }
             "delete" => Command::Delete { group: line.group(1)? },
             "settings" => Command::PutSettings { settings: Box::new(self.settings(line)?) },
             _ => return Err(format!("no such command: {verb}")),
@@ -251,6 +264,7 @@ impl Stage {
         if let Some(text) = line.options.get("groups") {
             settings.groups_max = text.parse().map_err(|_| format!("{text} is no number"))?;
         }
+        settings.default_policy.four_eyes |= line.is_said("four-eyes");
         Ok(settings)
     }
 

@@ -103,6 +103,8 @@ fn effects(state: &State, applied: &Applied, known: &Model, model: &Model) -> Re
             Effect::SessionOpened { session, ttl_ms } => opened.insert((session, ttl_ms)),
             Effect::TtlChanged { session, ttl_ms } => changed.insert((session, ttl_ms)),
             Effect::SessionEnded { session } => ended.insert(session),
+            // Nothing is proposed in these worlds.
+            Effect::WaitDropped { .. } => false,
         };
         if !is_first {
             return Err(format!("an effect came twice: {:?}", applied.effects));

@@ -49,9 +49,10 @@ fn check(state: &State, groups: &[Group], applied: &Applied) {
     }
     let waits = applied.effects.iter().filter(|effect| match effect {
         Effect::Wait { kind, .. } => *kind == WaitKind::Acceptance,
-        Effect::SessionOpened { .. } | Effect::TtlChanged { .. } | Effect::SessionEnded { .. } => {
-            false
-        }
+        Effect::SessionOpened { .. }
+        | Effect::TtlChanged { .. }
+        | Effect::SessionEnded { .. }
+        | Effect::WaitDropped { .. } => false,
     });
     assert_eq!(waits.count(), GROUPS);
     assert_eq!(state.led_by(next).count(), GROUPS);

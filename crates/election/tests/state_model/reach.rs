@@ -109,6 +109,7 @@ fn refused(refusal: &Refusal) -> &'static str {
         Refusal::NotExpected { .. } => "NotExpected",
         Refusal::Stopped { .. } => "Stopped",
         Refusal::StillLed { .. } => "StillLed",
+        Refusal::TermTooHigh { .. } => "TermTooHigh",
         Refusal::StaleTerm { .. } => "StaleTerm",
         Refusal::NeverGranted { .. } => "NeverGranted",
         Refusal::TermOver { .. } => "TermOver",

@@ -122,7 +122,8 @@ pub enum What {
         call: u64,
         /// The revision that served the answer, if it has one.
         revision: Option<Revision>,
-        out: Out,
+        /// Boxed: a view of a group would make every event larger.
+        out: Box<Out>,
     },
     /// A definite no: nothing happened.
     Fail {

@@ -157,18 +157,17 @@ impl Ask {
 
 /// What the history says of an answer.
 pub(super) fn told(call: u64, response: &Response) -> What {
+    let ok = |revision, out| What::Ok { call, revision, out: Box::new(out) };
     match response.clone() {
         Response::Applied { answer, revision, view } => {
             let view = view.map(|view| view.map(plain));
-            What::Ok { call, revision: Some(revision), out: Out::Applied { answer, view } }
+            ok(Some(revision), Out::Applied { answer, view })
         }
         Response::Heartbeat { ttl_ms, epoch, revision, .. } => {
-            What::Ok { call, revision: Some(revision), out: Out::Heartbeat { ttl_ms, epoch } }
+            ok(Some(revision), Out::Heartbeat { ttl_ms, epoch })
         }
-        Response::View { view, .. } => {
-            What::Ok { call, revision: revision_of(&view), out: Out::Seen(plain(view)) }
-        }
-        Response::Done => What::Ok { call, revision: None, out: Out::Done },
+        Response::View { view, .. } => ok(revision_of(&view), Out::Seen(plain(view))),
+        Response::Done => ok(None, Out::Done),
         Response::Error(StoreError::Uncertain { .. }) => What::Info { call },
         Response::Error(error) => What::Fail { call, error },
     }

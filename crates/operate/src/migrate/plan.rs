@@ -79,6 +79,7 @@ mod tests {
             policy,
             own_policy: false,
             door,
+            came_from: None,
             ending: None,
             standbys,
             standbys_count: 0,

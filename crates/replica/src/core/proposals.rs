@@ -101,6 +101,8 @@ impl Core {
                     if self.is_taken(replica, boot, number)
                         && !mutant::is(Mutant::DuplicatesApplied) => {}
                 Submission::Remote { replica, boot, number, command, request } => {
+                    // At once: a second copy in this very batch must not be declined after the first was taken.
+                    self.note_taken(replica, boot, number);
                     match self.check_remote(&command, request.as_ref(), grows) {
                         Ok(bytes) => grows += bytes,
                         Err(why) => {
@@ -118,9 +120,6 @@ impl Core {
         }
         if entries.is_empty() || self.step_proposal(entries) {
             self.growth.appended(self.node.raft.raft_log.last_index(), grows);
-            for (replica, boot, number) in remotes {
-                self.note_taken(replica, boot, number);
-            }
             for session in heard {
                 self.ledger.shows_life(self.now, session);
             }

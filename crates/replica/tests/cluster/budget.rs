@@ -4,7 +4,7 @@ use regent_election::policy::NodePattern;
 use regent_election::store::StoreError;
 use regent_election::{Command, Group, Policy, Refusal};
 use regent_replica::ReplicaId;
-use regent_replica::io::{Request, Response};
+use regent_replica::io::{PeerMessage, Request, Response};
 
 use crate::bench::{Cluster, campaign, heartbeat, id, open};
 
@@ -130,4 +130,35 @@ fn what_the_raft_leader_refuses_for_its_budget_a_followers_client_is_told() {
         }
         other => panic!("{other:?}"),
     }
+}
+
+/// The network delivers a change twice before the Raft leader takes its turn. The second copy finds the budget used up by
+/// the first, and says nothing: to say that the change was declined would be untrue.
+#[test]
+fn a_change_that_comes_twice_at_once_is_not_declined_after_it_was_taken() {
+    let mut cluster = with_budgets(&[(1, BUDGET), (2, BUDGET), (3, BUDGET)]);
+    let leader = cluster.await_leader();
+    let follower = (1..=3).map(id).find(|id| *id != leader).unwrap();
+    cluster.submit(leader, large(0)).unwrap();
+    let empty = bytes(&cluster, leader);
+    cluster.submit(leader, large(1)).unwrap();
+    let each = bytes(&cluster, leader) - empty;
+    let mut number = 2;
+    while bytes(&cluster, leader) + 2 * each <= BUDGET {
+        cluster.submit(leader, large(number)).unwrap();
+        number += 1;
+    }
+    cluster.run(100);
+    let token = cluster.ask(follower, put(number));
+    cluster.turn(follower);
+    let is_forwarded = |message: &PeerMessage| matches!(message, PeerMessage::Propose { .. });
+    let sent = cluster.mail.iter().find(|(.., message)| is_forwarded(message)).unwrap();
+    let forwarded = sent.3.clone();
+    for _ in 0..2 {
+        cluster.deliver(follower, leader, forwarded.clone());
+    }
+    cluster.turn(leader);
+    cluster.run(100);
+    let told = cluster.answers.remove(&token);
+    assert!(matches!(told, Some(Response::Applied { answer: Ok(_), .. })), "{told:?}");
 }

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use raft::eraftpb::{Entry, Message, MessageType};
-use regent_election::{Moment, Settings};
+use regent_election::{Command, Moment, SessionNo, Settings};
 use regent_replica::core::{Core, CoreConfig};
 use regent_replica::disk::{Founding, RealFiles};
 use regent_replica::io::{Input, PeerMessage};
@@ -130,4 +130,17 @@ async fn entries_without_content_count_by_what_they_take() {
     let bytes = append(entries, 0).len() + entries * 128;
     let places = bytes.div_ceil(PEER_MESSAGE_BYTES_MIN);
     flood(append(entries, 0), 20, PEER_INBOX_BYTES_MAX / PEER_MESSAGE_BYTES_MIN / places).await;
+}
+
+/// So does an element of a list in a command that a peer passes on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lists_in_proposals_count_by_what_they_take() {
+    let elements = 20_000;
+    let command = Command::Expire { sessions: vec![SessionNo(1); elements] };
+    let mut payload = Vec::new();
+    PeerMessage::Propose { boot: 1, number: 1, command, request: None }.put(&mut payload);
+    let bytes = payload.len() + elements * 128;
+    let places = bytes.div_ceil(PEER_MESSAGE_BYTES_MIN);
+    let fit = PEER_INBOX_BYTES_MAX / PEER_MESSAGE_BYTES_MIN / places;
+    flood(frame(MESSAGE, &payload), 20, fit).await;
 }
