@@ -4,7 +4,6 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use regent_audit::{Filter, Head, ReadError, Report};
-use serde_json::json;
 
 use crate::exit::Exit;
 use crate::failure::{CommandResult, Failure};
@@ -129,23 +128,7 @@ fn show(args: &ShowArgs) -> CommandResult {
 fn verify(args: &VerifyArgs) -> CommandResult {
     let keys = args.keys.as_deref().map(regent_audit::keys).transpose()?;
     let report = regent_audit::verify(&args.dir, keys.as_ref(), args.head.clone())?;
-    let told = json!({
-        "intact": report.is_intact(),
-        "complete": report.is_complete(),
-        "lines": report.lines,
-        "first": report.first,
-        "head": report.head.to_string(),
-        "signed_to": report.signed_to,
-        "signed_by": report.signed_by,
-        "checkpoints_good": report.checkpoints_good,
-        "checkpoints_unknown": report.checkpoints_unknown,
-        "ended_in_order": report.has_ended,
-        "torn_bytes": report.torn_bytes,
-        "missing": report.found,
-        "defects": report.defects.iter().map(ToString::to_string).collect::<Vec<_>>(),
-        "defects_count": report.defects_count,
-    });
-    Screen::chosen().answer(&told, || paragraph(&report))?;
+    Screen::chosen().answer(&report.object(), || paragraph(&report))?;
     Ok(if report.is_intact() { Exit::Done } else { Exit::Tampered })
 }
 

@@ -110,6 +110,9 @@ fn nothing_that_asks_a_server_hides_how_to_reach_it() {
             "record",
             "audit",
             "tls",
+            "login",
+            "logout",
+            "context",
         ]
         .iter()
         .any(|name| path.starts_with(&format!("regent {name}")));

@@ -94,6 +94,7 @@ impl Cluster for ReplicaCluster {
             tuning: self.tuning(),
             // What only the server knows.
             auth: None,
+            caller: None,
         }
     }
 

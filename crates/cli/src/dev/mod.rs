@@ -3,7 +3,6 @@
 //! The cluster is `regent_service::dev`; this is the page that shows it. What dies is started again a
 //! little later.
 
-mod news;
 mod view;
 
 use std::io::{self, IsTerminal};
@@ -13,6 +12,7 @@ use std::time::Duration;
 use clap::Args;
 use regent_election::error_text::plain;
 use regent_operate::cluster_view::{ClusterObserver, ClusterPicture};
+use regent_operate::watch_lines::Changes;
 use regent_service::dev::{AGAIN_AFTER, DevCluster, DevError, EndedReplica, Processes};
 use tokio::sync::mpsc::Receiver;
 use tokio::time::timeout;
@@ -21,7 +21,6 @@ use crate::exit::Exit;
 use crate::failure::{CommandResult, Failure};
 use crate::output::{Output, Screen, remark};
 use crate::signals::Signals;
-use news::Changes;
 use view::Terminal;
 
 /// How long a cluster may take until one of its replicas leads.
@@ -176,7 +175,7 @@ async fn show(
     let screen = Screen { output: Output::Text };
     let terminal = if io::stdout().is_terminal() { Some(Terminal::enter()?) } else { None };
     if terminal.is_none() {
-        screen.line(&view::greeting(site, processes))?;
+        screen.line(&site.greeting(processes))?;
     }
     loop {
         let mut told = Vec::new();

@@ -56,11 +56,12 @@ pub(crate) struct SplitBrainArgs {
 /// Runs the verb.
 pub(crate) async fn run(args: SplitBrainArgs) -> CommandResult {
     let any = args.client.remote()?;
-    let each = args.client.urls().map(|url| {
-        let one = Remote::new(url)?.with_timeout(args.client.timeout);
-        Ok::<_, AddressError>((url.to_owned(), one))
+    let each = any.addresses().iter().map(|address| {
+        let one = Remote::at(vec![address.clone()])?.with_timeout(args.client.timeout);
+        Ok::<_, AddressError>((address.to_string(), one))
     });
-    let servers = Servers::new(any, each.collect::<Result<_, _>>()?);
+    let each = each.collect::<Result<_, _>>()?;
+    let servers = Servers::new(any, each);
     if args.recover {
         return recovery::run(&args, &servers).await;
     }

@@ -7,10 +7,11 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 
 use regent_replica::disk::DiskOptions;
+use regent_replica::member::failures_survived;
 use regent_replica::{Member, Members, ReplicaId};
 use tempfile::TempDir;
 
-use super::DevError;
+use super::{DevError, Processes};
 use crate::founding::bootstrap_all;
 use crate::random::random;
 use crate::settings::{File, Key, Value};
@@ -154,6 +155,43 @@ impl DevCluster {
     pub fn servers(&self) -> String {
         let serving = self.seats.iter().filter(|seat| !seat.is_witness);
         serving.map(DevReplica::url).collect::<Vec<_>>().join(",")
+    }
+
+    /// Where the data are, and for how long, in words.
+    #[must_use]
+    pub fn place(&self) -> String {
+        let until = if self.is_kept() { "and stay there" } else { "until it ends" };
+        format!("data and logs are in {} {until}", self.directory.display())
+    }
+
+    /// What whoever started it can do.
+    #[must_use]
+    pub fn greeting(&self, processes: &Processes) -> String {
+        let count = self.seats.len();
+        let survives = failures_survived(count);
+        let mut text =
+            format!("{count} replicas run on this machine; {survives} of them may fail\n");
+        for seat in &self.seats {
+            let witness = if seat.is_witness { "  a witness, which serves no clients" } else { "" };
+            text.push_str(&format!(
+                "  replica {}  {}  process {}{witness}\n",
+                seat.id,
+                seat.url(),
+                processes.pid(seat.id).map_or_else(|| "-".into(), |pid| pid.to_string())
+            ));
+        }
+        let (place, servers) = (self.place(), self.servers());
+        text.push_str(&format!(
+            "{place}\n\
+             try in another terminal:\n  \
+             regent campaign billing --node a --keep --server {servers}\n\
+             or name the servers once:\n  \
+             export REGENT_SERVER={servers}\n  \
+             regent watch\n  \
+             regent cluster status\n\
+             kill -9 a replica and see the others go on; Ctrl-C ends everything"
+        ));
+        text
     }
 
     /// Where data, settings and logs are.
