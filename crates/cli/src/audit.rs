@@ -7,7 +7,7 @@ use regent_audit::{Filter, Head, ReadError, Report};
 
 use crate::exit::Exit;
 use crate::failure::{CommandResult, Failure};
-use crate::output::{Output, Screen, facts, or_dash, remark, yes};
+use crate::output::{Output, Screen, facts, remark};
 use crate::wall;
 use regent_operate::escape::on_one_line;
 
@@ -134,42 +134,10 @@ fn verify(args: &VerifyArgs) -> CommandResult {
 
 /// A report for people.
 fn paragraph(report: &Report) -> String {
-    let signed = match (report.has_keys, report.signed_to) {
-        (false, _) => {
-            "not checked: without --keys, whoever can write the files can make the chain anew"
-                .to_owned()
-        }
-        (true, Some(to)) => format!(
-            "up to line {to} by key {} ({} checkpoints, {} by unknown keys)",
-            or_dash(report.signed_by.as_ref()),
-            report.checkpoints_good,
-            report.checkpoints_unknown,
-        ),
-        (true, None) => "no: there is no checkpoint by these keys".to_owned(),
-    };
-    let first = match report.first {
-        1 => "1, the beginning of the chain".to_owned(),
-        first => format!("{first}; files before it were removed"),
-    };
-    let mut text = facts(vec![
-        ("intact", yes(report.is_intact())),
-        ("complete", yes(report.is_complete())),
-        ("lines", report.lines.to_string()),
-        ("first", first),
-        ("head", report.head.to_string()),
-        ("signed", signed),
-    ]);
-    let missing = report.found.iter().map(|found| format!("missing  {found}"));
-    let torn = (report.torn_bytes > 0)
-        .then(|| format!("missing  half a line of {} bytes stands at the end", report.torn_bytes));
-    let defects = report.defects.iter().map(|defect| format!("DEFECT  {defect}"));
-    for line in missing.chain(torn).chain(defects) {
+    let mut text = facts(report.facts());
+    for line in report.findings() {
         text.push('\n');
         text.push_str(&line);
-    }
-    let unlisted = report.defects_count - report.defects.len() as u64;
-    if unlisted > 0 {
-        text.push_str(&format!("\nDEFECT  and {unlisted} more"));
     }
     text
 }

@@ -144,6 +144,9 @@ pub(crate) fn run(verb: &TlsVerb) -> CommandResult {
 }
 
 #[cfg(feature = "tls")]
+pub(crate) use made::failure;
+
+#[cfg(feature = "tls")]
 mod made {
     //! What the verbs make, and what they tell of it.
 
@@ -234,7 +237,7 @@ mod made {
         path.display().to_string()
     }
 
-    fn failure(error: TlsError) -> Failure {
+    pub(crate) fn failure(error: TlsError) -> Failure {
         let exit = match &error {
             TlsError::Exists { .. } | TlsError::OutlivesCa { .. } => Exit::Refused,
             TlsError::Days { .. } | TlsError::Host { .. } => Exit::Usage,
