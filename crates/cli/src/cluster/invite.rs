@@ -16,7 +16,6 @@ use crate::settings::FoundingArgs;
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "\
 Examples:
-  regent cluster invite --id 4 --peer 10.0.0.4:7401 --client 10.0.0.4:7400 --dir ./peer-ca --to 4.invitation
   regent cluster invite --id 4 --peer d:7401 --client d:7400 --dir ./peer-ca --to 4.invitation
 
 Run it where the CA is. The cluster takes the replica in as a learner, the CA issues its

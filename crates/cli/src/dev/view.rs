@@ -82,10 +82,10 @@ pub(super) fn frame(
         None => "no replica leads the log".to_owned(),
     };
     let mut text = format!(
-        "{count} replicas survive {}; {lead}\n{}\nexport REGENT_SERVER={}\n\n",
+        "{count} replicas survive {}; {lead}\n{}\nexport {}\n\n",
         failures(survived),
         site.place(),
-        site.servers()
+        site.exports()
     );
     text.push_str(&replicas(site, processes, picture));
     text.push_str("\n\n");

@@ -22,9 +22,12 @@ pub struct TlsFiles {
 }
 
 impl TlsFiles {
-    /// Makes these the files of the process, each before the one that the environment names. The first ones stay.
+    /// Makes these the files of the process, each before the one that the environment names. The first ones stay; none at all are
+    /// not the first.
     pub fn set_default(self) {
-        let _ = DEFAULT.set(self);
+        if self != Self::default() {
+            let _ = DEFAULT.set(self);
+        }
     }
 
     /// Makes these the files of the process where it has no others. The first ones stay.
