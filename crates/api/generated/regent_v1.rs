@@ -1162,6 +1162,20 @@ pub struct ClusterResponse {
     /// Whether callers of the answering server are authenticated: `off` or `required`.
     #[prost(string, optional, tag = "21")]
     pub auth: ::core::option::Option<::prost::alloc::string::String>,
+    /// Who asks, by what the answering server believes; absent where callers are not authenticated.
+    #[prost(message, optional, tag = "22")]
+    pub caller: ::core::option::Option<Caller>,
+}
+/// A caller as the server knows it.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Caller {
+    /// Like `node:web-1` or `user:alice`.
+    #[prost(string, tag = "1")]
+    pub principal: ::prost::alloc::string::String,
+    /// The bindings that name it, from which its rights come. A caller on the Unix socket of the server (`local:...`)
+    /// needs none.
+    #[prost(message, repeated, tag = "2")]
+    pub bindings: ::prost::alloc::vec::Vec<Binding>,
 }
 /// How a replica's time-outs suit the network, by the arithmetic of `regent lab tune`.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

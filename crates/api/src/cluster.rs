@@ -6,6 +6,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::auth::BindingBody;
+
 /// What a replica is at the moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
@@ -103,6 +105,19 @@ pub struct ClusterResponse {
     /// say.
     #[serde(default)]
     pub auth: Option<String>,
+    /// Who asks, by what the answering server believes; null where callers are not authenticated.
+    #[serde(default)]
+    pub caller: Option<CallerBody>,
+}
+
+/// A caller as the server knows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct CallerBody {
+    /// Like `node:web-1` or `user:alice`.
+    pub principal: String,
+    /// The bindings that name it, from which its rights come. A caller on the Unix socket of the server (`local:…`)
+    /// needs none.
+    pub bindings: Vec<BindingBody>,
 }
 
 /// How a replica's time-outs suit the network, by the arithmetic of `regent lab tune`.

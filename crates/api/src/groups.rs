@@ -69,6 +69,21 @@ pub struct PriorityRule {
     pub priority: Priority,
 }
 
+impl std::str::FromStr for PriorityRule {
+    type Err = String;
+
+    /// A rule as people write it: `web-*=10`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let refused = || format!("{text:?} is no rule; write it like 'web-*=10'");
+        let (nodes, priority) = text.rsplit_once('=').ok_or_else(refused)?;
+        let priority: Priority = priority.parse().map_err(|_| {
+            format!("{priority:?} is no priority from {} to {}", Priority::MIN, Priority::MAX)
+        })?;
+        let nodes = NodePattern::new(nodes).map_err(|error| error.to_string())?;
+        Ok(Self { nodes, priority })
+    }
+}
+
 impl Default for PolicyBody {
     fn default() -> Self {
         Policy::default().into()
@@ -277,6 +292,19 @@ impl From<GroupsResponse> for GroupsPage {
             groups: response.groups.into_iter().map(Into::into).collect(),
             next: response.next,
             revision: response.revision,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_are_told_apart_from_nonsense() {
+        assert_eq!("web-*=-3".parse::<PriorityRule>().unwrap().priority, -3);
+        for text in ["web", "web=x", "=3", "web=99999", "we b=1"] {
+            assert!(text.parse::<PriorityRule>().is_err(), "{text}");
         }
     }
 }

@@ -52,7 +52,7 @@ pub use auth::{
 pub use campaign::{CampaignRequest, CampaignResponse};
 pub use claims::{BeliefsBody, BelieverBody, ClaimBody, ClaimedBody, ClaimsQuery, ClaimsResponse};
 pub use cluster::{
-    AddMemberRequest, ClusterMember, ClusterResponse, ClusterTuning, MemberKind,
+    AddMemberRequest, CallerBody, ClusterMember, ClusterResponse, ClusterTuning, MemberKind,
     PromoteMemberRequest, RemoveMemberRequest, ReplicaRole, ReplicaTimers, TransferClusterRequest,
     TuneMode,
 };

@@ -178,6 +178,27 @@ impl Report {
     pub fn is_complete(&self) -> bool {
         self.is_intact() && self.found.is_empty() && self.torn_bytes == 0
     }
+
+    /// All of it, for programs.
+    #[must_use]
+    pub fn object(&self) -> serde_json::Value {
+        serde_json::json!({
+            "intact": self.is_intact(),
+            "complete": self.is_complete(),
+            "lines": self.lines,
+            "first": self.first,
+            "head": self.head.to_string(),
+            "signed_to": self.signed_to,
+            "signed_by": self.signed_by,
+            "checkpoints_good": self.checkpoints_good,
+            "checkpoints_unknown": self.checkpoints_unknown,
+            "ended_in_order": self.has_ended,
+            "torn_bytes": self.torn_bytes,
+            "missing": self.found,
+            "defects": self.defects.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            "defects_count": self.defects_count,
+        })
+    }
 }
 
 /// Takes the lines of a log, one after the other.

@@ -33,6 +33,7 @@ mod files;
 pub mod limits;
 mod line;
 mod reader;
+mod told;
 mod words;
 mod writer;
 

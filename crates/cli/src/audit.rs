@@ -4,11 +4,10 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use regent_audit::{Filter, Head, ReadError, Report};
-use serde_json::json;
 
 use crate::exit::Exit;
 use crate::failure::{CommandResult, Failure};
-use crate::output::{Output, Screen, facts, or_dash, remark, yes};
+use crate::output::{Output, Screen, facts, remark};
 use crate::wall;
 use regent_operate::escape::on_one_line;
 
@@ -129,64 +128,16 @@ fn show(args: &ShowArgs) -> CommandResult {
 fn verify(args: &VerifyArgs) -> CommandResult {
     let keys = args.keys.as_deref().map(regent_audit::keys).transpose()?;
     let report = regent_audit::verify(&args.dir, keys.as_ref(), args.head.clone())?;
-    let told = json!({
-        "intact": report.is_intact(),
-        "complete": report.is_complete(),
-        "lines": report.lines,
-        "first": report.first,
-        "head": report.head.to_string(),
-        "signed_to": report.signed_to,
-        "signed_by": report.signed_by,
-        "checkpoints_good": report.checkpoints_good,
-        "checkpoints_unknown": report.checkpoints_unknown,
-        "ended_in_order": report.has_ended,
-        "torn_bytes": report.torn_bytes,
-        "missing": report.found,
-        "defects": report.defects.iter().map(ToString::to_string).collect::<Vec<_>>(),
-        "defects_count": report.defects_count,
-    });
-    Screen::chosen().answer(&told, || paragraph(&report))?;
+    Screen::chosen().answer(&report.object(), || paragraph(&report))?;
     Ok(if report.is_intact() { Exit::Done } else { Exit::Tampered })
 }
 
 /// A report for people.
 fn paragraph(report: &Report) -> String {
-    let signed = match (report.has_keys, report.signed_to) {
-        (false, _) => {
-            "not checked: without --keys, whoever can write the files can make the chain anew"
-                .to_owned()
-        }
-        (true, Some(to)) => format!(
-            "up to line {to} by key {} ({} checkpoints, {} by unknown keys)",
-            or_dash(report.signed_by.as_ref()),
-            report.checkpoints_good,
-            report.checkpoints_unknown,
-        ),
-        (true, None) => "no: there is no checkpoint by these keys".to_owned(),
-    };
-    let first = match report.first {
-        1 => "1, the beginning of the chain".to_owned(),
-        first => format!("{first}; files before it were removed"),
-    };
-    let mut text = facts(vec![
-        ("intact", yes(report.is_intact())),
-        ("complete", yes(report.is_complete())),
-        ("lines", report.lines.to_string()),
-        ("first", first),
-        ("head", report.head.to_string()),
-        ("signed", signed),
-    ]);
-    let missing = report.found.iter().map(|found| format!("missing  {found}"));
-    let torn = (report.torn_bytes > 0)
-        .then(|| format!("missing  half a line of {} bytes stands at the end", report.torn_bytes));
-    let defects = report.defects.iter().map(|defect| format!("DEFECT  {defect}"));
-    for line in missing.chain(torn).chain(defects) {
+    let mut text = facts(report.facts());
+    for line in report.findings() {
         text.push('\n');
         text.push_str(&line);
-    }
-    let unlisted = report.defects_count - report.defects.len() as u64;
-    if unlisted > 0 {
-        text.push_str(&format!("\nDEFECT  and {unlisted} more"));
     }
     text
 }

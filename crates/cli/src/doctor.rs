@@ -110,16 +110,6 @@ fn show(report: &ExamineReport, ttl: Duration) -> String {
     for warning in &report.warnings {
         text.push_str(&format!("WARNING: {warning}\n"));
     }
-    let (name, place) = (report.store, &report.place);
-    text.push_str(&if !report.keeps_the_contract {
-        format!("{name} at {place} does NOT keep the contract: do not hold elections on it\n")
-    } else if report.warnings.is_empty() {
-        format!("{name} at {place} keeps the contract: {}, for a ttl of {ttl:?}\n", report.claims)
-    } else {
-        format!(
-            "{name} at {place} keeps the contract, and would be {} without what is warned of above\n",
-            report.claims
-        )
-    });
+    text.push_str(&report.verdict(ttl));
     text
 }

@@ -12,6 +12,7 @@ use regent_election::error_text::plain;
 use regent_operate::retry::OnceError;
 use regent_recording::ReadError;
 
+use crate::client::asked_by;
 use crate::config::ConfigError;
 use crate::exit::Exit;
 use regent_operate::escape::on_one_line;
@@ -137,7 +138,9 @@ impl From<RemoteError> for Failure {
         // A server's words: they must not look like another line of ours.
         let message = on_one_line(&error.to_string()).into_owned();
         let (exit, message) = match &error {
-            RemoteError::Refused(problem) => (exit_of(problem.code), message),
+            RemoteError::Refused(problem) => {
+                (exit_of(problem.code), message + &asked_by(problem.code))
+            }
             RemoteError::Unavailable { problem: Some(problem), .. } => {
                 (exit_of(problem.code), message)
             }
@@ -209,6 +212,7 @@ impl From<ConnectError> for Failure {
             ConnectError::Address(error) => error.into(),
             ConnectError::Budget(error) => Self::usage(format!("--ttl: {error}")),
             ConnectError::Name(error) => error.into(),
+            ConnectError::Context(_) => Self::new(Exit::Config, error.to_string()),
             ConnectError::UnknownScheme { .. }
             | ConnectError::FeatureMissing { .. }
             | ConnectError::NotByUrl { .. } => Self::usage(format!("--server: {error}")),
@@ -226,7 +230,7 @@ impl From<ConnectError> for Failure {
 /// Why a candidate may never stand.
 impl From<CampaignError> for Failure {
     fn from(error: CampaignError) -> Self {
-        let (exit, problem) = match &error {
+        let (exit, problem): (_, Option<Box<Problem>>) = match &error {
             CampaignError::Name(_) => (Exit::Usage, None),
             CampaignError::Refused(refusal) => {
                 (Exit::Refused, Some(Box::new(Problem::from(refusal.clone()))))
@@ -236,7 +240,8 @@ impl From<CampaignError> for Failure {
             | CampaignError::TooManyGroups => (Exit::Refused, None),
             CampaignError::Closed => (Exit::Unavailable, None),
         };
-        Self { exit, message: Some(error.to_string()), problem }
+        let context = problem.as_ref().map(|problem| asked_by(problem.code)).unwrap_or_default();
+        Self { exit, message: Some(format!("{error}{context}")), problem }
     }
 }
 

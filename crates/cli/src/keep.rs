@@ -10,14 +10,14 @@ use std::pin::pin;
 use std::time::Duration;
 
 use regent::{
-    CampaignError, Current, LeaderWatch, Leadership, Phase, Regent, Transition, Transitions, Why,
+    CampaignError, Current, LeaderWatch, Leadership, Phase, Regent, Transition, Transitions,
 };
 use regent_election::limits::TTL_MS_DEFAULT;
 use regent_election::{Group, Moment, Node, Refusal, Term};
-use serde::Serialize;
+use regent_operate::keep_line::KeepLine;
 
 use crate::campaign::CampaignArgs;
-use crate::duration::{millis, show, show_ms};
+use crate::duration::{show, show_ms};
 use crate::exit::Exit;
 use crate::failure::{CommandResult, Failure};
 use crate::output::{Screen, remark};
@@ -32,7 +32,7 @@ pub(crate) async fn run(args: CampaignArgs) -> CommandResult {
     let mut signals = Signals::listen()?;
     args.client.is_regent().await?;
     let ttl = args.ttl.unwrap_or(Duration::from_millis(TTL_MS_DEFAULT));
-    let at = Regent::at(args.client.url()).node(args.node.as_str()).ttl(ttl);
+    let at = Regent::at(args.client.url()?).node(args.node.as_str()).ttl(ttl);
     let at = args.follow_to.iter().fold(at, |at, place| at.follow_to(place));
     let regent = at.connect().await?;
     let mut teller = Teller {
@@ -207,7 +207,8 @@ impl Teller {
             return Ok(());
         }
         let told = KeepLine::of(transition, &self.node);
-        self.screen.answer(&told, || told.line(transition.to, &self.node))
+        let valid_for = show_ms(told.remaining_ms);
+        self.screen.answer(&told, || told.line(transition.to, &self.node, &valid_for))
     }
 
     /// Prints what came before the session ended and was not printed yet.
@@ -224,64 +225,9 @@ impl Teller {
 
     /// Another node leads.
     fn standing_by(&self, current: &Current) -> Result<(), Failure> {
-        let Some(leader) = current.leader.as_ref().filter(|leader| **leader != self.node) else {
-            return Ok(());
-        };
-        let told = KeepLine {
-            phase: Phase::Standby.word(),
-            group: self.group.to_string(),
-            leader: Some(leader.to_string()),
-            term: current.term.get(),
-            why: None,
-            remaining_ms: 0,
-        };
-        self.screen.answer(&told, || told.line(Phase::Standby, &self.node))
-    }
-}
-
-/// What is told, to people as a line and to programs as an object.
-#[derive(Serialize)]
-struct KeepLine {
-    phase: &'static str,
-    group: String,
-    /// Who leads, if anybody.
-    leader: Option<String>,
-    term: u64,
-    /// Why the phase changed; none while standing by.
-    why: Option<&'static str>,
-    remaining_ms: u64,
-}
-
-impl KeepLine {
-    fn of(transition: &Transition, node: &Node) -> Self {
-        let leads = matches!(transition.to, Phase::Leading | Phase::Jeopardy | Phase::Stopping);
-        Self {
-            phase: transition.to.word(),
-            group: transition.group.to_string(),
-            leader: leads.then(|| node.to_string()),
-            term: transition.term.get(),
-            why: Some(transition.why.word()),
-            remaining_ms: millis(transition.remaining),
-        }
-    }
-
-    fn line(&self, phase: Phase, node: &Node) -> String {
-        let Self { group, term, .. } = self;
-        let valid = format!("term {term}, valid for {}", show_ms(self.remaining_ms));
-        let why = self.why.unwrap_or_default();
-        match phase {
-            Phase::Standby => {
-                let leader = self.leader.as_deref().unwrap_or("nobody");
-                format!("{group}: standing by; {leader} leads, term {term}")
-            }
-            Phase::Leading if self.why == Some(Why::Elected.word()) => {
-                format!("{group}: {node} leads, {valid}")
-            }
-            Phase::Leading => format!("{group}: {node} leads, {valid} ({why})"),
-            Phase::Jeopardy => format!("{group}: {node} leads in jeopardy, {valid} ({why})"),
-            Phase::Stopping => format!("{group}: {node} must stop, {valid} ({why})"),
-            Phase::Stopped => format!("{group}: {node} has stopped, term {term} is over ({why})"),
-            Phase::Lost => format!("{group}: {node} has lost term {term} ({why})"),
+        match KeepLine::standing_by(&self.group, current, &self.node) {
+            None => Ok(()),
+            Some(told) => self.screen.answer(&told, || told.line(Phase::Standby, &self.node, "")),
         }
     }
 }

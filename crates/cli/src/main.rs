@@ -10,6 +10,7 @@ mod cluster;
 mod completions;
 mod config;
 mod confirm;
+mod context;
 mod dev;
 mod doctor;
 mod duration;
@@ -99,6 +100,9 @@ struct Cli {
     /// The file of its key [env: REGENT_CERT_KEY]
     #[arg(long, global = true, value_name = "FILE", help_heading = "Server and output")]
     cert_key: Option<PathBuf>,
+    /// The context whose servers are asked, instead of the current one [env: REGENT_CONTEXT]
+    #[arg(long, global = true, value_name = "NAME", help_heading = "Server and output")]
+    context: Option<String>,
     #[command(subcommand)]
     verb: Verb,
 }
@@ -156,6 +160,13 @@ enum Verb {
     Fence(fence::FenceVerb),
     /// Move a group to another store, with its leader and above its terms
     Migrate(Box<migrate::MigrateArgs>),
+    /// Keep servers and a credential under a name, and use them from now on
+    Login(context::LoginArgs),
+    /// Forget a context and the token that was kept for it
+    Logout(context::OneArgs),
+    /// The contexts of this user: servers and credentials under a name
+    #[command(subcommand)]
+    Context(context::ContextVerb),
     /// Who may do what, and the tokens by which callers are known
     #[command(subcommand)]
     Auth(auth::AuthVerb),
@@ -235,6 +246,7 @@ fn run(cli: Cli) -> CommandResult {
     }
     TlsFiles { ca: cli.ca.clone(), certificate: cli.cert.clone(), key: cli.cert_key.clone() }
         .set_default();
+    client::choose_context(cli.context.clone());
     let is_service = matches!(cli.verb, Verb::Serve(_));
     keep_private(&cli.verb)?;
     if !is_service {
@@ -281,6 +293,9 @@ impl Verb {
             Self::Doctor(args) => doctor::run(args).await,
             Self::Fence(verb) => fence::run(verb).await,
             Self::Migrate(args) => migrate::run(*args).await,
+            Self::Login(args) => context::log_in(args).await,
+            Self::Logout(args) => context::log_out(args),
+            Self::Context(verb) => context::run(verb),
             Self::Auth(verb) => auth::run(verb).await,
             Self::Audit(verb) => audit::run(&verb),
             Self::Tls(verb) => tls::run(&verb),

@@ -8,6 +8,7 @@ use regent_operate::migrate::{
     MigrateError, MigrateOptions, Moved, Mover, Side, SideError, without_secrets,
 };
 
+use crate::client::credential_of_context;
 use crate::duration;
 use crate::exit::Exit;
 use crate::failure::{CommandResult, Failure, exit_of};
@@ -63,6 +64,7 @@ pub(crate) struct MigrateArgs {
 
 /// Runs the verb.
 pub(crate) async fn run(args: MigrateArgs) -> CommandResult {
+    credential_of_context()?;
     let (from, to) = (Side::open(&args.from)?, Side::open(&args.to)?);
     let home = |url: &Option<String>| url.as_deref().map(Home::new).transpose();
     let options = MigrateOptions {

@@ -7,7 +7,6 @@ use regent::fresh;
 use regent_election::Node;
 use regent_peer::{Member, News, Patience, Peer, PeerError, Roster, Standing, Wishes, settle};
 use regent_tether::hook::ChangeHook;
-use regent_tether::shell::ShellEnvironment;
 use serde_json::{Value, json};
 
 use crate::duration::{parse, show};
@@ -134,7 +133,7 @@ pub(crate) async fn run(args: PeerArgs) -> CommandResult {
                 News::Remark(line) => remark(&line),
                 News::Changed(standing) => {
                     screen.answer(&object(&standing), || standing.to_string())?;
-                    hook.run(environment(&standing));
+                    hook.run(standing.environment());
                 }
             },
         }
@@ -144,7 +143,7 @@ pub(crate) async fn run(args: PeerArgs) -> CommandResult {
     }
     // Nothing is answered any more, as if it had died.
     drop(member);
-    hook.run(environment(&Standing { node: args.node, leader: None }));
+    hook.run(Standing { node: args.node, leader: None }.environment());
     tokio::select! {
         () = hook.finish() => Ok(Exit::Done),
         name = signals.next() => {
@@ -156,17 +155,6 @@ pub(crate) async fn run(args: PeerArgs) -> CommandResult {
 
 fn unavailable(error: PeerError) -> Failure {
     Failure::new(Exit::Unavailable, error.to_string())
-}
-
-/// What a command of `--on-change` gets: what this process believes, which is all there is. There is no
-/// term, and no promise that no other process believes the same of itself.
-fn environment(standing: &Standing) -> ShellEnvironment {
-    let leader = standing.leader.as_ref().map_or("", |leader| leader.as_str());
-    vec![
-        ("REGENT_NODE", standing.node.as_str().into()),
-        ("REGENT_LEADER", leader.into()),
-        ("REGENT_IS_LEADER", standing.is_leader().to_string().into()),
-    ]
 }
 
 fn object(standing: &Standing) -> Value {
@@ -192,24 +180,6 @@ mod tests {
             r#"{"is_leader":false,"leader":"c","node":"a"}"#
         );
         assert_eq!(object(&told(None))["leader"], Value::Null);
-    }
-
-    #[test]
-    fn a_command_learns_who_leads_and_whether_it_is_this_process() {
-        let told = |leader: &str| {
-            let standing =
-                Standing { node: Node::new("a").unwrap(), leader: Node::new(leader).ok() };
-            environment(&standing)
-        };
-        let as_told = |leader: &str, is_leader: &str| -> ShellEnvironment {
-            vec![
-                ("REGENT_NODE", "a".into()),
-                ("REGENT_LEADER", leader.into()),
-                ("REGENT_IS_LEADER", is_leader.into()),
-            ]
-        };
-        assert_eq!(told(""), as_told("", "false"));
-        assert_eq!(told("a"), as_told("a", "true"));
     }
 
     #[test]

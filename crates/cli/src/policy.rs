@@ -2,7 +2,7 @@
 
 use clap::Args;
 use regent_api::{PolicyBody, PriorityRule};
-use regent_election::{NodePattern, Priority};
+use regent_election::NodePattern;
 
 use crate::duration::parse_ms;
 
@@ -35,8 +35,7 @@ pub(crate) struct PolicyArgs {
     #[arg(long, value_name = "PATTERN")]
     allow: Vec<NodePattern>,
     /// A priority that overrides what candidates claim, the first match counts; repeat it for more
-    #[arg(long = "priority", value_name = "PATTERN=N", value_parser = parse_rule,
-        conflicts_with = "no_priorities")]
+    #[arg(long = "priority", value_name = "PATTERN=N", conflicts_with = "no_priorities")]
     priorities: Vec<PriorityRule>,
     /// Forget all priorities: candidates have the ones they claim
     #[arg(long)]
@@ -58,16 +57,6 @@ fn parse_retry_max(text: &str) -> Result<RetryMax, String> {
         "half-ttl" => Ok(RetryMax(None)),
         other => parse_ms(other).map(|ms| RetryMax(Some(ms))),
     }
-}
-
-fn parse_rule(text: &str) -> Result<PriorityRule, String> {
-    let refused = || format!("{text:?} is no rule; write it like 'web-*=10'");
-    let (nodes, priority) = text.rsplit_once('=').ok_or_else(refused)?;
-    let priority: Priority = priority.parse().map_err(|_| {
-        format!("{priority:?} is no priority from {} to {}", Priority::MIN, Priority::MAX)
-    })?;
-    let nodes = NodePattern::new(nodes).map_err(|error| error.to_string())?;
-    Ok(PriorityRule { nodes, priority })
 }
 
 impl PolicyArgs {
@@ -161,14 +150,6 @@ mod tests {
             ["--priority", "web-*=-3"],
         ] {
             assert!(given(&flags).is_given(), "{flags:?}");
-        }
-    }
-
-    #[test]
-    fn rules_are_told_apart_from_nonsense() {
-        assert_eq!(parse_rule("web-*=-3").unwrap().priority, -3);
-        for text in ["web", "web=x", "=3", "web=99999", "we b=1"] {
-            assert!(parse_rule(text).is_err(), "{text}");
         }
     }
 }

@@ -1,11 +1,11 @@
 //! `regent resign`: give a leadership up.
 
 use clap::Args;
-use regent_api::{Consistency, TenureRequest};
+use regent_api::TenureRequest;
 use regent_election::{Group, Term};
-use regent_operate::retry::exactly_once;
+use regent_operate::retry::given_up_once;
 
-use crate::client::{ClientArgs, is_shut_out};
+use crate::client::ClientArgs;
 use crate::exit::Exit;
 use crate::failure::CommandResult;
 use crate::output::Screen;
@@ -40,18 +40,8 @@ pub(crate) async fn run(args: ResignArgs) -> CommandResult {
     let (mut known, term) = args.session.require_term(&args.group, args.term)?;
     let remote = args.client.remote()?;
     known.forget(&args.group)?;
-    let bare = TenureRequest { session_id: known.session, term, request_id: None };
-    // With a credential that is over nothing can be read any more, and so no request be named. Resigning a term twice
-    // resigns it once.
-    let read = remote.leader(&args.group, Consistency::Linearizable).await;
-    if matches!(&read, Err(error) if is_shut_out(error)) {
-        remote.resign(&args.group, &bare).await?;
-        let done = regent_api::Done::YES;
-        Screen::chosen().answer(&done, || format!("resigned {}, term {term}", args.group))?;
-        return Ok(Exit::Done);
-    }
-    exactly_once(&remote, &args.group, async |request| {
-        let request = TenureRequest { session_id: known.session, term, request_id: Some(request) };
+    given_up_once(&remote, &args.group, async |request_id| {
+        let request = TenureRequest { session_id: known.session, term, request_id };
         remote.resign(&args.group, &request).await
     })
     .await?;

@@ -15,7 +15,7 @@ use regent_recording::{DIRECTORY, Owner, Recorder};
 use regent_replica::Tape;
 use regent_replica::disk::Identity;
 use regent_server::{Auth, Listener, ServerConfig};
-use regent_service::{ReplicaOptions, Service, holds_replica, socket};
+use regent_service::{ReplicaOptions, Service, holds_replica, reachable, socket};
 use regent_stores::register::RegisterError;
 use regent_stores::{MemoryError, MemoryOptions, OpenError, open_register, open_url_with};
 use tokio::net::TcpListener;
@@ -337,17 +337,4 @@ fn greet(address: SocketAddr, is_tls: bool, store: &Description) {
     );
     let mut stdout = io::stdout().lock();
     let _ = stdout.write_all(lines.as_bytes()).and_then(|()| stdout.flush());
-}
-
-/// An address that a client on this machine can use.
-fn reachable(address: SocketAddr) -> SocketAddr {
-    match address {
-        SocketAddr::V4(v4) if v4.ip().is_unspecified() => {
-            SocketAddr::from(([127, 0, 0, 1], v4.port()))
-        }
-        SocketAddr::V6(v6) if v6.ip().is_unspecified() => {
-            SocketAddr::from((std::net::Ipv6Addr::LOCALHOST, v6.port()))
-        }
-        other => other,
-    }
 }

@@ -105,11 +105,15 @@ fn nothing_that_asks_a_server_hides_how_to_reach_it() {
             "fence test",
             "cluster init",
             "cluster restore",
+            "cluster join",
             "cluster recover",
             "fence keys",
             "record",
             "audit",
             "tls",
+            "login",
+            "logout",
+            "context",
         ]
         .iter()
         .any(|name| path.starts_with(&format!("regent {name}")));

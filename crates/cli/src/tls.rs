@@ -144,13 +144,16 @@ pub(crate) fn run(verb: &TlsVerb) -> CommandResult {
 }
 
 #[cfg(feature = "tls")]
+pub(crate) use made::failure;
+
+#[cfg(feature = "tls")]
 mod made {
     //! What the verbs make, and what they tell of it.
 
     use std::path::Path;
     use std::time::{Duration, UNIX_EPOCH};
 
-    use regent_tls::authority::{self, Host, Made, Owner, Subject};
+    use regent_tls::authority::{self, Host, Owner, Subject};
     use regent_tls::{ReplicaName, TlsError};
     use serde_json::json;
 
@@ -199,7 +202,7 @@ mod made {
         if let Some(subject) = &made.subject {
             object["name"] = subject.to_string().into();
         }
-        screen.answer(&object, || told(&made, is_renewed, now_s, &expires_at))?;
+        screen.answer(&object, || made.guide(is_renewed, now_s, &expires_at))?;
         Ok(Exit::Done)
     }
 
@@ -234,57 +237,7 @@ mod made {
         path.display().to_string()
     }
 
-    fn told(made: &Made, is_renewed: bool, now_s: u64, expires_at: &str) -> String {
-        let [certificate, key, ca] = [&made.certificate, &made.key, &made.ca].map(|it| shown(it));
-        let days = made.expires_at_s.saturating_sub(now_s) / (24 * 3600);
-        let Some(subject) = &made.subject else {
-            return format!(
-                "{certificate}  certificate of the CA, good for {days} days (until {expires_at})\n\
-                 {key}  key of the CA: keep it here, never on a server\n\n\
-                 next, for every replica, server or client:\n  \
-                 regent tls issue --dir DIR --replica ID --cluster CLUSTER\n  \
-                 regent tls issue --dir DIR --server HOST,…\n  \
-                 regent tls issue --dir DIR --node NAME --cluster CLUSTER"
-            );
-        };
-        let about = format!(
-            "{certificate}  certificate of {subject}, good for {days} days (until {expires_at})"
-        );
-        let its_key = format!("{key}  its key: for its owner only");
-        match (is_renewed, made.is_key_new) {
-            (false, _) => format!(
-                "{about}\n{its_key}\n\n\
-                 copy both and {ca} to where they are used, the key readable by its user only; there:\n  {}",
-                usage(subject, &made.certificate)
-            ),
-            (true, true) => format!(
-                "{about}\n{its_key}\n\n\
-                 copy both over the old ones; a server reads them within 10 s, or on SIGHUP"
-            ),
-            (true, false) => format!(
-                "{about}\n\n\
-                 copy it over the old one; a server reads it within 10 s, or on SIGHUP"
-            ),
-        }
-    }
-
-    /// How a certificate is used where it was copied to.
-    fn usage(subject: &Subject, certificate: &Path) -> String {
-        let stem = certificate.file_stem().unwrap_or_default().to_string_lossy();
-        match subject {
-            Subject::Replica(_) => format!(
-                "regent serve --peer-cert {stem}.crt --peer-key {stem}.key --peer-ca ca.crt …"
-            ),
-            Subject::Server(_) => {
-                format!("regent serve --tls-cert {stem}.crt --tls-key {stem}.key …")
-            }
-            Subject::Node { .. } | Subject::User { .. } => {
-                format!("regent … --ca ca.crt --cert {stem}.crt --cert-key {stem}.key")
-            }
-        }
-    }
-
-    fn failure(error: TlsError) -> Failure {
+    pub(crate) fn failure(error: TlsError) -> Failure {
         let exit = match &error {
             TlsError::Exists { .. } | TlsError::OutlivesCa { .. } => Exit::Refused,
             TlsError::Days { .. } | TlsError::Host { .. } => Exit::Usage,

@@ -2,8 +2,9 @@
 
 use clap::Args;
 use regent::remote::{Scope, Watched};
-use regent_api::{LeaderChanged, Office, Present, WatchEvent};
-use regent_election::{Cursor, Group, Node, Term};
+use regent_api::WatchEvent;
+use regent_election::{Cursor, Group};
+use regent_operate::watch_lines::lines;
 
 use crate::client::ClientArgs;
 use crate::duration::show;
@@ -73,41 +74,4 @@ pub(crate) async fn run(args: WatchArgs) -> CommandResult {
         }
     }
     Ok(Exit::Done)
-}
-
-/// An event for people. A sign of life is nothing to tell.
-pub(crate) fn lines(event: &WatchEvent) -> Vec<String> {
-    match event {
-        WatchEvent::State(present) => state(present),
-        WatchEvent::LeaderChanged(changed) => vec![change(changed)],
-        WatchEvent::Gap(gap) => {
-            let gap_line = format!("gap: changes before {} are forgotten; this holds:", gap.oldest);
-            std::iter::once(gap_line).chain(state(&gap.present)).collect()
-        }
-        WatchEvent::Bookmark(_) | WatchEvent::Closing(_) => Vec::new(),
-    }
-}
-
-fn change(changed: &LeaderChanged) -> String {
-    let leads = leads(&changed.group, changed.leader.as_ref(), changed.term);
-    format!("{leads} ({})", changed.cause)
-}
-
-fn state(present: &Present) -> Vec<String> {
-    let of = |office: &Office| {
-        let leads = leads(&office.group, office.leader.as_ref(), office.term);
-        format!("{leads} (present state: {})", office.state.word())
-    };
-    let more = present
-        .next
-        .as_ref()
-        .map(|next| format!("… and more groups after {next}: see `regent group list`"));
-    present.offices.iter().map(of).chain(more).collect()
-}
-
-fn leads(group: &Group, leader: Option<&Node>, term: Term) -> String {
-    match leader {
-        Some(leader) => format!("{group}: {leader} leads, term {term}"),
-        None => format!("{group}: nobody leads, last term {term}"),
-    }
 }

@@ -3,7 +3,7 @@
 use clap::Args;
 use regent_api::WithdrawRequest;
 use regent_election::Group;
-use regent_operate::retry::exactly_once;
+use regent_operate::retry::given_up_once;
 
 use crate::client::ClientArgs;
 use crate::exit::Exit;
@@ -34,8 +34,8 @@ pub(crate) async fn run(args: WithdrawArgs) -> CommandResult {
     let mut known = args.session.require()?;
     let remote = args.client.remote()?;
     known.forget(&args.group)?;
-    exactly_once(&remote, &args.group, async |request| {
-        let request = WithdrawRequest { session_id: known.session, request_id: Some(request) };
+    given_up_once(&remote, &args.group, async |request_id| {
+        let request = WithdrawRequest { session_id: known.session, request_id };
         remote.withdraw(&args.group, &request).await
     })
     .await?;

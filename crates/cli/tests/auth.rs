@@ -9,6 +9,7 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 
 use process::{Ended, Room, Server};
+use regent_election::access::{BearerToken, TokenId};
 
 /// Exit codes of the command: refused by the server, and a wrong configuration.
 const REFUSED: i32 = 77;
@@ -130,4 +131,110 @@ fn a_server_without_authentication_stays_on_this_machine_unless_that_is_wanted()
     assert!(server.log().contains("INSECURE"), "{}", server.log());
     let shown = server.yes(&room, &["cluster", "status", "--output", "json"]);
     assert!(shown.contains("\"auth\":\"off\""), "{shown}");
+}
+
+/// Runs a command with this on its standard input.
+fn piped(room: &Room, arguments: &[&str], input: &str) -> Ended {
+    let path = room.path("input");
+    fs::write(&path, input).unwrap();
+    let mut command = room.command(arguments);
+    command.stdin(fs::File::open(&path).unwrap());
+    process::finish(command)
+}
+
+#[test]
+fn a_login_is_tried_before_it_is_kept_and_used_by_every_verb_until_the_logout() {
+    let room = Room::new();
+    let server = guarded(&room);
+    let secret = token(&room, "node:web-1", "web-1.token");
+    let bindings = format!(
+        "{BINDINGS}\n[[binding]]\nwho = \"user:alice\"\nrole = \"observer\"\ngroups = [\"*\"]\n"
+    );
+    fs::write(room.path("bindings.toml"), bindings).unwrap();
+    yes(admin(&room, &["auth", "apply", "--file", "bindings.toml"]));
+    let contexts = room.path(".config/regent/contexts.json");
+
+    // A credential that the server does not know is not kept.
+    let forged = BearerToken::new(TokenId(7), [7; 32]).reveal();
+    let refused = piped(&room, &["login", &server.url, "--token-stdin"], &forged);
+    assert_eq!(refused.code, REFUSED, "{refused:?}");
+    assert!(refused.stderr.contains("does not know the token"), "{refused:?}");
+    assert!(!contexts.exists() && !refused.stderr.contains(&forged), "{refused:?}");
+
+    let node = ["login", &server.url, "--name", "node", "--token-file", "web-1.token"];
+    let told = yes(room.run(&node));
+    assert!(told.contains("node:web-1") && told.contains("participant in billing"), "{told}");
+    let alice = yes(admin(&room, &["auth", "token", "create", "user:alice"]));
+    let told =
+        yes(piped(&room, &["login", &server.url, "--name", "alice", "--token-stdin"], &alice));
+    assert!(told.contains("user:alice") && told.contains("observer in *"), "{told}");
+    let kept = fs::read_to_string(&contexts).unwrap();
+    let own = room.path(".config/regent/tokens/alice");
+    for text in [&told, &kept] {
+        assert!(!text.contains(alice.trim()) && !text.contains(&secret), "{text}");
+    }
+    assert_eq!((process::mode(&contexts), process::mode(&own)), (0o600, 0o600));
+
+    // The last login is the current context; a flag, and the environment, choose another one.
+    let campaign =
+        ["campaign", "billing", "--node", "web-1", "--session-file", "s", "--ttl", "60s"];
+    let denied = room.run(&campaign);
+    assert_eq!(denied.code, REFUSED, "{denied:?}");
+    assert!(denied.stderr.contains("asked with the context alice"), "{denied:?}");
+    yes(room.run(&[&campaign[..], &["--context", "node"]].concat()));
+    let mut command = room.command(&["renew", "billing", "--session-file", "s"]);
+    command.env("REGENT_CONTEXT", "node");
+    yes(process::finish(command));
+    yes(room.run(&["leader", "billing"]));
+    // Servers that are named by hand get no credential of a context.
+    let bare = room.run(&["leader", "billing", "--server", &server.url]);
+    assert!(bare.stderr.contains("no credential was shown"), "{bare:?}");
+    let both = room.run(&["leader", "billing", "--server", &server.url, "--context", "node"]);
+    assert_eq!(both.code, 64, "{both:?}");
+    // A token that a flag names takes the place of the context's.
+    yes(room.run(&["renew", "billing", "--session-file", "s", "--token-file", "web-1.token"]));
+    // The library, `run` and the gateway ask the same servers.
+    yes(room.run(&["context", "use", "node"]));
+    let run = ["run", "--group", "billing", "--once", "--node", "web-1", "--", "true"];
+    assert_eq!(room.run(&run).code, 1, "another session of the node leads");
+    yes(room.run(&["resign", "billing", "--session-file", "s"]));
+    let ran = room.run(&run);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    yes(room.run(&["doctor", "split-brain", "--context", "alice"]));
+    let none = room.run(&["context", "use", "other"]);
+    assert!(none.stderr.contains("there are alice, node"), "{none:?}");
+
+    // Others must not be able to read it: refused, and not passed over.
+    fs::set_permissions(&contexts, Permissions::from_mode(0o644)).unwrap();
+    let open = room.run(&["leader", "billing"]);
+    assert!(open.code != 0 && open.stderr.contains("chmod 600"), "{open:?}");
+    fs::set_permissions(&contexts, Permissions::from_mode(0o600)).unwrap();
+
+    yes(room.run(&["logout"]));
+    yes(room.run(&["context", "remove", "alice"]));
+    assert!(!own.exists() && room.path("web-1.token").exists());
+    let listed = yes(room.run(&["context", "list", "--json"]));
+    assert_eq!(listed.trim(), "[]");
+    let shown = yes(room.run(&["context", "show"]));
+    assert!(shown.contains("http://127.0.0.1:7400"), "{shown}");
+}
+
+#[test]
+fn a_token_that_is_over_still_withdraws_and_closes_its_session() {
+    let room = Room::new();
+    let server = guarded(&room);
+    let secret = token(&room, "node:web-1", "web-1.token");
+    fs::write(room.path("bindings.toml"), BINDINGS).unwrap();
+    yes(admin(&room, &["auth", "apply", "--file", "bindings.toml"]));
+    let as_web = |arguments: &[&str]| {
+        server.ask(&room, &[arguments, &["--token-file", "web-1.token"]].concat())
+    };
+    yes(as_web(&["campaign", "billing", "--node", "web-1", "--session-file", "s", "--ttl", "60s"]));
+    yes(as_web(&["session", "open", "--node", "web-1", "--session-file", "t", "--ttl", "60s"]));
+    let id = secret.split('_').nth(1).unwrap();
+    yes(admin(&room, &["auth", "token", "revoke", id]));
+    yes(as_web(&["withdraw", "billing", "--session-file", "s"]));
+    let led = admin(&room, &["leader", "billing", "--output", "json"]);
+    assert!(led.stdout.contains("\"state\":\"ending\""), "{led:?}");
+    yes(as_web(&["session", "close", "--session-file", "t"]));
 }

@@ -207,6 +207,39 @@ fn a_certificate_says_who_calls_and_a_node_acts_only_as_itself() {
 }
 
 #[test]
+fn a_login_with_a_certificate_is_kept_by_paths_and_used_by_the_gateway_and_run() {
+    let site = Site::new("required", &[]);
+    site.issue(&["--node", "web-1"], &site.cluster);
+    site.issue(&["--user", "alice"], &site.cluster);
+    let login = |stem: &str, more: &[&str]| {
+        let files = [format!("ca/{stem}.crt"), format!("ca/{stem}.key")];
+        let login = ["login", &site.server.url, "--ca", "ca/ca.crt"];
+        let shown = ["--cert", &files[0], "--cert-key", &files[1]];
+        site.room.run(&[&login[..], &shown, more].concat())
+    };
+    let told = yes(login("user-alice", &["--name", "alice"]));
+    assert!(told.contains("user:alice") && told.contains("observer in *"), "{told}");
+    let told = yes(login("node-web-1", &["--json"]));
+    assert_eq!(json(&told)["principal"], "node:web-1", "{told}");
+    let shown = yes(site.room.run(&["context", "show"]));
+    assert!(shown.contains(&site.room.text("ca/node-web-1.key")), "{shown}");
+    // No flag and no variable names a server or a file from here on.
+    let script = "echo ran with ${REGENT_TERM-none}; sleep 60";
+    let run = ["run", "--group", "jobs", "--node", "web-1", "--", "sh", "-c", script];
+    site.room.start(&run).line_with("ran with 1");
+    yes(site.room.run(&["campaign", "billing", "--node", "web-1", "--ttl", "60s"]));
+    let upstream = Upstream::start();
+    let place = ["--upstream", &upstream.url, "--data", "fence", "--listen", "127.0.0.1:0"];
+    let gateway = ["fence", "gateway", "--group", "billing", "--strict", "--context", "alice"];
+    let gateway = site.room.start(&[&gateway[..], &place].concat());
+    let line = gateway.line_with("listens on");
+    let address = line.split_once("http://").unwrap().1;
+    let put = "PUT /row HTTP/1.1\r\nhost: localhost\r\nregent-term: 1\r\nconnection: close\r\ncontent-length: 4\r\n\r\npaid";
+    let passed = exchange(TcpStream::connect(address).unwrap(), put);
+    assert!(passed.starts_with("HTTP/1.1 200"), "{passed}");
+}
+
+#[test]
 fn what_is_not_believed_is_refused_with_the_way_out() {
     let site = Site::new("required", &[]);
     site.issue(&["--node", "web-1"], &site.cluster);

@@ -126,3 +126,26 @@ fn a_kept_cluster_is_gone_on_with_and_only_as_it_is() {
     assert_eq!(strange.code, 78, "{strange:?}");
     assert!(strange.stderr.contains("choose an empty directory"), "{strange:?}");
 }
+
+#[cfg(feature = "tls")]
+#[test]
+fn a_cluster_with_tls_is_made_in_one_command_and_speaks_nothing_else() {
+    let room = Room::new();
+    let running = room.start(&["dev", "--port", "0", "--tls"]);
+    let line = running.line_with("export REGENT_SERVER=https://");
+    let (_, exports) = line.split_once("REGENT_SERVER=").unwrap();
+    let (servers, ca) = exports.split_once(" REGENT_CA=").unwrap();
+    running.line_with("Ctrl-C ends everything");
+    until("a campaign is won", || {
+        let campaign = ["campaign", "billing", "--node", "a", "--server", servers, "--ca", ca];
+        room.run(&campaign).code == 0
+    });
+    running.line_with("billing: a leads, term 1 (elected)");
+    let plain = servers.replace("https://", "http://");
+    let refused = room.run(&["leader", "billing", "--server", &plain]);
+    assert!(refused.stderr.contains("speaks TLS only"), "{refused:?}");
+    // The replicas speak TLS, too: their settings say so, and `peer_tls` is required unless said.
+    let settings = Path::new(ca).parent().unwrap().parent().unwrap().join("replica-1.toml");
+    let settings = fs::read_to_string(settings).unwrap();
+    assert!(settings.contains("peer_cert = ") && !settings.contains("peer_tls"), "{settings}");
+}

@@ -88,3 +88,28 @@ fn a_hostile_answer_does_not_reach_the_terminal() {
     let told: serde_json::Value = serde_json::from_str(&ended.stdout).unwrap();
     assert_eq!(told["metadata"]["zone"], "a\u{202e}b");
 }
+
+#[test]
+fn a_hostile_server_cannot_make_a_login_say_more_than_it_is() {
+    let binding = |role: String| serde_json::json!({ "who": "*", "role": role, "groups": [format!("x{EVIL}\nknown as  root")], "nodes": [] });
+    let bindings: Vec<_> = (0..500).map(|n| binding(format!("role-{n}"))).collect();
+    let answer = serde_json::json!({
+        "cluster_id": "0", "replica": 1, "role": "leader", "raft_term": 1, "leader": 1,
+        "leader_address": EVIL, "leader_changes": 1, "voters": 1, "quorum": 1,
+        "failures_survived": 0, "changing": false, "last_index": 1, "committed_index": 1,
+        "applied_index": 1, "snapshot_index": 0, "log_bytes": 0, "snapshot_bytes": 0,
+        "members": [], "warnings": [], "auth": EVIL,
+        "caller": { "principal": format!("user:alice\nrights{EVIL}"), "bindings": bindings },
+    });
+    let url = liar("200 OK", "application/json", answer.to_string());
+    let room = Room::new();
+    let ended = room.run(&["login", &url]);
+    assert_eq!(ended.code, 0, "{ended:?}");
+    assert!(is_harmless(&ended.stdout) && is_harmless(&ended.stderr), "{ended:?}");
+    assert_eq!(ended.stdout.lines().filter(|line| line.starts_with("known as")).count(), 1);
+    assert!(ended.stdout.lines().count() < 50 && !ended.stdout.contains("alice"), "{ended:?}");
+    let ended = room.run(&["login", &url, "--json"]);
+    assert!(is_harmless(&ended.stdout), "{ended:?}");
+    let told: serde_json::Value = serde_json::from_str(ended.stdout.trim()).unwrap();
+    assert_eq!(told["principal"], serde_json::Value::Null);
+}

@@ -16,7 +16,7 @@ use regent_election::Settings;
 use regent_election::store::Store;
 use regent_replica::disk::error::DataDirError;
 use regent_replica::disk::{Disk, DiskOptions, Founding, Identity, Opened, RealFiles};
-use regent_replica::peers::{Plaintext, beyond_loopback};
+use regent_replica::peers::{Plaintext, Transport, beyond_loopback};
 use regent_replica::{Member, Members, Node, NodeConfig, ReplicaId, ReplicaStore, Timing};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
@@ -33,7 +33,7 @@ use crate::fresh;
 ///     .member(1, "app-1:7401")
 ///     .member(2, "app-2:7401")
 ///     .member(3, "app-3:7401")
-///     .insecure_peers();
+///     .insecure_peers(); // or, with the feature `tls`, .tls("1.crt", "1.key", "ca.crt")
 /// if is_first_start {
 ///     embedded = embedded.founding(0x6d79_2d61_7070);
 /// }
@@ -54,6 +54,8 @@ pub struct Embedded {
     founding: Option<u128>,
     timing: Timing,
     plaintext: Plaintext,
+    #[cfg(feature = "tls")]
+    certificates: Option<regent_tls::PeerFiles>,
 }
 
 impl Embedded {
@@ -62,7 +64,18 @@ impl Embedded {
         let (members, timing) = (Vec::new(), Timing::LAN);
         let (listen, listener, founding) = (None, None, None);
         let (directory, plaintext) = (directory.into(), Plaintext::Loopback);
-        Self { id, directory, members, listen, listener, founding, timing, plaintext }
+        Self {
+            id,
+            directory,
+            members,
+            listen,
+            listener,
+            founding,
+            timing,
+            plaintext,
+            #[cfg(feature = "tls")]
+            certificates: None,
+        }
     }
 
     /// A founding member and where the others reach it. The same list in every copy, this one
@@ -97,7 +110,23 @@ impl Embedded {
         self
     }
 
-    /// Lets copies on other machines be members. Their connections are neither encrypted nor
+    /// Lets the copies prove to each other who they are, by mutual TLS: the files of this copy's certificate, of its key,
+    /// which only this user may read, and of the certificates of the CAs that are believed. `regent tls issue --replica N
+    /// --cluster ID` makes them; `ID` is the id of [`Embedded::founding`] in 32 hexadecimal digits. Copies on other machines
+    /// may then be members. The files are read again when they change.
+    #[cfg(feature = "tls")]
+    pub fn tls(
+        mut self,
+        certificate: impl Into<PathBuf>,
+        key: impl Into<PathBuf>,
+        ca: impl Into<PathBuf>,
+    ) -> Self {
+        let (certificate, key, ca) = (certificate.into(), key.into(), ca.into());
+        self.certificates = Some(regent_tls::PeerFiles { certificate, key, ca, crl: None });
+        self
+    }
+
+    /// Lets copies on other machines be members without TLS. Their connections are neither encrypted nor
     /// authenticated: whoever reaches a peer address can depose leaders. Keep them on a network that
     /// nobody else is on.
     pub fn insecure_peers(mut self) -> Self {
@@ -159,21 +188,35 @@ impl Embedded {
                 .map_err(|error| ConnectError::Store(format!("the given socket: {error}")))?,
             None => self.bind(&opened).await?,
         };
+        let transport = self.transport(&opened, &listener)?;
+        let config = NodeConfig { timing: self.timing, transport, ..NodeConfig::default() };
+        let node = Node::start(opened, listener, &config)
+            .map_err(|error| ConnectError::Store(error.to_string()))?;
+        let place = self.directory.display().to_string();
+        Ok(Arc::new(ReplicaStore::new(node.handle().clone(), node.hub().clone(), place)))
+    }
+
+    /// What the links to the other copies travel on.
+    fn transport(
+        &self,
+        opened: &Opened,
+        listener: &TcpListener,
+    ) -> Result<Arc<dyn Transport>, ConnectError> {
+        #[cfg(feature = "tls")]
+        if let Some(files) = &self.certificates {
+            return crate::links::encrypted(files.clone(), opened.identity)
+                .map_err(|error| ConnectError::Store(error.to_string()));
+        }
         let members = &opened.recovered.replicated.members;
         let address = listener.local_addr().ok().map(|address| address.to_string());
         if self.plaintext == Plaintext::Loopback
             && let Some(address) = beyond_loopback(address.as_deref(), members)
         {
             return Err(ConnectError::Store(format!(
-                "{address} can be reached from other machines, and copies prove nothing to each other; keep them on one machine, or accept the risk with insecure_peers()"
+                "{address} can be reached from other machines, and copies prove nothing to each other; give each a certificate with tls() (feature \"tls\"), keep them on one machine, or accept the risk with insecure_peers()"
             )));
         }
-        let transport = Arc::new(self.plaintext);
-        let config = NodeConfig { timing: self.timing, transport, ..NodeConfig::default() };
-        let node = Node::start(opened, listener, &config)
-            .map_err(|error| ConnectError::Store(error.to_string()))?;
-        let place = self.directory.display().to_string();
-        Ok(Arc::new(ReplicaStore::new(node.handle().clone(), node.hub().clone(), place)))
+        Ok(Arc::new(self.plaintext))
     }
 
     async fn bind(&self, opened: &Opened) -> Result<TcpListener, ConnectError> {

@@ -42,6 +42,9 @@ pub enum ConnectError {
     /// An address that cannot be used.
     #[error(transparent)]
     Address(#[from] AddressError),
+    /// A context that cannot be used, or none where one is needed.
+    #[error("{0}")]
+    Context(String),
     /// Timers that do not fit.
     #[error(transparent)]
     Budget(#[from] BudgetError),

@@ -17,6 +17,11 @@ pub(crate) const ADDRESSES_MAX: usize = 16;
 /// Most bytes of a foreign answer repeated in a message about it.
 pub(crate) const ECHO_BYTES_MAX: usize = 120;
 
+/// Largest file of contexts: some hundred of them with long paths.
+pub(crate) const CONTEXTS_BYTES_MAX: u64 = 256 << 10;
+/// Longest name of a context: it is also the name of a file.
+pub(crate) const CONTEXT_NAME_BYTES_MAX: usize = 64;
+
 /// How long to wait for a connection. A second covers one lost packet on the way.
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long to wait for an answer, beside the time that the request itself asks to wait.

@@ -12,10 +12,11 @@ use tracing::Instrument;
 
 use crate::connect::{BackendChoice, Connect};
 use crate::driver::{ClaimId, Input, PermanentFailure};
-use crate::error::CampaignError;
+use crate::error::{CampaignError, ConnectError};
 use crate::follow::{Followed, HOPS_MAX};
 use crate::leadership::Leadership;
 use crate::lock::Locks;
+use crate::remote::{Chosen, ContextError, Wanted};
 use crate::session::{Command, Session, Waiter};
 use crate::tenure::Hold;
 use crate::warming::{Offer, OfferError, WarmUp};
@@ -42,6 +43,24 @@ impl Regent {
     /// A session at `url`, with options to be set.
     pub fn at(url: impl Into<String>) -> Connect {
         Connect::new(BackendChoice::Url(url.into()))
+    }
+
+    /// A session at the servers of a context that `regent login` made: the named one, or without a name whatever
+    /// `REGENT_SERVER`, `REGENT_CONTEXT` and the current context say, as for the command. The credential of the context
+    /// becomes that of this process, which has one identity: a second context is refused.
+    pub fn from_context(name: Option<&str>) -> Result<Connect, ConnectError> {
+        let wrong = |error: ContextError| ConnectError::Context(error.to_string());
+        let wanted = Wanted { server: None, context: name };
+        match wanted.choose(&|name| std::env::var_os(name)).map_err(wrong)? {
+            Chosen::Servers(url) => Ok(Self::at(url)),
+            Chosen::Context(name, context) => {
+                context.use_for_process(&name).map_err(wrong)?;
+                Ok(Self::at(context.server))
+            }
+            Chosen::Nobody => Err(ConnectError::Context(
+                "there is no current context; make one with `regent login URL`".to_owned(),
+            )),
+        }
     }
 
     /// The label of this process.

@@ -313,6 +313,7 @@ impl Cluster for Follows {
             warnings: Vec::new(),
             tuning: None,
             auth: None,
+            caller: None,
         }
     }
 

@@ -1,4 +1,5 @@
-//! Reads files that others may have prepared: configuration, keys, secrets, and directories of data.
+//! Reads files that others may have prepared: configuration, keys, secrets, and directories of data. Writes files that
+//! only their user may read.
 //!
 //! A path may name a pipe that never ends, a device without an end, or a file that another user can write.
 //! So a file is opened without waiting, judged by what was opened and not by what had that name a moment
@@ -7,9 +8,9 @@
 //! What is not judged: the directories above. Whoever can write those can replace everything below.
 
 use std::fmt;
-use std::fs::{self, File, Metadata, OpenOptions};
-use std::io::{self, Read};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
@@ -164,6 +165,39 @@ impl Checked {
         }
         Ok(bytes)
     }
+}
+
+/// Writes a file that only this user may read, in place of the one that is there, if one is: whoever reads it finds one of
+/// the two, whole. A link is replaced and not followed.
+///
+/// # Errors
+/// If it cannot be written. What was there stays, and nothing is left behind.
+pub fn replace_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".{}.tmp", std::process::id()));
+    let beside = path.with_file_name(name);
+    let written = create_private(&beside, bytes).and_then(|()| fs::rename(&beside, path));
+    if written.is_err() {
+        let _ = fs::remove_file(&beside);
+    }
+    written
+}
+
+/// Writes a file that only this user may read, and that must not be there yet.
+///
+/// # Errors
+/// If there is something, or it cannot be written.
+pub fn create_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let opened = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+    opened.and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()))
+}
+
+/// Makes a directory that only this user may look into, and those above it, unless they are there.
+///
+/// # Errors
+/// If it cannot be made.
+pub fn create_private_directory(path: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
 /// How many bytes can still be written to the file system of this directory by a user who is not root.

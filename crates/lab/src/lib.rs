@@ -24,6 +24,7 @@ pub mod ledger;
 pub mod mutants;
 pub mod plan;
 pub mod pool;
+pub mod progress;
 pub mod protocols;
 mod queue;
 pub mod rehearsal;

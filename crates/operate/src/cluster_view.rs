@@ -200,6 +200,7 @@ mod tests {
             warnings: Vec::new(),
             tuning: None,
             auth: None,
+            caller: None,
         }
     }
 

@@ -78,6 +78,24 @@ pub struct ExamineReport {
     pub checks: Vec<Check>,
 }
 
+impl ExamineReport {
+    /// Whether it may be trusted, in one line; `ttl` is what leaders shall have.
+    #[must_use]
+    pub fn verdict(&self, ttl: Duration) -> String {
+        let (name, place) = (self.store, &self.place);
+        if !self.keeps_the_contract {
+            format!("{name} at {place} does NOT keep the contract: do not hold elections on it\n")
+        } else if self.warnings.is_empty() {
+            format!("{name} at {place} keeps the contract: {}, for a ttl of {ttl:?}\n", self.claims)
+        } else {
+            format!(
+                "{name} at {place} keeps the contract, and would be {} without what is warned of above\n",
+                self.claims
+            )
+        }
+    }
+}
+
 /// One check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Check {

@@ -6,7 +6,10 @@
 //! - [`split_brain`]: which nodes act as leaders, compared with the one that may.
 //! - [`recovery`]: the way back from a split brain to one leader.
 //! - [`campaign`]: a candidate that waits in line over HTTP.
+//! - [`keep_line`]: what a candidate that keeps its office tells.
+//! - [`login`]: a credential is tried on a server, and kept under a name.
 //! - [`cluster_view`]: what the replicas of a cluster say of themselves, again and again.
+//! - [`watch_lines`]: what a watch tells, in lines for people.
 //! - [`retry`]: requests that are repeated until their outcome is known.
 //! - [`examine`]: whether a deployment keeps what elections need.
 //!
@@ -18,8 +21,11 @@ pub mod campaign;
 pub mod cluster_view;
 pub mod escape;
 pub mod examine;
+pub mod keep_line;
+pub mod login;
 pub mod migrate;
 pub mod recovery;
 pub mod retry;
 mod saved_policy;
 pub mod split_brain;
+pub mod watch_lines;

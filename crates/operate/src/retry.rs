@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use regent::fresh::NoRandomness;
 use regent::remote::{Remote, RemoteError, RemoteResult};
-use regent_api::Consistency;
+use regent_api::{Code, Consistency};
 use regent_election::{Group, RequestId};
 use tokio::time::{sleep, timeout};
 
@@ -46,6 +46,28 @@ pub async fn exactly_once<A>(
             }
             ended => return Ok(ended?),
         }
+    }
+}
+
+/// Gives up something that the caller's own session holds, exactly once.
+///
+/// With a credential that is over, or without a right, nothing can be read any more and so no request be named; giving up
+/// is allowed all the same. It is then asked once and without an id: what is given up twice is given up once.
+///
+/// # Errors
+/// Whatever the last attempt ended with.
+pub async fn given_up_once<A>(
+    remote: &Remote,
+    group: &Group,
+    ask: impl AsyncFn(Option<RequestId>) -> RemoteResult<A>,
+) -> Result<A, OnceError> {
+    let is_shut_out = |error: &RemoteError| {
+        let code = error.problem().map(|problem| problem.code);
+        matches!(code, Some(Code::CredentialOver | Code::Forbidden))
+    };
+    match remote.leader(group, Consistency::Linearizable).await {
+        Err(error) if is_shut_out(&error) => Ok(ask(None).await?),
+        Ok(_) | Err(_) => exactly_once(remote, group, async |id| ask(Some(id)).await).await,
     }
 }
 

@@ -72,6 +72,25 @@ impl Seen {
 }
 
 impl CombinedView {
+    /// The summary, what resources have admitted, what the history says, and the way out if somebody is accused.
+    #[must_use]
+    pub fn told(&self) -> String {
+        let mut text = self.summary();
+        for (resource, term) in &self.fences {
+            text.push_str(&format!("\n  resource {resource} has admitted term {term}"));
+        }
+        for (finding, reason) in &self.findings {
+            text.push_str(&format!("\n  history: {finding}: {reason}"));
+        }
+        if self.believers.iter().any(Seen::is_accused) {
+            let group = &self.group;
+            text.push_str(&format!(
+                "\n  the way out: regent doctor split-brain --group {group} --recover"
+            ));
+        }
+        text
+    }
+
     /// Whether two that act have told different states.
     #[must_use]
     pub fn has_diverged(&self) -> bool {

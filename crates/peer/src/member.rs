@@ -1,6 +1,7 @@
 //! One node in this process: carries datagrams and time between its engine and the world.
 
 use std::collections::VecDeque;
+use std::ffi::OsString;
 use std::fmt;
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
@@ -35,6 +36,18 @@ impl Standing {
     #[must_use]
     pub fn is_leader(&self) -> bool {
         self.leader.as_ref() == Some(&self.node)
+    }
+
+    /// What a command that is run at a change gets: what this process believes, which is all there is. There is no
+    /// term, and no promise that no other process believes the same of itself.
+    #[must_use]
+    pub fn environment(&self) -> Vec<(&'static str, OsString)> {
+        let leader = self.leader.as_ref().map_or("", |leader| leader.as_str());
+        vec![
+            ("REGENT_NODE", self.node.as_str().into()),
+            ("REGENT_LEADER", leader.into()),
+            ("REGENT_IS_LEADER", self.is_leader().to_string().into()),
+        ]
     }
 }
 
@@ -303,6 +316,22 @@ mod tests {
         assert_eq!(told(None).to_string(), "nobody leads");
         assert_eq!(told(Some("a")).to_string(), "a leads");
         assert_eq!(told(Some("c")).to_string(), "a follows c");
+    }
+
+    #[test]
+    fn a_command_learns_who_leads_and_whether_it_is_this_process() {
+        let told = |leader: &str| {
+            Standing { node: Node::new("a").unwrap(), leader: Node::new(leader).ok() }.environment()
+        };
+        let as_told = |leader: &str, is_leader: &str| -> Vec<(&'static str, OsString)> {
+            vec![
+                ("REGENT_NODE", "a".into()),
+                ("REGENT_LEADER", leader.into()),
+                ("REGENT_IS_LEADER", is_leader.into()),
+            ]
+        };
+        assert_eq!(told(""), as_told("", "false"));
+        assert_eq!(told("a"), as_told("a", "true"));
     }
 
     /// Two members in one process, without the command.

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use regent_api::{
-    AddMemberRequest, ClusterResponse, Code, Done, Operation, Problem, PromoteMemberRequest,
-    RemoveMemberRequest, TransferClusterRequest,
+    AddMemberRequest, BindingBody, CallerBody, ClusterResponse, Code, Done, Operation, Problem,
+    PromoteMemberRequest, RemoveMemberRequest, TransferClusterRequest,
 };
 
 use crate::app::{Ask, Call};
@@ -88,7 +88,14 @@ pub(crate) async fn show(call: Call) -> Reply {
 
 pub(crate) async fn act_show(ask: &Ask) -> Result<ClusterResponse, Problem> {
     let auth = Some(ask.app.config.auth.word().to_owned());
-    Ok(ClusterResponse { auth, ..cluster(ask)?.show().await })
+    let caller = match &ask.guard {
+        None => None,
+        Some(guarded) => Some(CallerBody {
+            principal: guarded.caller().who.to_string(),
+            bindings: guarded.bindings_of_caller().await?.iter().map(BindingBody::from).collect(),
+        }),
+    };
+    Ok(ClusterResponse { auth, caller, ..cluster(ask)?.show().await })
 }
 
 pub(crate) async fn add(call: Call) -> Reply {

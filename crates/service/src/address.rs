@@ -1,4 +1,20 @@
-//! Addresses that other machines use.
+//! Addresses that other machines use, and that this one does.
+
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+
+/// An address by which a client on this machine reaches what listens there.
+#[must_use]
+pub fn reachable(address: SocketAddr) -> SocketAddr {
+    match address {
+        SocketAddr::V4(v4) if v4.ip().is_unspecified() => {
+            SocketAddr::from((Ipv4Addr::LOCALHOST, v4.port()))
+        }
+        SocketAddr::V6(v6) if v6.ip().is_unspecified() => {
+            SocketAddr::from((Ipv6Addr::LOCALHOST, v6.port()))
+        }
+        other => other,
+    }
+}
 
 /// Whether a text is an address that another machine could use, or a clause that says why not.
 pub fn host_and_port(text: &str) -> Result<(), String> {

@@ -111,16 +111,17 @@ pub fn prepare_to_join(
     found(directory, cluster, replica, &Founding::joining(), options)
 }
 
-/// Founds every replica of a cluster on this machine, each in its directory.
+/// Founds every replica of a cluster on this machine, each in its directory. Gives the cluster's id.
 pub fn bootstrap_all(
     members: &Members,
     directory: impl Fn(ReplicaId) -> PathBuf,
     options: DiskOptions,
-) -> Result<(), ReplicaError> {
+) -> Result<u128, ReplicaError> {
     let settings = Settings::default();
     let cluster = id_for(&ReplicatedState::found(settings.clone(), members.clone()), None)?;
     let founding = Founding::cluster(settings, members.clone());
-    members.keys().try_for_each(|id| found(&directory(*id), cluster, *id, &founding, options))
+    members.keys().try_for_each(|id| found(&directory(*id), cluster, *id, &founding, options))?;
+    Ok(cluster)
 }
 
 impl Founded {

@@ -7,6 +7,7 @@
 //! - `replica`: which directory becomes a replica, and how it starts.
 //! - `founding`, `restore`, `recover`: the first data of a replica, from nothing, from a backup, or from
 //!   the one replica that survived.
+//! - `invitation`: one file with which a machine joins a cluster.
 //! - [`settings`]: the table of settings of a server, from flags, environment and file.
 //! - [`dev`]: a whole cluster of server processes on this machine, to try things out.
 //! - `client_tls`, `secure`: TLS to clients and between replicas.
@@ -33,6 +34,8 @@ mod directory;
 pub mod duration;
 mod error;
 mod founding;
+#[cfg(feature = "tls")]
+mod invitation;
 pub mod members;
 mod port;
 mod random;
@@ -43,16 +46,20 @@ mod secure;
 mod service;
 pub mod settings;
 pub mod socket;
+mod steps;
 mod wall;
 
-pub use address::host_and_port;
+pub use address::{host_and_port, reachable};
 pub use backup::write_backup;
 pub use client_tls::{ClientAuth, ClientPort};
 pub use directory::holds_replica;
 pub use error::ReplicaError;
 pub use founding::{Founded, bootstrap, bootstrap_all, cluster_id, prepare_to_join};
+#[cfg(feature = "tls")]
+pub use invitation::{Invitation, InvitationError, ListenAt, join, may_invite};
 pub use recover::{Recovery, Survivor};
 pub use replica::{ReplicaOptions, ReplicaSettings, StartTape};
-pub use restore::{Restore, Restored, together_s};
+pub use restore::{Restore, Restored};
 pub use secure::PeerCertificates;
 pub use service::Service;
+pub use steps::{RestoredBy, join_steps};

@@ -47,6 +47,8 @@ pub(crate) struct ReplicaCluster {
     pub(crate) segment_bytes: u64,
     /// Whether its peers are plaintext ones, which must be on this machine.
     pub(crate) are_peers_local: bool,
+    /// Whether links without TLS are taken beside those with it.
+    pub(crate) accepts_plaintext: bool,
 }
 
 impl ReplicaCluster {
@@ -94,6 +96,7 @@ impl Cluster for ReplicaCluster {
             tuning: self.tuning(),
             // What only the server knows.
             auth: None,
+            caller: None,
         }
     }
 
@@ -311,6 +314,12 @@ impl ReplicaCluster {
                     told.push(format!("replica {id} was not heard lately"));
                 }
             }
+        }
+        if self.accepts_plaintext {
+            told.push(format!(
+                "replica {} still takes peer links without TLS (peer_tls is \"accept\"): set it to \"required\" as soon as every replica has a certificate",
+                status.id
+            ));
         }
         told.extend(self.handle.timing_warning());
         let is_local = |member: &Member| is_loopback(&member.peer_address);

@@ -72,8 +72,7 @@ impl Restore {
 }
 
 /// For how long the same restore may be done on further machines, in seconds.
-#[must_use]
-pub fn together_s(hold_ms: u64) -> u64 {
+pub(crate) fn together_s(hold_ms: u64) -> u64 {
     TOGETHER_S_MAX.min(hold_ms / 1000)
 }
 

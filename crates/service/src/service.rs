@@ -33,12 +33,14 @@ impl Service {
     pub async fn on_replica(options: ReplicaOptions) -> Result<Self, ReplicaError> {
         let directory = options.directory.clone();
         let segment_bytes = options.replica.disk.segment_bytes;
-        let are_peers_local =
-            options.replica.certificates.is_none() && !options.replica.is_insecure;
+        let certificates = options.replica.certificates.as_ref();
+        let are_peers_local = certificates.is_none() && !options.replica.is_insecure;
+        let accepts_plaintext = certificates.is_some_and(|files| files.accepts_plaintext);
         let store = replica::run(options).await?;
         let handle = store.handle().clone();
         let cluster_id = Some(handle.identity().cluster);
-        let cluster = ReplicaCluster { handle, directory, segment_bytes, are_peers_local };
+        let cluster =
+            ReplicaCluster { handle, directory, segment_bytes, are_peers_local, accepts_plaintext };
         let config = ServerConfig::default();
         Ok(Self { store, cluster: Some(Arc::new(cluster)), cluster_id, config })
     }

@@ -103,7 +103,8 @@ fn issue(ca: &Path, cluster: u128, replica: u64) -> PeerCertificates {
     let made =
         authority::issue(ca, &Subject::Replica(ReplicaName { cluster, replica }), 90, now_s())
             .unwrap();
-    PeerCertificates { certificate: made.certificate, key: made.key, ca: made.ca, crl: None }
+    let (certificate, key, ca) = (made.certificate, made.key, made.ca);
+    PeerCertificates { certificate, key, ca, crl: None, accepts_plaintext: false }
 }
 
 /// Asks again while a log has no leader yet, or another one than a moment ago.
@@ -267,6 +268,7 @@ async fn peers_without_tls_stay_on_this_machine() {
         key: directory("1.key"),
         ca: directory("ca.crt"),
         crl: None,
+        accepts_plaintext: false,
     };
     let certified = ReplicaSettings { certificates: Some(missing), ..far() };
     let refused = start(&directory("d"), certified).await.unwrap_err();

@@ -78,6 +78,20 @@ pub struct Listed {
     pub retire_at: Option<u64>,
 }
 
+impl Listed {
+    /// What the key does, in words; `show` writes a number of seconds.
+    pub fn told(&self, now: u64, show: impl Fn(u64) -> String) -> String {
+        let until = |at: u64| show(at.saturating_sub(now));
+        match (self.standing, self.retire_at) {
+            (KeyStanding::Coming, _) => format!("signs in {}", until(self.sign_from)),
+            (KeyStanding::Signs, _) => "signs".to_owned(),
+            (KeyStanding::Believed, Some(at)) => format!("believed for {}", until(at)),
+            (KeyStanding::Believed, None) => "believed".to_owned(),
+            (KeyStanding::Retired, _) => "retired".to_owned(),
+        }
+    }
+}
+
 /// The keys and what each does now, oldest first.
 #[must_use]
 pub fn list(ring: &Ring, now: u64) -> Vec<Listed> {

@@ -217,6 +217,19 @@ pub fn init(directory: &Path, days: u32, now_s: u64) -> Result<Made, TlsError> {
     Ok(Made { certificate, key: key_path, is_key_new: true, ca, subject: None, expires_at_s })
 }
 
+/// Looks whether a certificate could be issued to somebody, without issuing one.
+///
+/// # Errors
+/// If there is one in this directory, or there is no CA.
+pub fn may_issue(directory: &Path, owner: &Owner) -> Result<(), TlsError> {
+    Ca::open(directory)?;
+    let paths = Paths::of(directory, owner);
+    match [paths.key, paths.certificate].into_iter().find(|path| path.exists()) {
+        Some(path) => Err(TlsError::Exists { path }),
+        None => Ok(()),
+    }
+}
+
 /// Makes a key and a certificate for somebody who has none in this directory yet.
 ///
 /// # Errors
@@ -224,12 +237,8 @@ pub fn init(directory: &Path, days: u32, now_s: u64) -> Result<Made, TlsError> {
 pub fn issue(directory: &Path, subject: &Subject, days: u32, now_s: u64) -> Result<Made, TlsError> {
     let ca = Ca::open(directory)?;
     let owner = subject.owner().ok_or_else(|| TlsError::Host { name: String::new() })?;
+    may_issue(directory, &owner)?;
     let paths = Paths::of(directory, &owner);
-    for path in [&paths.key, &paths.certificate] {
-        if path.exists() {
-            return Err(TlsError::Exists { path: path.clone() });
-        }
-    }
     let key = KeyPair::generate().map_err(cryptography)?;
     let (pem, expires_at_s) = ca.sign(subject, &key, days, now_s)?;
     note_issued(&paths, subject, &pem, now_s)?;

@@ -30,6 +30,8 @@ mod error;
 mod facts;
 mod files;
 mod fresh;
+#[cfg(feature = "authority")]
+mod guide;
 mod kept;
 pub mod limits;
 mod links;

@@ -48,6 +48,15 @@ impl PeerTls {
         Ok(Self(Kept::open(Peer { own, files })?))
     }
 
+    /// Looks whether a replica could open its links with these bytes, of its certificate, its key, the CAs and, if there
+    /// are any, the revocation lists, once they are in these files. Nothing is read or written.
+    ///
+    /// # Errors
+    /// As [`PeerTls::open`].
+    pub fn check(own: ReplicaName, files: PeerFiles, bytes: &[Vec<u8>]) -> Result<(), TlsError> {
+        Peer { own, files }.load(bytes).map(|_| ())
+    }
+
     /// Makes a connection that we opened a link, and says which replica is at its other end.
     ///
     /// # Errors

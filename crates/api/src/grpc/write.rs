@@ -6,12 +6,12 @@ use super::generated as pb;
 use super::generated::{stepped_down, watch_event};
 use super::words::cause_number;
 use crate::{
-    BeliefsBody, BelieverBody, Bookmark, CampaignResponse, Change, ClaimBody, ClaimedBody,
-    ClaimsResponse, Closing, ClusterMember, ClusterResponse, ClusterTuning, Disowned, Done,
-    DoorBody, FenceBody, FencesResponse, Gap, GroupResponse, GroupsResponse, HeartbeatResponse,
-    HistoryResponse, LeaderChanged, LeaderResponse, Offer, Office, PolicyBody, Present,
-    PriorityRule, ReplicaTimers, SessionResponse, Standby, SteppedDown, Tenure, TokenResponse,
-    ValidateTokenResponse, WatchEvent,
+    BeliefsBody, BelieverBody, Bookmark, CallerBody, CampaignResponse, Change, ClaimBody,
+    ClaimedBody, ClaimsResponse, Closing, ClusterMember, ClusterResponse, ClusterTuning, Disowned,
+    Done, DoorBody, FenceBody, FencesResponse, Gap, GroupResponse, GroupsResponse,
+    HeartbeatResponse, HistoryResponse, LeaderChanged, LeaderResponse, Offer, Office, PolicyBody,
+    Present, PriorityRule, ReplicaTimers, SessionResponse, Standby, SteppedDown, Tenure,
+    TokenResponse, ValidateTokenResponse, WatchEvent,
 };
 
 fn metadata(metadata: &Metadata) -> std::collections::BTreeMap<String, String> {
@@ -389,7 +389,15 @@ impl From<ClusterResponse> for pb::ClusterResponse {
             warnings: response.warnings,
             tuning: response.tuning.map(pb::ClusterTuning::from),
             auth: response.auth,
+            caller: response.caller.map(pb::Caller::from),
         }
+    }
+}
+
+impl From<CallerBody> for pb::Caller {
+    fn from(caller: CallerBody) -> Self {
+        let CallerBody { principal, bindings } = caller;
+        Self { principal, bindings: bindings.into_iter().map(pb::Binding::from).collect() }
     }
 }
 

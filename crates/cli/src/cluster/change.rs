@@ -90,14 +90,21 @@ pub(crate) struct TransferArgs {
     pub(crate) client: ClientArgs,
 }
 
+impl AddArgs {
+    /// What the cluster is asked.
+    pub(super) fn request(&self) -> AddMemberRequest {
+        AddMemberRequest {
+            id: self.id.get(),
+            peer_address: self.peer.clone(),
+            client_address: self.clients.clone(),
+            witness: self.witness,
+        }
+    }
+}
+
 /// Takes a replica in.
 pub(crate) async fn add(args: AddArgs) -> CommandResult {
-    let request = AddMemberRequest {
-        id: args.id.get(),
-        peer_address: args.peer,
-        client_address: args.clients,
-        witness: args.witness,
-    };
+    let request = args.request();
     let remote = args.client.remote()?;
     let done = until_ready(args.client.timeout, async || remote.add_member(&request).await).await?;
     let id = args.id;

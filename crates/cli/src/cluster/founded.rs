@@ -20,15 +20,3 @@ pub(super) fn shown(founded: &Founded) -> String {
     }
     facts(told)
 }
-
-/// The numbers of the other members.
-pub(super) fn others(founded: &Founded) -> impl Iterator<Item = &str> {
-    let own = founded.replica.to_string();
-    let ids = founded.members.split(',').filter_map(|part| part.split('=').next());
-    ids.filter(move |id| *id != own)
-}
-
-/// `--witness` as it was given.
-pub(super) fn witness_flag(founded: &Founded) -> String {
-    founded.witnesses.iter().map(|id| format!(" --witness {id}")).collect()
-}

@@ -1,10 +1,10 @@
 //! `regent cluster init`: prepares the data directory of one replica.
 
 use clap::Args;
-use regent_replica::{Members, ReplicaId};
-use regent_service::{Founded, bootstrap, cluster_id, members, prepare_to_join};
+use regent_replica::ReplicaId;
+use regent_service::{bootstrap, cluster_id, join_steps, members, prepare_to_join};
 
-use super::founded::{others, shown, witness_flag};
+use super::founded::shown;
 use crate::exit::Exit;
 use crate::failure::{CommandResult, Failure};
 use crate::logs::LogArgs;
@@ -78,39 +78,10 @@ pub(crate) fn run(args: InitArgs, log: &LogArgs) -> CommandResult {
     }
     match Output::chosen() {
         Output::Json => screen.line(&json(&founded))?,
-        Output::Text => screen.line(&init_steps(&founded, args.cluster_id.is_none(), &members))?,
-    }
-    Ok(Exit::Done)
-}
-
-fn join_steps(id: ReplicaId, directory: &str) -> String {
-    format!(
-        "replica {id} is ready to join, in {directory}\nnext:\n  \
-         regent serve --data-dir {directory} --listen ADDR:PORT --peer-listen ADDR:PORT\n  \
-         regent cluster add --id {id} --peer HOST:PORT --client HOST:PORT\n  \
-         regent cluster promote {id}"
-    )
-}
-
-fn init_steps(founded: &Founded, is_first: bool, members: &Members) -> String {
-    let mut text = shown(founded);
-    if is_first && founded.voters > 1 {
-        text.push_str("\n\non the other machines, with the same list and settings:");
-        for id in others(founded) {
-            text.push_str(&format!(
-                "\n  regent cluster init --id {id} --members {}{} --cluster-id {}",
-                founded.members,
-                witness_flag(founded),
-                founded.cluster_id
-            ));
+        Output::Text => {
+            let steps = founded.next_steps(args.cluster_id.is_none(), &members);
+            screen.line(&format!("{}{steps}", shown(&founded)))?;
         }
     }
-    let own = members.iter().find(|(id, _)| id.get() == founded.replica);
-    if let Some((_, own)) = own {
-        text.push_str(&format!(
-            "\n\nthen, here:\n  regent serve --data-dir {} --listen {} --peer-listen {}",
-            founded.data_dir, own.client_address, own.peer_address
-        ));
-    }
-    text
+    Ok(Exit::Done)
 }

@@ -4,6 +4,7 @@ mod backup;
 mod change;
 mod founded;
 mod init;
+mod invite;
 mod recover;
 mod refused;
 mod restore;
@@ -32,6 +33,10 @@ pub(crate) enum ClusterVerb {
     Status(status::StatusArgs),
     /// Take a replica in: it learns before it votes
     Add(change::AddArgs),
+    /// Take a replica in and write one file with which its machine joins
+    Invite(Box<invite::InviteArgs>),
+    /// Prepare this machine to join by such a file
+    Join(invite::JoinArgs),
     /// Let a replica that has learnt vote
     Promote(change::PromoteArgs),
     /// Remove a replica for good
@@ -52,6 +57,8 @@ pub(crate) async fn run(verb: ClusterVerb, log: &LogArgs) -> CommandResult {
         ClusterVerb::Init(args) => init::run(args, log),
         ClusterVerb::Status(args) => status::run(args).await,
         ClusterVerb::Add(args) => change::add(args).await,
+        ClusterVerb::Invite(args) => invite::invite(*args).await,
+        ClusterVerb::Join(args) => invite::join(args, log),
         ClusterVerb::Promote(args) => change::promote(args).await,
         ClusterVerb::Remove(args) => change::remove(args).await,
         ClusterVerb::Transfer(args) => change::transfer(args).await,

@@ -5,11 +5,10 @@ use std::path::PathBuf;
 use clap::Args;
 use regent_election::Term;
 use regent_replica::{Backup, ReplicaId};
-use regent_service::{Restore, Restored, cluster_id, members, together_s};
+use regent_service::{Restore, RestoredBy, cluster_id, members};
 
-use super::founded::{others, shown, witness_flag};
+use super::founded::shown;
 use crate::config::{Key, Origin};
-use crate::duration::show_ms;
 use crate::exit::Exit;
 use crate::failure::{CommandResult, Failure};
 use crate::logs::LogArgs;
@@ -99,32 +98,15 @@ pub(crate) fn run(args: RestoreArgs, log: &LogArgs) -> CommandResult {
             "as_of": restored.as_of_s,
             "hold_ms": restored.hold_ms,
         })))?,
-        Output::Text => screen.line(&restore_steps(&args, &restored, ttl_ms_max))?,
-    }
-    Ok(Exit::Done)
-}
-
-fn restore_steps(args: &RestoreArgs, restored: &Restored, ttl_ms_max: Option<u64>) -> String {
-    let Restored { founded, as_of_s, hold_ms, .. } = restored;
-    let mut text = shown(founded);
-    if args.cluster_id.is_none() && founded.voters > 1 {
-        let longest = ttl_ms_max.map(|ms| format!(" --ttl-max {ms}ms")).unwrap_or_default();
-        let within = show_ms(together_s(*hold_ms) * 1000);
-        text.push_str(&format!("\n\non the other machines, within {within}:"));
-        for id in others(founded) {
-            text.push_str(&format!(
-                "\n  regent cluster restore --from {} --id {id} --members {}{} --term-floor {} --cluster-id {} --as-of {as_of_s}{longest}",
-                args.from.display(),
-                founded.members,
-                witness_flag(founded),
-                args.term_floor.get(),
-                founded.cluster_id
-            ));
+        Output::Text => {
+            let steps = restored.next_steps(RestoredBy {
+                from: &args.from.display().to_string(),
+                term_floor: args.term_floor,
+                ttl_ms_max,
+                is_first: args.cluster_id.is_none(),
+            });
+            screen.line(&format!("{}{steps}", shown(&restored.founded)))?;
         }
     }
-    text.push_str(&format!(
-        "\n\nthe restored cluster grants nothing for {} after it starts: leases of the earlier one may still run",
-        show_ms(*hold_ms)
-    ));
-    text
+    Ok(Exit::Done)
 }

@@ -3,7 +3,6 @@
 //! The cluster is `regent_service::dev`; this is the page that shows it. What dies is started again a
 //! little later.
 
-mod news;
 mod view;
 
 use std::io::{self, IsTerminal};
@@ -11,8 +10,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use regent::remote::TlsFiles;
 use regent_election::error_text::plain;
 use regent_operate::cluster_view::{ClusterObserver, ClusterPicture};
+use regent_operate::watch_lines::Changes;
 use regent_service::dev::{AGAIN_AFTER, DevCluster, DevError, EndedReplica, Processes};
 use tokio::sync::mpsc::Receiver;
 use tokio::time::timeout;
@@ -21,7 +22,6 @@ use crate::exit::Exit;
 use crate::failure::{CommandResult, Failure};
 use crate::output::{Output, Screen, remark};
 use crate::signals::Signals;
-use news::Changes;
 use view::Terminal;
 
 /// How long a cluster may take until one of its replicas leads.
@@ -52,6 +52,9 @@ pub(crate) struct DevArgs {
     /// Let the last one be a witness: it votes and keeps the log, but no state
     #[arg(long)]
     witness: bool,
+    /// Let clients and replicas speak TLS, by a CA that is made with the cluster
+    #[arg(long)]
+    tls: bool,
     /// The first port; two for each replica. 0 takes free ones [default: 7400 if free]
     #[arg(long, value_name = "PORT")]
     port: Option<u16>,
@@ -70,7 +73,8 @@ fn nodes(text: &str) -> Result<u16, String> {
 /// Runs a cluster until it is interrupted.
 pub(crate) async fn run(args: DevArgs) -> CommandResult {
     let mut signals = Signals::listen()?;
-    let site = DevCluster::prepare(args.data_dir, args.nodes, args.port, args.witness)?;
+    let site = DevCluster::prepare(args.data_dir, args.nodes, args.port, args.witness, args.tls)?;
+    TlsFiles { ca: site.ca(), ..TlsFiles::default() }.set_default();
     let program = std::env::current_exe().map_err(|error| {
         Failure::new(Exit::Unavailable, format!("this program: {}", plain(&error)))
     })?;
@@ -126,7 +130,7 @@ impl From<DevError> for Failure {
             DevError::File { .. } | DevError::NotRemoved { .. } => told(Exit::Files, ""),
             DevError::AnotherCluster { .. } => told(
                 Exit::Usage,
-                "; leave --nodes, --port and --witness out to go on with it, or choose another directory",
+                "; leave --nodes, --port, --witness and --tls out to go on with it, or choose another directory",
             ),
             DevError::Taken { .. } => {
                 told(Exit::Config, "; choose an empty directory with --data-dir")
@@ -176,7 +180,7 @@ async fn show(
     let screen = Screen { output: Output::Text };
     let terminal = if io::stdout().is_terminal() { Some(Terminal::enter()?) } else { None };
     if terminal.is_none() {
-        screen.line(&view::greeting(site, processes))?;
+        screen.line(&site.greeting(processes))?;
     }
     loop {
         let mut told = Vec::new();

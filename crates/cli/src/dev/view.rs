@@ -9,11 +9,11 @@ use regent_operate::cluster_view::ClusterPicture;
 use regent_service::dev::{DevCluster, Processes};
 use regent_service::members::failures;
 
-use super::news::Changes;
 use crate::duration::show_ms;
 use crate::failure::Failure;
 use crate::output::{Side, or_dash, table};
 use regent_operate::escape::shown;
+use regent_operate::watch_lines::Changes;
 
 /// A terminal that shows frames until this is dropped.
 #[derive(Debug)]
@@ -66,40 +66,6 @@ fn cut(frame: &str, columns: usize, rows: usize) -> Vec<String> {
     frame.lines().take(rows).map(|line| line.chars().take(columns).collect()).collect()
 }
 
-/// Where the data are, and for how long.
-fn place(site: &DevCluster) -> String {
-    let until = if site.is_kept() { "and stay there" } else { "until it ends" };
-    format!("data and logs are in {} {until}", site.directory().display())
-}
-
-/// What whoever started it can do.
-pub(super) fn greeting(site: &DevCluster, processes: &Processes) -> String {
-    let count = site.seats.len();
-    let survives = regent_replica::member::failures_survived(count);
-    let mut text = format!("{count} replicas run on this machine; {survives} of them may fail\n");
-    for seat in &site.seats {
-        let witness = if seat.is_witness { "  a witness, which serves no clients" } else { "" };
-        text.push_str(&format!(
-            "  replica {}  {}  process {}{witness}\n",
-            seat.id,
-            seat.url(),
-            processes.pid(seat.id).map_or_else(|| "-".into(), |pid| pid.to_string())
-        ));
-    }
-    let (place, servers) = (place(site), site.servers());
-    text.push_str(&format!(
-        "{place}\n\
-         try in another terminal:\n  \
-         regent campaign billing --node a --keep --server {servers}\n\
-         or name the servers once:\n  \
-         export REGENT_SERVER={servers}\n  \
-         regent watch\n  \
-         regent cluster status\n\
-         kill -9 a replica and see the others go on; Ctrl-C ends everything"
-    ));
-    text
-}
-
 /// Everything that is shown, uncut. The newest change comes first: what is cut is the oldest.
 pub(super) fn frame(
     site: &DevCluster,
@@ -116,10 +82,10 @@ pub(super) fn frame(
         None => "no replica leads the log".to_owned(),
     };
     let mut text = format!(
-        "{count} replicas survive {}; {lead}\n{}\nexport REGENT_SERVER={}\n\n",
+        "{count} replicas survive {}; {lead}\n{}\nexport {}\n\n",
         failures(survived),
-        place(site),
-        site.servers()
+        site.place(),
+        site.exports()
     );
     text.push_str(&replicas(site, processes, picture));
     text.push_str("\n\n");

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use regent::remote::{AddressError, Remote};
 use regent_election::Group;
-use regent_operate::split_brain::{CombinedView, Seen, Servers, SplitBrainReport, survey};
+use regent_operate::split_brain::{CombinedView, Servers, SplitBrainReport, survey};
 
 use super::recovery;
 use crate::client::ClientArgs;
@@ -56,11 +56,12 @@ pub(crate) struct SplitBrainArgs {
 /// Runs the verb.
 pub(crate) async fn run(args: SplitBrainArgs) -> CommandResult {
     let any = args.client.remote()?;
-    let each = args.client.urls().map(|url| {
-        let one = Remote::new(url)?.with_timeout(args.client.timeout);
-        Ok::<_, AddressError>((url.to_owned(), one))
+    let each = any.addresses().iter().map(|address| {
+        let one = Remote::at(vec![address.clone()])?.with_timeout(args.client.timeout);
+        Ok::<_, AddressError>((address.to_string(), one))
     });
-    let servers = Servers::new(any, each.collect::<Result<_, _>>()?);
+    let each = each.collect::<Result<_, _>>()?;
+    let servers = Servers::new(any, each);
     if args.recover {
         return recovery::run(&args, &servers).await;
     }
@@ -124,19 +125,7 @@ fn show(report: &SplitBrainReport) -> String {
     let mut text = believers(&sights);
     for sight in sights {
         text.push_str("\n\n");
-        text.push_str(&sight.summary());
-        for (resource, term) in &sight.fences {
-            text.push_str(&format!("\n  resource {resource} has admitted term {term}"));
-        }
-        for (finding, reason) in &sight.findings {
-            text.push_str(&format!("\n  history: {finding}: {reason}"));
-        }
-        if sight.believers.iter().any(Seen::is_accused) {
-            let group = &sight.group;
-            text.push_str(&format!(
-                "\n  the way out: regent doctor split-brain --group {group} --recover"
-            ));
-        }
+        text.push_str(&sight.told());
     }
     text
 }

@@ -4,8 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
-use regent_signing::ring::KeyStanding;
-use regent_signing::rotation::{self, Listed, RotationError, list};
+use regent_signing::rotation::{self, RotationError, list};
 use regent_signing::{KeyFile, KeyFileError, SigningAlgorithm};
 
 use crate::duration;
@@ -138,23 +137,13 @@ pub(crate) fn run(verb: &KeysVerb) -> CommandResult {
     let keys = list(file.map_err(failure)?.ring(), now);
     Screen::chosen().answer(&keys, || {
         let heads = [("KEY", Side::Left), ("ALGORITHM", Side::Left), ("", Side::Left)];
-        let lines =
-            keys.iter().map(|key| vec![key.kid.clone(), key.algorithm.to_string(), told(key, now)]);
+        let show = |left_s| duration::show(Duration::from_secs(left_s));
+        let lines = keys
+            .iter()
+            .map(|key| vec![key.kid.clone(), key.algorithm.to_string(), key.told(now, show)]);
         table(&heads, lines.collect())
     })?;
     Ok(Exit::Done)
-}
-
-/// What a key does, in words.
-fn told(key: &Listed, now: u64) -> String {
-    let in_seconds = |at: u64| duration::show(Duration::from_secs(at.saturating_sub(now)));
-    match (key.standing, key.retire_at) {
-        (KeyStanding::Coming, _) => format!("signs in {}", in_seconds(key.sign_from)),
-        (KeyStanding::Signs, _) => "signs".to_owned(),
-        (KeyStanding::Believed, Some(at)) => format!("believed for {}", in_seconds(at)),
-        (KeyStanding::Believed, None) => "believed".to_owned(),
-        (KeyStanding::Retired, _) => "retired".to_owned(),
-    }
 }
 
 fn failure(error: RotationError) -> Failure {

@@ -11,7 +11,9 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use regent_lab::stage::compare::html::html;
 use regent_lab::stage::compare::markdown::{BEGIN, END, markdown, update};
-use regent_lab::stage::compare::{ComparePlan, Comparison, SIZES, blocks, comparison_json, csv};
+use regent_lab::stage::compare::{
+    ComparePlan, Comparison, SIZES, blocks, comparison_json, csv, seeds,
+};
 use regent_lab::stage::{Algorithm, Scenario, find, library};
 
 use super::bar::Bar;
@@ -65,16 +67,6 @@ pub(crate) struct CompareArgs {
     /// Write the tables as Markdown between the marks of a document
     #[arg(long, value_name = "FILE")]
     update: Option<PathBuf>,
-}
-
-fn seeds(text: &str) -> Result<RangeInclusive<u64>, String> {
-    let number = |part: &str| part.trim().parse::<u64>().ok();
-    let range = match text.split_once("..").or_else(|| text.split_once('-')) {
-        Some((first, last)) => number(first).zip(number(last.trim_start_matches('='))),
-        None => number(text).map(|count| (1, count)),
-    };
-    let range = range.map(|(first, last)| first..=last).filter(|range| !range.is_empty());
-    range.ok_or_else(|| "1..1000 means seeds 1 to 1000, and 20 means 1 to 20".to_owned())
 }
 
 /// Plays everything and writes what it comes to.
@@ -174,20 +166,4 @@ fn no_marks(path: &Path) -> Failure {
 
 fn write(path: &Path, text: &str) -> Result<(), Failure> {
     fs::write(path, text).map_err(|error| Failure::file(path, &error))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn seeds_are_a_range_with_both_ends_or_how_many() {
-        assert_eq!(seeds("1..1000"), Ok(1..=1000));
-        assert_eq!(seeds("1..=1000"), Ok(1..=1000));
-        assert_eq!(seeds("1-1000"), Ok(1..=1000));
-        assert_eq!(seeds("20"), Ok(1..=20));
-        for wrong in ["", "0", "5..4", "x", "1..", "-5"] {
-            assert!(seeds(wrong).is_err(), "{wrong}");
-        }
-    }
 }

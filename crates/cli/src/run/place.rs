@@ -22,14 +22,14 @@ pub(crate) async fn find(args: &RunArgs) -> Result<Connect, Failure> {
     match args.store.as_deref() {
         None => {
             args.client.is_regent().await?;
-            Ok(Regent::at(args.client.url()))
+            Ok(Regent::at(args.client.url()?))
         }
         Some(_) if args.fence_previous.is_some() => Err(Failure::usage(
             "--fence-previous asks who led before, and a store that is used directly keeps no \
              history; run `regent serve --store` beside it and name that with --server",
         )),
         Some(url) => {
-            if !args.client.is_default() {
+            if args.client.is_named() {
                 remark("warning: --server is not used, because --store names another place");
             }
             open(url).await

@@ -138,6 +138,18 @@ impl Cluster {
         self.serve(id, &[]);
     }
 
+    /// Starts a replica that does not run, with more flags.
+    pub(crate) fn run_with(&mut self, id: u64, more: &[&str]) {
+        self.serve(id, more);
+    }
+
+    /// Takes note of a replica that was prepared and started otherwise, at these addresses.
+    pub(crate) fn adopt(&mut self, id: u64, peer: &str, client: &str, server: Server) {
+        let replica =
+            Replica { peer: peer.to_owned(), client: client.to_owned(), server: Some(server) };
+        self.replicas.insert(id, replica);
+    }
+
     fn serve(&mut self, id: u64, more: &[&str]) {
         let replica = &self.replicas[&id];
         let directory = self.directory(id);

@@ -325,7 +325,7 @@ fn wait(child: &mut Child) -> i32 {
 }
 
 /// Runs to the end, reading both pipes so that neither can block it.
-fn finish(mut command: Command) -> Ended {
+pub(crate) fn finish(mut command: Command) -> Ended {
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let read = |pipe: Option<Box<dyn Read + Send>>| {

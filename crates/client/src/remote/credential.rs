@@ -1,8 +1,8 @@
 //! The bearer token that this process shows to servers.
 //!
 //! One process has one identity, so the token is that of the process: named by the program
-//! ([`Credential::set_default`]), or by `REGENT_TOKEN` or `REGENT_TOKEN_FILE`. A file is looked at again when it has
-//! changed, so that a token can be replaced without a restart.
+//! ([`Credential::set_default`]), by `REGENT_TOKEN` or `REGENT_TOKEN_FILE`, or by the context in use. A file is looked at
+//! again when it has changed, so that a token can be replaced without a restart.
 //!
 //! A token is one that the cluster made (`rgt_…`), of which a typing error is found here, or a JSON Web Token of
 //! another issuer, which only the server can judge.
@@ -20,6 +20,8 @@ use regent_files::{FileError, Trust};
 const TOKEN_FILE_BYTES_MAX: u64 = (16 << 10) + 2;
 
 static DEFAULT: OnceLock<Credential> = OnceLock::new();
+/// That of a context, which counts if neither the program nor the environment names another.
+static FALLBACK: OnceLock<Credential> = OnceLock::new();
 
 /// A bearer token, or the file that holds it.
 #[derive(Clone)]
@@ -64,6 +66,27 @@ impl Credential {
         let _ = DEFAULT.set(self);
     }
 
+    /// Makes this the credential of the process unless it has another. The first one stays.
+    pub(super) fn set_fallback(self) {
+        let _ = FALLBACK.set(self);
+    }
+
+    /// The file that it is read from, if it is read from one.
+    #[must_use]
+    pub fn path(&self) -> Option<&Path> {
+        match &*self.0 {
+            Source::Token(_) => None,
+            Source::File { path, .. } => Some(path),
+        }
+    }
+
+    /// The token itself: to be kept, and never to be shown.
+    #[must_use]
+    pub fn reveal(&self) -> String {
+        let value = self.value();
+        value.to_str().unwrap_or_default().trim_start_matches("Bearer ").to_owned()
+    }
+
     /// The credential of the process, if it has one.
     pub fn of_process() -> Result<Option<Self>, CredentialError> {
         if let Some(known) = DEFAULT.get() {
@@ -75,7 +98,7 @@ impl Credential {
         } else if let Some(path) = given("REGENT_TOKEN_FILE") {
             Self::file(Path::new(&path))?
         } else {
-            return Ok(None);
+            return Ok(FALLBACK.get().cloned());
         };
         Ok(Some(DEFAULT.get_or_init(|| found).clone()))
     }

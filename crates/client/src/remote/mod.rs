@@ -27,6 +27,7 @@ mod campaign;
 mod claims;
 mod cluster;
 mod connector;
+mod context;
 mod credential;
 mod error;
 mod groups;
@@ -68,6 +69,9 @@ pub(crate) use connector::connector;
 #[cfg(feature = "tls")]
 #[doc(hidden)]
 pub use connector::tls_config;
+pub use context::{
+    CONTEXT_VARIABLE, Chosen, Context, ContextError, ContextName, Contexts, SERVER_VARIABLE, Wanted,
+};
 pub use credential::{Credential, CredentialError};
 pub use error::RemoteError;
 pub use regent_election::store::Scope;

@@ -7,13 +7,12 @@
 //! The file is written beside and renamed, mode 0600: a reader sees the old or the new one, whole.
 
 use std::collections::BTreeMap;
-use std::fs::{self, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use regent_election::{Group, SessionId, Term};
-use regent_files::{FileError, Trust, read_text};
+use regent_files::{FileError, Trust, read_text, replace_private};
 
 /// Larger than any honest session file: 131,072 groups of long names.
 const FILE_BYTES_MAX: u64 = 32 << 20;
@@ -65,22 +64,8 @@ impl SessionFile {
     /// # Errors
     /// If the file cannot be written. What was there stays.
     pub fn write(&self, path: &Path) -> Result<(), SessionFileError> {
-        let mut name = path.file_name().unwrap_or_default().to_owned();
-        name.push(format!(".{}.tmp", std::process::id()));
-        let beside = path.with_file_name(name);
-        let written = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&beside)
-            .and_then(|mut file| {
-                file.write_all(self.to_text().as_bytes()).and_then(|()| file.sync_all())
-            })
-            .and_then(|()| fs::rename(&beside, path));
-        if written.is_err() {
-            let _ = fs::remove_file(&beside);
-        }
-        written.map_err(|source| SessionFileError::Io { path: path.to_owned(), source })
+        replace_private(path, self.to_text().as_bytes())
+            .map_err(|source| SessionFileError::Io { path: path.to_owned(), source })
     }
 
     fn to_text(&self) -> String {

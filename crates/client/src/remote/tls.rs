@@ -1,12 +1,14 @@
 //! The files of TLS that this process uses with servers: whom it believes, and what it shows.
 //!
-//! As the token, they are those of the process: named by the program ([`TlsFiles::set_default`]), or by `REGENT_CA`,
-//! `REGENT_CERT` and `REGENT_CERT_KEY`. They are looked at again with every handshake.
+//! As the token, they are those of the process: named by the program ([`TlsFiles::set_default`]), by `REGENT_CA`,
+//! `REGENT_CERT` and `REGENT_CERT_KEY`, or by the context in use. They are looked at again with every handshake.
 
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
 static DEFAULT: OnceLock<TlsFiles> = OnceLock::new();
+/// Those of a context, each of which counts if neither the program nor the environment names another.
+static FALLBACK: OnceLock<TlsFiles> = OnceLock::new();
 
 /// The files of TLS that this process uses with servers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -20,23 +22,32 @@ pub struct TlsFiles {
 }
 
 impl TlsFiles {
-    /// Makes these the files of the process, each before the one that the environment names. The first ones stay.
+    /// Makes these the files of the process, each before the one that the environment names. The first ones stay; none at all are
+    /// not the first.
     pub fn set_default(self) {
-        let _ = DEFAULT.set(self);
+        if self != Self::default() {
+            let _ = DEFAULT.set(self);
+        }
+    }
+
+    /// Makes these the files of the process where it has no others. The first ones stay.
+    pub(super) fn set_fallback(self) {
+        let _ = FALLBACK.set(self);
     }
 
     /// The files of the process.
     #[must_use]
     pub fn of_process() -> Self {
         let given = DEFAULT.get().cloned().unwrap_or_default();
-        let or = |given: Option<PathBuf>, name: &str| {
+        let last = FALLBACK.get().cloned().unwrap_or_default();
+        let or = |given: Option<PathBuf>, name: &str, last: Option<PathBuf>| {
             let named = || std::env::var_os(name).filter(|path| !path.is_empty());
-            given.or_else(|| named().map(PathBuf::from))
+            given.or_else(|| named().map(PathBuf::from)).or(last)
         };
         Self {
-            ca: or(given.ca, "REGENT_CA"),
-            certificate: or(given.certificate, "REGENT_CERT"),
-            key: or(given.key, "REGENT_CERT_KEY"),
+            ca: or(given.ca, "REGENT_CA", last.ca),
+            certificate: or(given.certificate, "REGENT_CERT", last.certificate),
+            key: or(given.key, "REGENT_CERT_KEY", last.key),
         }
     }
 }

@@ -9,6 +9,7 @@ mod beliefs;
 mod bench;
 mod campaign;
 mod elector;
+mod embedded_tls;
 mod extensions;
 mod fences;
 mod hand_over;

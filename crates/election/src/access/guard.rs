@@ -13,8 +13,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use super::{
-    AccessTable, AccessView, CredentialFlaw, Extent, KnownSessions, Principal, Request, Right,
-    SessionOwner, TokenId, judge,
+    AccessTable, AccessView, Binding, CredentialFlaw, Extent, KnownSessions, Principal, Request,
+    Right, SessionOwner, TokenId, judge,
 };
 use crate::command::Command;
 use crate::limits::{GROUPS_PAGE_MAX, PAGES_SEARCHED_MAX};
@@ -149,6 +149,14 @@ impl GuardedStore {
     #[must_use]
     pub fn caller(&self) -> &Caller {
         &self.caller
+    }
+
+    /// The bindings that name the caller, as far as this server has applied.
+    pub async fn bindings_of_caller(&self) -> StoreResult<Vec<Binding>> {
+        let table = access(&*self.inner, None).await?.table;
+        let who = self.caller.who.to_string();
+        let named = table.bindings().list().iter().filter(|binding| binding.who.matches(&who));
+        Ok(named.cloned().collect())
     }
 
     /// Refuses a caller without a good credential or without this right: for what a server does beside its store.

@@ -20,6 +20,7 @@
 //! Memory is bounded by [`BELIEVERS_MAX`]; who is not heard for three ttls, or a ttl and a minute, is forgotten.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
 use std::ops::Bound;
 use std::time::Duration;
 
@@ -153,6 +154,25 @@ impl Accusation {
     #[must_use]
     pub fn has_diverged(&self) -> bool {
         matches!((&self.believer.digest, &self.leader_digest), (Some(a), Some(b)) if a != b)
+    }
+
+    /// What a command that is run about it is told, by names and values.
+    #[must_use]
+    pub fn environment(&self) -> Vec<(&'static str, OsString)> {
+        let text = |value: &dyn ToString| OsString::from(value.to_string());
+        let or_none = |value: Option<&dyn ToString>| value.map_or_else(OsString::new, text);
+        let Self { group, fault, believer, term, leader, leader_digest } = self;
+        vec![
+            ("REGENT_GROUP", text(group)),
+            ("REGENT_FAULT", text(&fault.word())),
+            ("REGENT_CLAIMANT", text(&believer.node)),
+            ("REGENT_CLAIMANT_TERM", text(&believer.term)),
+            ("REGENT_CLAIMANT_DIGEST", or_none(believer.digest.as_ref().map(|it| it as _))),
+            ("REGENT_LEADER", or_none(leader.as_ref().map(|it| it as _))),
+            ("REGENT_TERM", text(term)),
+            ("REGENT_LEADER_DIGEST", or_none(leader_digest.as_ref().map(|it| it as _))),
+            ("REGENT_DIVERGED", text(&self.has_diverged())),
+        ]
     }
 }
 

@@ -57,6 +57,24 @@ pub struct Channel {
     pub proven: Option<PeerName>,
 }
 
+impl Channel {
+    /// A connection whose other end proved to be this replica of this cluster.
+    ///
+    /// # Errors
+    /// If no replica has this number.
+    pub fn proven(
+        stream: impl AsyncRead + AsyncWrite + Send + 'static,
+        cluster: u128,
+        replica: u64,
+    ) -> io::Result<Self> {
+        let replica = ReplicaId::new(replica)
+            .ok_or_else(|| io::Error::other("the certificate names replica 0"))?;
+        let proven = Some(PeerName { cluster, replica });
+        let (reader, writer) = tokio::io::split(stream);
+        Ok(Self { reader: Box::new(reader), writer: Box::new(writer), proven })
+    }
+}
+
 impl fmt::Debug for Channel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Channel").field("proven", &self.proven).finish_non_exhaustive()

@@ -7,10 +7,11 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 
 use regent_replica::disk::DiskOptions;
+use regent_replica::member::failures_survived;
 use regent_replica::{Member, Members, ReplicaId};
 use tempfile::TempDir;
 
-use super::DevError;
+use super::{DevError, Processes};
 use crate::founding::bootstrap_all;
 use crate::random::random;
 use crate::settings::{File, Key, Value};
@@ -35,6 +36,8 @@ pub struct DevReplica {
     pub peer: SocketAddr,
     /// Whether it only votes.
     pub is_witness: bool,
+    /// Whether clients and peers speak TLS to it.
+    pub is_tls: bool,
     /// The settings it runs with.
     pub config: PathBuf,
     /// What it logs.
@@ -58,6 +61,7 @@ impl DevReplica {
             client,
             peer,
             is_witness: false,
+            is_tls: false,
             config: directory.join(format!("replica-{id}.toml")),
             log: directory.join(format!("replica-{id}.log")),
         }
@@ -65,17 +69,29 @@ impl DevReplica {
 
     /// Where clients reach it.
     pub fn url(&self) -> String {
-        format!("http://{}", self.client)
+        let scheme = if self.is_tls { "https" } else { "http" };
+        format!("{scheme}://{}", self.client)
     }
 
     fn settings(&self, data: &Path) -> String {
-        let told = [
+        let mut told = vec![
             (Key::Listen, Value::Address(self.client)),
             (Key::PeerListen, Value::Address(self.peer)),
             (Key::DataDir, Value::Directory(data.to_owned())),
             (Key::SegmentBytes, Value::Count(SEGMENT_BYTES)),
             (Key::Witness, Value::Bool(self.is_witness)),
         ];
+        if self.is_tls {
+            let ca = ca_of(self.config.parent().unwrap_or(data));
+            let file = |name: String| Value::Text(ca.join(name).display().to_string());
+            told.extend([
+                (Key::TlsCert, file("server-localhost.crt".to_owned())),
+                (Key::TlsKey, file("server-localhost.key".to_owned())),
+                (Key::PeerCert, file(format!("replica-{}.crt", self.id))),
+                (Key::PeerKey, file(format!("replica-{}.key", self.id))),
+                (Key::PeerCa, file("ca.crt".to_owned())),
+            ]);
+        }
         let mut text = format!("# replica {} of a cluster that `regent dev` made\n", self.id);
         for (key, value) in told {
             text.push_str(&format!("{key} = {value}\n"));
@@ -91,7 +107,8 @@ impl DevReplica {
         match (of(Key::Listen), of(Key::PeerListen), of(Key::Witness)) {
             (Some(Value::Address(client)), Some(Value::Address(peer)), witness) => {
                 let is_witness = witness == Some(&Value::Bool(true));
-                Ok(Self { is_witness, ..Self::of(directory, id, *client, *peer) })
+                let is_tls = of(Key::TlsCert).is_some();
+                Ok(Self { is_witness, is_tls, ..Self::of(directory, id, *client, *peer) })
             }
             _ => Err(DevError::NoAddresses { path }),
         }
@@ -105,6 +122,7 @@ impl DevCluster {
         nodes: Option<u16>,
         port: Option<u16>,
         witness: bool,
+        tls: bool,
     ) -> Result<Self, DevError> {
         let (directory, temporary) = match kept {
             Some(directory) => (std::path::absolute(&directory).unwrap_or(directory), None),
@@ -115,11 +133,12 @@ impl DevCluster {
             }
         };
         if directory.join("replica-1.toml").exists() {
-            return Self::go_on(directory, nodes, port, witness);
+            return Self::go_on(directory, nodes, port, witness, tls);
         }
         refuse_others(&directory)?;
         fs::create_dir_all(&directory).map_err(|source| DevError::file(&directory, source))?;
-        let seats = seats(&directory, nodes.unwrap_or(NODES_DEFAULT), port, witness)?;
+        let mut seats = seats(&directory, nodes.unwrap_or(NODES_DEFAULT), port, witness)?;
+        seats.iter_mut().for_each(|seat| seat.is_tls = tls);
         found(&directory, &seats)?;
         Ok(Self { directory, temporary, seats })
     }
@@ -129,6 +148,7 @@ impl DevCluster {
         nodes: Option<u16>,
         port: Option<u16>,
         witness: bool,
+        tls: bool,
     ) -> Result<Self, DevError> {
         let seats = (1..)
             .map_while(ReplicaId::new)
@@ -137,7 +157,8 @@ impl DevCluster {
             .collect::<Result<Vec<_>, _>>()?;
         let is_other = nodes.is_some_and(|nodes| usize::from(nodes) != seats.len())
             || port.is_some_and(|port| port != seats[0].client.port())
-            || (witness && !seats.iter().any(|seat| seat.is_witness));
+            || (witness && !seats.iter().any(|seat| seat.is_witness))
+            || (tls && !seats[0].is_tls);
         if is_other {
             let (replicas, port) = (seats.len(), seats[0].client.port());
             return Err(DevError::AnotherCluster { path: directory, replicas, port });
@@ -154,6 +175,58 @@ impl DevCluster {
     pub fn servers(&self) -> String {
         let serving = self.seats.iter().filter(|seat| !seat.is_witness);
         serving.map(DevReplica::url).collect::<Vec<_>>().join(",")
+    }
+
+    /// The file of the CA by which clients believe the servers, if they speak TLS.
+    #[must_use]
+    pub fn ca(&self) -> Option<PathBuf> {
+        let is_tls = self.seats.iter().any(|seat| seat.is_tls);
+        is_tls.then(|| ca_of(&self.directory).join("ca.crt"))
+    }
+
+    /// What a shell exports so that commands find the servers.
+    #[must_use]
+    pub fn exports(&self) -> String {
+        let ca = self.ca().map(|ca| format!(" REGENT_CA={}", ca.display())).unwrap_or_default();
+        format!("REGENT_SERVER={}{ca}", self.servers())
+    }
+
+    /// Where the data are, and for how long, in words.
+    #[must_use]
+    pub fn place(&self) -> String {
+        let until = if self.is_kept() { "and stay there" } else { "until it ends" };
+        format!("data and logs are in {} {until}", self.directory.display())
+    }
+
+    /// What whoever started it can do.
+    #[must_use]
+    pub fn greeting(&self, processes: &Processes) -> String {
+        let count = self.seats.len();
+        let survives = failures_survived(count);
+        let mut text =
+            format!("{count} replicas run on this machine; {survives} of them may fail\n");
+        for seat in &self.seats {
+            let witness = if seat.is_witness { "  a witness, which serves no clients" } else { "" };
+            text.push_str(&format!(
+                "  replica {}  {}  process {}{witness}\n",
+                seat.id,
+                seat.url(),
+                processes.pid(seat.id).map_or_else(|| "-".into(), |pid| pid.to_string())
+            ));
+        }
+        let (place, servers, exports) = (self.place(), self.servers(), self.exports());
+        let ca = self.ca().map(|ca| format!(" --ca {}", ca.display())).unwrap_or_default();
+        text.push_str(&format!(
+            "{place}\n\
+             try in another terminal:\n  \
+             regent campaign billing --node a --keep --server {servers}{ca}\n\
+             or name the servers once:\n  \
+             export {exports}\n  \
+             regent watch\n  \
+             regent cluster status\n\
+             kill -9 a replica and see the others go on; Ctrl-C ends everything"
+        ));
+        text
     }
 
     /// Where data, settings and logs are.
@@ -258,11 +331,47 @@ fn found(directory: &Path, seats: &[DevReplica]) -> Result<(), DevError> {
         })
         .collect();
     let options = DiskOptions { segment_bytes: SEGMENT_BYTES.into(), ..DiskOptions::default() };
-    bootstrap_all(&members, data, options)?;
+    let cluster = bootstrap_all(&members, data, options)?;
+    if seats.iter().any(|seat| seat.is_tls) {
+        certify(&ca_of(directory), cluster, seats)?;
+    }
     for seat in seats.iter().rev() {
         // The first replica's file is the last one: it says that the cluster is whole.
         let text = seat.settings(&data(seat.id));
         fs::write(&seat.config, text).map_err(|source| DevError::file(&seat.config, source))?;
     }
     Ok(())
+}
+
+/// Where the CA of a cluster with TLS is.
+fn ca_of(directory: &Path) -> PathBuf {
+    directory.join("ca")
+}
+
+/// Makes a CA and the certificates of all replicas: one by which clients believe them all, and one each for their peers.
+#[cfg(feature = "tls")]
+fn certify(ca: &Path, cluster: u128, seats: &[DevReplica]) -> Result<(), DevError> {
+    use regent_tls::ReplicaName;
+    use regent_tls::authority::{Host, Subject, init, issue};
+    use regent_tls::limits::{CA_DAYS, CERTIFICATE_DAYS};
+
+    let now_s = crate::wall::wall_s();
+    let wrong = |error| DevError::Replica(crate::ReplicaError::Tls(error));
+    init(ca, CA_DAYS, now_s).map_err(wrong)?;
+    let hosts = vec![
+        Host::Name("localhost".to_owned()),
+        Host::Address(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST)),
+    ];
+    let replicas = seats.iter().map(|seat| ReplicaName { cluster, replica: seat.id.get() });
+    let subjects = std::iter::once(Subject::Server(hosts)).chain(replicas.map(Subject::Replica));
+    for subject in subjects {
+        issue(ca, &subject, CERTIFICATE_DAYS, now_s).map_err(wrong)?;
+    }
+    Ok(())
+}
+
+/// A build without TLS has no certificates.
+#[cfg(not(feature = "tls"))]
+fn certify(_: &Path, _: u128, _: &[DevReplica]) -> Result<(), DevError> {
+    Err(DevError::Replica(crate::ReplicaError::NoTls { setting: "tls_cert" }))
 }

@@ -25,6 +25,8 @@ pub const STORE_DEFAULT: &str = "replica:";
 const FLIGHT_BYTES_DEFAULT: u32 = 64 << 20;
 /// Bytes of the audit log's files if nobody says: some four hundred thousand lines.
 const AUDIT_BYTES_DEFAULT: u32 = 128 << 20;
+/// Words for what is asked of peers that have certificates.
+pub(crate) const PEER_TLS: &[&str] = &["required", "accept"];
 /// Words for the timers of a cluster: within a data centre, or between several.
 pub(crate) const TIMINGS: &[&str] = &["lan", "wan"];
 /// Words for what is done about time-outs that do not suit the network.
@@ -156,6 +158,9 @@ keys! {
     PeerCrl = "peer_crl", ValueKind::Text,
         Flag::new("Cluster", "FILE", "Revocation lists for certificates of peers"),
         "the file of certificate revocation lists for certificates of peers, one of every CA in peer_ca; empty means that none is revoked";
+    PeerTls = "peer_tls", ValueKind::OneOf(PEER_TLS),
+        Flag::new("Cluster", "WORD", "Whether peers must speak TLS: required, or accept both [default: required]"),
+        "whether peers must speak TLS, with peer_cert: required, or accept, which takes links without TLS too, only while a running cluster changes from plaintext to TLS replica by replica";
     Insecure = "insecure", ValueKind::Bool,
         Flag::switch("Cluster", "BOOL", "Whether peers without TLS and clients without auth may be elsewhere"),
         "whether peer links without TLS, and clients without authentication, may leave this machine; any host that reaches the ports can then depose leaders and read secrets";
@@ -322,6 +327,7 @@ impl Key {
             Self::TlsCert | Self::TlsKey | Self::TlsClientCa | Self::TlsCrl => text(""),
             Self::TlsClientAuth => text(ClientAuth::WORDS[0]),
             Self::TlsClientNames => Value::Words(vec!["dns".to_owned()]),
+            Self::PeerTls => text(PEER_TLS[0]),
             Self::Insecure => Value::Bool(false),
             Self::Timing => text(TIMINGS[0]),
             Self::ElectionMin | Self::ElectionMax | Self::Heartbeat | Self::PeerRequest => time(0),

@@ -56,17 +56,27 @@ impl Effective {
         let keys = [Key::PeerCert, Key::PeerKey, Key::PeerCa];
         let [certificate, key, ca] = keys.map(|key| self.text(key));
         let is_given = |key: &Key| !self.text(*key).is_empty();
+        let accepts = || self.text(Key::PeerTls) == "accept";
         match (keys.iter().find(|key| is_given(key)), keys.iter().find(|key| !is_given(key))) {
             (None, _) if is_given(&Key::PeerCrl) => {
                 let said = self.origin(Key::PeerCrl);
                 let what = format!("peer_crl is set and peer_cert is not (from {said})");
                 Err(ConfigError::Together { what })
             }
+            (None, _) if accepts() => {
+                let said = self.origin(Key::PeerTls);
+                let what = format!(
+                    "peer_tls is \"accept\" and peer_cert is not set (from {said}); without certificates no peer speaks TLS"
+                );
+                Err(ConfigError::Together { what })
+            }
             (None, _) => Ok(None),
             (Some(_), None) => {
                 let (certificate, key, ca) = (certificate.into(), key.into(), ca.into());
                 let crl = Some(self.text(Key::PeerCrl)).filter(|text| !text.is_empty());
-                Ok(Some(PeerCertificates { certificate, key, ca, crl: crl.map(Into::into) }))
+                let crl = crl.map(Into::into);
+                let accepts_plaintext = accepts();
+                Ok(Some(PeerCertificates { certificate, key, ca, crl, accepts_plaintext }))
             }
             (Some(given), Some(missing)) => {
                 let said = self.origin(*given);
@@ -163,6 +173,17 @@ mod tests {
             let error = settings(&some).unwrap_err();
             assert!(error.contains(&format!("is set and {key} is not (from --peer-")), "{error}");
         }
+    }
+
+    #[test]
+    fn links_without_tls_are_taken_only_beside_certificates_and_only_if_said() {
+        let all = [(Key::PeerCert, "c"), (Key::PeerKey, "k"), (Key::PeerCa, "a")];
+        assert!(!settings(&all).unwrap().certificates.unwrap().accepts_plaintext);
+        let accept = (Key::PeerTls, "accept");
+        let both = settings(&[&all[..], &[accept]].concat()).unwrap();
+        assert!(both.certificates.unwrap().accepts_plaintext);
+        assert!(settings(&[accept]).unwrap_err().contains("peer_cert is not set"));
+        assert!(settings(&[(Key::PeerTls, "off")]).is_err());
     }
 
     #[test]

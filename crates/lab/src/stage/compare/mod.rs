@@ -17,6 +17,7 @@ mod json;
 pub mod markdown;
 mod measures;
 mod scale;
+mod seeds;
 mod tables;
 
 use std::collections::BTreeSet;
@@ -28,6 +29,7 @@ pub use csv::csv;
 pub use json::comparison_json;
 pub use measures::{Measure, hundredths};
 pub use scale::{Noticer, SIZES, exponent};
+pub use seeds::seeds;
 pub use tables::{Table, blocks, matrix, scale_table, summary};
 
 use super::algorithm::Algorithm;
