@@ -124,8 +124,10 @@ pub(crate) fn certificates(ca: &Path) -> Result<Vec<Shown>, LoadError> {
     let of = |number: usize| -> Result<Shown, LoadError> {
         let node = node_of(number)?;
         let pair = (file(format!("node-{node}.crt")), file(format!("node-{node}.key")));
-        let files =
-            regent_tls::ClientFiles { ca: Some(file("ca.crt".to_owned())), certificate: Some(pair) };
+        let files = regent_tls::ClientFiles {
+            ca: Some(file("ca.crt".to_owned())),
+            certificate: Some(pair),
+        };
         let config = regent_tls::client_config(files, None)
             .map_err(|error| LoadError::Unavailable(error.to_string()))?;
         Ok(Shown { token: None, tls: Some(std::sync::Arc::new(config)) })

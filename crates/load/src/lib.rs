@@ -93,7 +93,11 @@ pub enum Part {
 impl Part {
     /// All of them, with the word for each and what it tells.
     pub const ALL: [(Self, &'static str, &'static str); 9] = [
-        (Self::Load, "load", "Campaigns, renewals, heartbeats and reads, as fast as they are answered"),
+        (
+            Self::Load,
+            "load",
+            "Campaigns, renewals, heartbeats and reads, as fast as they are answered",
+        ),
         (
             Self::Width,
             "width",

@@ -70,9 +70,10 @@ impl Wire {
         } else {
             Box::new(stream)
         };
-        let authorization = shown.token.as_ref().map_or_else(String::new, |token| {
-            format!("authorization: Bearer {token}\r\n")
-        });
+        let authorization = shown
+            .token
+            .as_ref()
+            .map_or_else(String::new, |token| format!("authorization: Bearer {token}\r\n"));
         let answer = Vec::with_capacity(4096);
         Ok(Self { stream, host: host.to_owned(), prefix, authorization, answer })
     }
