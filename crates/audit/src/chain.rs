@@ -259,7 +259,7 @@ impl<'a> Verifier<'a> {
             self.defect(Defect::Unreadable { place });
             // It stands for the line that should be here; the next one says whether it follows.
             if let Some(head) = &self.head {
-                self.head = Some(Head::after(head.seq + 1, bytes));
+                self.head = Some(Head::after(head.seq.saturating_add(1), bytes));
             }
             return;
         };
@@ -297,7 +297,7 @@ impl<'a> Verifier<'a> {
             }
             return;
         };
-        let (seq, follows) = (head.seq + 1, head.hash == line.prev);
+        let (seq, follows) = (head.seq.saturating_add(1), head.hash == line.prev);
         if let Content::Begin(begin) = &line.content {
             let why = begin.after.as_deref().unwrap_or("nothing says why");
             self.defect(Defect::NewChain { place, why: why.chars().take(300).collect() });

@@ -110,7 +110,11 @@ fn tail(file: &mut File) -> io::Result<Tail> {
         let follows = tail
             .head
             .as_ref()
-            .is_none_or(|head| line.seq == head.seq + 1 && line.prev == head.hash);
+            .is_none_or(|head| head.seq.checked_add(1) == Some(line.seq) && line.prev == head.hash);
+        if line.seq == u64::MAX {
+            tail.broken = Some(format!("line {number} of the newest file has the last number"));
+            return Ok(tail);
+        }
         match (&line.content, number) {
             (Content::Begin(begin), 1) => tail.chain = Some(begin.chain.clone()),
             (Content::File { chain, .. }, 1) => tail.chain = Some(chain.clone()),

@@ -145,6 +145,17 @@ pub(crate) fn towards_client(headers: &mut HeaderMap) {
     headers.append(VIA, VIA_US);
 }
 
+/// Judges a head as the gateway does, and makes that of the request upstream, for the fuzzer.
+#[cfg(feature = "fuzzing")]
+pub(crate) fn fuzz(request: &mut Request<http_body_util::Empty<hyper::body::Bytes>>) -> bool {
+    let is_passed = check(request).and_then(|()| check_read(request)).is_ok();
+    towards_upstream(request.headers_mut(), None);
+    for name in &OF_ONE_CONNECTION {
+        assert!(*name == TE || !request.headers().contains_key(name), "{name} goes on");
+    }
+    is_passed
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -36,3 +36,10 @@ pub use front::GatewayCertificate;
 pub use report::ReportTarget;
 pub use serve::Gateway;
 pub use upstream::{Upstream, UpstreamError};
+
+/// Judges the head of a request without a term, for the fuzzer; whether it would be passed on.
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub fn fuzz(request: &mut hyper::Request<http_body_util::Empty<hyper::body::Bytes>>) -> bool {
+    headers::fuzz(request)
+}

@@ -261,6 +261,16 @@ fn parse(bytes: &[u8], path: &Path, wanted: &Group) -> Result<(Term, LastEnd), M
     Ok((term, end))
 }
 
+/// Reads the bytes as a mark, as they are and with their checksum set right, for the fuzzer.
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub fn fuzz(bytes: &[u8]) {
+    let (path, group) = (Path::new("mark"), Group::new("billing").expect("the name is plain"));
+    let _ = parse(bytes, path, &group);
+    let sum = format!("crc32 {:08x}\n", crc32fast::hash(bytes));
+    let _ = parse(&[bytes, sum.as_bytes()].concat(), path, &group);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

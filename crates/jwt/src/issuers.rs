@@ -106,7 +106,13 @@ pub fn read(path: &Path) -> Result<Vec<Issuer>, IssuersError> {
     let bytes = regent_files::read(path, ISSUERS_BYTES_MAX, Trust::Own)?;
     let malformed = |why: String| IssuersError::Malformed { path: path.to_owned(), why };
     let text = String::from_utf8(bytes).map_err(|_| malformed("it is not UTF-8".to_owned()))?;
-    let page: Page = toml::from_str(&text).map_err(|error| malformed(error.to_string()))?;
+    of_text(path, &text)
+}
+
+/// The issuers that the text of a file lists.
+fn of_text(path: &Path, text: &str) -> Result<Vec<Issuer>, IssuersError> {
+    let malformed = |why: String| IssuersError::Malformed { path: path.to_owned(), why };
+    let page: Page = toml::from_str(text).map_err(|error| malformed(error.to_string()))?;
     if page.issuer.is_empty() {
         return Err(malformed("it lists no [[issuer]]".to_owned()));
     }
@@ -129,6 +135,13 @@ pub fn read(path: &Path) -> Result<Vec<Issuer>, IssuersError> {
         issuers.push(issuer);
     }
     Ok(issuers)
+}
+
+/// The same for the fuzzer.
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub fn fuzz(text: &str) -> Option<Vec<Issuer>> {
+    of_text(Path::new("issuers.toml"), text).ok()
 }
 
 /// One entry, or what is wrong with it.

@@ -9,8 +9,11 @@ use std::time::Duration;
 
 use regent::fresh;
 use regent::remote::Remote;
-use regent_api::{CampaignRequest, HeartbeatRequest, OpenSessionRequest, Operation, RenewRequest};
-use regent_election::{Group, Node, SessionId};
+use regent_api::{
+    CampaignRequest, CampaignResponse, HeartbeatRequest, OpenSessionRequest, Operation,
+    RenewRequest, TenureRequest,
+};
+use regent_election::{Group, Node, SessionId, Term};
 use regent_replica::limits::SNAPSHOT_WHEN_IDLE_FOR;
 use serde::Serialize;
 
@@ -22,7 +25,7 @@ use crate::{Bench, ClientTarget, at_share};
 pub(crate) const TTL_MS: u64 = 30 * 60 * 1000;
 
 /// Clients that get ready at once.
-const ENTERING_MAX: usize = 32;
+pub(crate) const ENTERING_MAX: usize = 32;
 
 /// A service that used less than this in so long a time has nothing left to do: a tenth of a core.
 const CALM_CPU_US_MAX: u64 = 30_000;
@@ -35,6 +38,8 @@ const CALM_TRIES_MAX: usize = 30;
 #[serde(rename_all = "snake_case")]
 pub enum Work {
     Campaign,
+    /// Two requests: a campaign that wins, and the resignation. The group is the same again and again.
+    Tenure,
     Renew,
     Heartbeat,
     Read,
@@ -43,7 +48,8 @@ pub enum Work {
 }
 
 impl Work {
-    const ALL: [Self; 5] =
+    /// What a service is loaded with, in this order.
+    const LOADS: [Self; 5] =
         [Self::Campaign, Self::Renew, Self::Heartbeat, Self::Read, Self::Nothing];
 }
 
@@ -51,6 +57,7 @@ impl fmt::Display for Work {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::Campaign => "campaign and win",
+            Self::Tenure => "campaign and resign",
             Self::Renew => "renew one tenure",
             Self::Heartbeat => "heartbeat of a session",
             Self::Read => "read who leads",
@@ -129,14 +136,42 @@ impl Client {
         if !won.elected {
             return Err(LoadError::Wrong(format!("{group} is led already")));
         }
-        let term = won.office.term;
         let wire = Wire::connect(&remote.addresses()[0]).await.map_err(unasked)?;
+        Ok(Self::leading(wire, node, group, session, won.office.term))
+    }
+
+    /// The same through the connection that it goes on with, for what only that shows.
+    pub(crate) async fn enter_by(
+        mut wire: Wire,
+        node: Node,
+        group: Group,
+    ) -> Result<Self, LoadError> {
+        let session = fresh::session_id()?;
+        let opening = OpenSessionRequest {
+            node_id: node.clone(),
+            ttl_ms: Some(TTL_MS),
+            session_id: Some(session),
+        };
+        let opening = wire.request(Operation::OpenSession, None, Some(&opening));
+        if wire.ask(&opening).await.map_err(unasked)?.is_none() {
+            return Err(LoadError::Wrong(format!("no session for {node}: {}", wire.told())));
+        }
+        let bid = bid(node.clone(), session);
+        let campaign = wire.request(Operation::Campaign, Some(&group), Some(&bid));
+        let won = wire.ask(&campaign).await.map_err(unasked)?.and_then(term_won);
+        let Some(term) = won else {
+            return Err(LoadError::Wrong(format!("{group} was not won: {}", wire.told())));
+        };
+        Ok(Self::leading(wire, node, group, session, term))
+    }
+
+    fn leading(wire: Wire, node: Node, group: Group, session: SessionId, term: Term) -> Self {
         let renewal = RenewRequest { session_id: session, term, extend_by_ms: None };
         let renew = wire.request(Operation::Renew, Some(&group), Some(&renewal));
         let heartbeat = wire.request(Operation::Heartbeat, None, Some(&heartbeat(session)));
         let read = wire.request(Operation::Leader, Some(&group), None::<&()>);
         let nothing = wire.request(Operation::Healthz, None, None::<&()>);
-        Ok(Self { wire, node, session, group, campaigns: 0, renew, heartbeat, read, nothing })
+        Self { wire, node, session, group, campaigns: 0, renew, heartbeat, read, nothing }
     }
 
     /// Asks once; whether the answer was the one that was to be had.
@@ -151,6 +186,7 @@ impl Client {
                 let answer = self.wire.ask(&request).await?;
                 return Ok(answer.is_some_and(|body| body.starts_with(b"{\"elected\":true,")));
             }
+            Work::Tenure => return self.tenure().await,
             Work::Renew => self.wire.ask(&self.renew).await?,
             Work::Heartbeat => self.wire.ask(&self.heartbeat).await?,
             Work::Read => self.wire.ask(&self.read).await?,
@@ -158,6 +194,25 @@ impl Client {
         };
         Ok(answer.is_some())
     }
+
+    /// Wins a group beside its own, and gives it up.
+    async fn tenure(&mut self) -> io::Result<bool> {
+        let group = Group::new(&format!("{}/again", self.group)).map_err(io::Error::other)?;
+        let bid = bid(self.node.clone(), self.session);
+        let campaign = self.wire.request(Operation::Campaign, Some(&group), Some(&bid));
+        let Some(term) = self.wire.ask(&campaign).await?.and_then(term_won) else {
+            return Ok(false);
+        };
+        let leave = TenureRequest { session_id: self.session, term, request_id: None };
+        let resign = self.wire.request(Operation::Resign, Some(&group), Some(&leave));
+        Ok(self.wire.ask(&resign).await?.is_some())
+    }
+}
+
+/// The term that a campaign has won, if it has.
+fn term_won(body: &[u8]) -> Option<Term> {
+    let answer: CampaignResponse = serde_json::from_slice(body).ok()?;
+    answer.elected.then_some(answer.office.term)
 }
 
 pub(crate) fn unasked(source: io::Error) -> LoadError {
@@ -173,7 +228,7 @@ impl Bench<'_> {
     ) -> Result<Vec<LoadRow>, LoadError> {
         let mut clients = self.enter(to, count).await?;
         let mut rows: Vec<LoadRow> = Vec::new();
-        for work in Work::ALL {
+        for work in Work::LOADS {
             if matches!(rows.last(), Some(LoadRow { work: Work::Campaign, .. })) {
                 tokio::time::sleep(SNAPSHOT_WHEN_IDLE_FOR).await;
             }
@@ -188,7 +243,7 @@ impl Bench<'_> {
 
     /// Waits until the service has done what the work before left it to do: the snapshot of a hundred
     /// thousand campaigns is no part of what a renewal costs.
-    async fn calm_down(&self) -> Result<(), LoadError> {
+    pub(crate) async fn calm_down(&self) -> Result<(), LoadError> {
         for _ in 0..CALM_TRIES_MAX {
             let cpu_before = self.processes.cpu_us()?;
             tokio::time::sleep(CALM_EVERY).await;

@@ -55,7 +55,7 @@ pub struct GatewayCost {
     pub cpu_us: f64,
 }
 
-fn spread(mut numbers: Vec<f64>) -> Spread {
+pub(crate) fn spread(mut numbers: Vec<f64>) -> Spread {
     numbers.sort_by(f64::total_cmp);
     let at = |index: usize| numbers.get(index).copied().unwrap_or_default();
     Spread { smallest: at(0), median: at(numbers.len() / 2), largest: at(numbers.len().max(1) - 1) }

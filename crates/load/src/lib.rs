@@ -8,12 +8,14 @@
 //! temporary folder, fsync and all, and ends them again.
 
 mod closed_loop;
+mod door;
 mod error;
 mod failover;
 mod gateway;
 mod handover;
 mod many;
 mod overload;
+mod security;
 mod servers;
 mod usage;
 mod wire;
@@ -32,7 +34,9 @@ pub use gateway::{GatewayCost, Spread, Way};
 pub use handover::{HandOver, Leaderless};
 pub use many::{Memory, Succession, Width};
 pub use overload::{Asked, Overload};
+pub use security::SecurityCost;
 
+use door::Door;
 use servers::Servers;
 use usage::Processes;
 
@@ -59,6 +63,8 @@ pub struct LoadPlan {
     pub timeout: Duration,
     /// The command `regent`, which runs the nodes and the gateway that are measured.
     pub program: PathBuf,
+    /// Where servers that are started keep their data; a temporary folder if it is not said.
+    pub dir: Option<PathBuf>,
 }
 
 /// What can be measured.
@@ -80,6 +86,47 @@ pub enum Part {
     Gateway,
     /// How many renewals are answered in time while five times as many clients ask as keep the service busy.
     Overload,
+    /// What client certificates, TLS and authorisation cost an operation; it needs no service.
+    Security,
+}
+
+impl Part {
+    /// All of them, with the word for each and what it tells.
+    pub const ALL: [(Self, &'static str, &'static str); 9] = [
+        (
+            Self::Load,
+            "load",
+            "Campaigns, renewals, heartbeats and reads, as fast as they are answered",
+        ),
+        (
+            Self::Width,
+            "width",
+            "A heartbeat of a session that leads 1,000 groups against one that leads a single group",
+        ),
+        (Self::Failover, "failover", "How long after its ttl a crashed leader is succeeded"),
+        (
+            Self::Handover,
+            "handover",
+            "How long nobody leads when a leader hands over or resigns, while the service is busy",
+        ),
+        (
+            Self::Succession,
+            "succession",
+            "How long after its ttl a crashed leader of very many groups is succeeded in all of them",
+        ),
+        (Self::Memory, "memory", "What an idle group costs in memory"),
+        (Self::Gateway, "gateway", "What the fencing gateway costs a write; it needs no service"),
+        (
+            Self::Overload,
+            "overload",
+            "How many renewals are answered in time while five times as many clients ask as keep the service busy",
+        ),
+        (
+            Self::Security,
+            "security",
+            "What client certificates, TLS and authorisation cost an operation; it needs no service",
+        ),
+    ];
 }
 
 /// Where clients go.
@@ -93,6 +140,12 @@ pub enum ClientTarget {
 }
 
 impl ClientTarget {
+    /// Both, with the word for each and what it means.
+    pub const ALL: [(Self, &'static str, &'static str); 2] = [
+        (Self::Spread, "spread", "Each asks one of the nodes, all of them in turn"),
+        (Self::Leader, "leader", "All ask the node that leads the log"),
+    ];
+
     /// The word for it.
     #[must_use]
     pub const fn word(self) -> &'static str {
@@ -139,6 +192,8 @@ pub struct LoadReport {
     pub gateway: Vec<GatewayCost>,
     /// See [`Part::Overload`].
     pub overload: Option<Overload>,
+    /// One row for each kind of work, number of clients and door.
+    pub security: Vec<SecurityCost>,
 }
 
 /// Measures a service that runs at these addresses, in these processes. Without processes there are no
@@ -160,14 +215,13 @@ pub async fn measure(
     Ok(report)
 }
 
-/// Measures a cluster of this many nodes, started for each part below `dir` or a temporary folder.
+/// Measures a cluster of this many nodes, started for each part.
 ///
 /// # Errors
 /// If the cluster does not start or answer, or breaks a promise.
 pub async fn measure_nodes(
     plan: &LoadPlan,
     count: usize,
-    dir: Option<&Path>,
     tell: Tell,
 ) -> Result<LoadReport, LoadError> {
     let mut report = LoadReport { nodes: Some(count), ..LoadReport::default() };
@@ -178,7 +232,8 @@ pub async fn measure_nodes(
                 break;
             }
             tell(LoadProgress::Step(&format!("{count} nodes start")));
-            let servers = Servers::start(&plan.program, count, dir, tell).await?;
+            let dir = plan.dir.as_deref();
+            let servers = Servers::start(&plan.program, count, Door::Open, dir, tell).await?;
             let bench = Bench::new(plan, servers.urls(), Processes::of(servers.pids()), tell)?;
             if part == Part::Memory {
                 report.memory.push(bench.memory(*groups).await?);
@@ -232,6 +287,7 @@ impl<'a> Bench<'a> {
             Part::Handover => report.handover = Some(self.handover().await?),
             Part::Succession => report.succession = Some(self.succession().await?),
             Part::Overload => report.overload = Some(self.overload().await?),
+            Part::Security => report.security = security::measure(self.plan, self.progress).await?,
             Part::Gateway => {
                 report.gateway =
                     gateway::measure(&self.plan.program, &self.plan.clients, self.plan.seconds)

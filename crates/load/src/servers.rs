@@ -15,7 +15,9 @@ use regent::remote::Remote;
 use regent_api::Consistency;
 use regent_election::Group;
 
+use crate::door::{self, Door};
 use crate::error::LoadError;
+use crate::wire::Shown;
 use crate::{LoadProgress, Tell};
 
 /// How long a cluster has to elect its first leader.
@@ -28,6 +30,9 @@ pub(crate) struct Servers {
     children: Vec<Child>,
     clients: Vec<String>,
     folder: PathBuf,
+    door: Door,
+    /// What clients show, each one of these in turn; nothing at an open door.
+    shown: Vec<Shown>,
 }
 
 impl Servers {
@@ -35,6 +40,7 @@ impl Servers {
     pub(crate) async fn start(
         program: &Path,
         count: usize,
+        door: Door,
         dir: Option<&Path>,
         tell: Tell,
     ) -> Result<Self, LoadError> {
@@ -45,7 +51,8 @@ impl Servers {
             tell(LoadProgress::InMemory(&folder));
         }
         let program = program.to_owned();
-        let mut servers = Self { program, children: Vec::new(), clients: Vec::new(), folder };
+        let (children, clients, shown) = (Vec::new(), Vec::new(), Vec::new());
+        let mut servers = Self { program, children, clients, folder, door, shown };
         let mut peers = Vec::new();
         for _ in 0..count {
             peers.push(free_address()?);
@@ -59,16 +66,55 @@ impl Servers {
         for number in 1..=count {
             cluster_id = Some(servers.init(number, &members, cluster_id.as_deref())?);
         }
+        if door == Door::Certificates {
+            let run = |arguments: &[&str]| servers.run(arguments);
+            door::issue(run, &servers.ca(), &cluster_id.unwrap_or_default())?;
+        }
         for (at, peer) in peers.iter().enumerate() {
             servers.serve(at, peer)?;
         }
         servers.answers().await?;
+        if door != Door::Open {
+            let administrator = Remote::new(&servers.socket(1))?;
+            door::bind(&administrator).await?;
+            servers.shown = match door {
+                Door::Certificates => door::certificates(&servers.ca())?,
+                Door::Open | Door::Tokens => door::tokens(&administrator).await?,
+            };
+        }
         Ok(servers)
+    }
+
+    /// What the client with this number shows.
+    pub(crate) fn shown(&self, number: usize) -> Shown {
+        let count = self.shown.len().max(1);
+        self.shown.get(number % count).cloned().unwrap_or_default()
+    }
+
+    /// Where the certificates are.
+    fn ca(&self) -> PathBuf {
+        self.folder.join("ca")
+    }
+
+    /// Where this machine's administrators ask a node that asks others who they are.
+    fn socket(&self, number: usize) -> String {
+        format!("unix://{}", self.data(number).join("run/regent.sock").display())
+    }
+
+    /// Runs the command to its end.
+    fn run(&self, arguments: &[&str]) -> Result<(), LoadError> {
+        let ended = self.command().args(arguments).output().map_err(unstartable)?;
+        if ended.status.success() {
+            return Ok(());
+        }
+        let (verb, why) = (arguments.join(" "), String::from_utf8_lossy(&ended.stderr));
+        Err(LoadError::Unavailable(format!("regent {verb}: {}", why.trim())))
     }
 
     /// Addresses for clients.
     pub(crate) fn urls(&self) -> Vec<String> {
-        self.clients.iter().map(|client| format!("http://{client}")).collect()
+        let scheme = self.door.scheme();
+        self.clients.iter().map(|client| format!("{scheme}://{client}")).collect()
     }
 
     pub(crate) fn pids(&self) -> Vec<u32> {
@@ -108,6 +154,7 @@ impl Servers {
         let mut command = self.command();
         command.args(["serve", "--listen", &self.clients[at], "--peer-listen", peer]);
         command.arg("--data-dir").arg(self.data(at + 1));
+        command.args(self.door.flags(&self.ca()));
         // All load comes from one address, and what all of them may have under way is the limit that is measured.
         command.args(["--requests-per-principal", "0", "--renewals-per-principal", "0"]);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log_file);
@@ -142,7 +189,13 @@ impl Servers {
     async fn answers(&self) -> Result<(), LoadError> {
         let group = Group::new("bench").expect("the name is short and plain");
         let until = regent_clock::now() + READY_WITHIN;
-        for url in self.urls() {
+        let urls = match self.door {
+            Door::Open => self.urls(),
+            Door::Tokens | Door::Certificates => {
+                (1..=self.clients.len()).map(|number| self.socket(number)).collect()
+            }
+        };
+        for url in urls {
             let remote = Remote::new(&url)?;
             while let Err(error) = remote.leader(&group, Consistency::Linearizable).await {
                 if regent_clock::now() >= until {

@@ -10,18 +10,34 @@ use regent::remote::Address;
 use regent_api::{Method, Operation};
 use regent_election::Group;
 use serde::Serialize;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 /// Largest answer that is read.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
 
+/// What a client shows a server: nothing, a bearer token, or a certificate.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Shown {
+    pub(crate) token: Option<String>,
+    /// How TLS is spoken, if the address asks for it.
+    #[cfg(feature = "tls")]
+    pub(crate) tls: Option<std::sync::Arc<tokio_rustls::rustls::ClientConfig>>,
+}
+
+/// A connection in the clear, or one over TLS.
+trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Duplex for S {}
+
 /// One connection.
 pub(crate) struct Wire {
-    stream: TcpStream,
+    stream: Box<dyn Duplex>,
     /// `host:port`, and the path before every path.
     host: String,
     prefix: String,
+    /// A line of every head, or nothing.
+    authorization: String,
     answer: Vec<u8>,
 }
 
@@ -30,9 +46,15 @@ fn broken(why: &str) -> io::Error {
 }
 
 impl Wire {
+    /// A connection of a client that shows nothing.
     pub(crate) async fn connect(address: &Address) -> io::Result<Self> {
+        Self::connect_as(address, &Shown::default()).await
+    }
+
+    /// A connection of a client that shows this.
+    pub(crate) async fn connect_as(address: &Address, shown: &Shown) -> io::Result<Self> {
         let base = address.to_string();
-        let rest = base.strip_prefix("http://").unwrap_or(&base);
+        let rest = base.split_once("://").map_or(base.as_str(), |(_, rest)| rest);
         let (host, prefix) = rest
             .split_once('/')
             .map_or((rest, String::new()), |(host, path)| (host, format!("/{path}")));
@@ -41,9 +63,19 @@ impl Wire {
         } else {
             format!("{host}:80")
         };
-        let stream = TcpStream::connect(place).await?;
+        let stream = TcpStream::connect(&place).await?;
         stream.set_nodelay(true)?;
-        Ok(Self { stream, host: host.to_owned(), prefix, answer: Vec::with_capacity(4096) })
+        let stream = if base.starts_with("https:") {
+            secured(stream, &place, shown).await?
+        } else {
+            Box::new(stream)
+        };
+        let authorization = shown
+            .token
+            .as_ref()
+            .map_or_else(String::new, |token| format!("authorization: Bearer {token}\r\n"));
+        let answer = Vec::with_capacity(4096);
+        Ok(Self { stream, host: host.to_owned(), prefix, authorization, answer })
     }
 
     /// The bytes of a request about a group, or about none.
@@ -84,6 +116,7 @@ impl Wire {
         };
         let mut request =
             format!("{method} {}{path}{query} HTTP/1.1\r\nhost: {}\r\n", self.prefix, self.host);
+        request.push_str(&self.authorization);
         if !body.is_empty() {
             let length = body.len();
             request.push_str("content-type: application/json\r\n");
@@ -99,6 +132,11 @@ impl Wire {
         let body_at = self.exchange(request).await?;
         let is_ok = self.answer.starts_with(b"HTTP/1.1 200 ");
         Ok(is_ok.then(|| &self.answer[body_at..]))
+    }
+
+    /// The last answer, for people.
+    pub(crate) fn told(&self) -> String {
+        String::from_utf8_lossy(&self.answer).into_owned()
     }
 
     /// Sends a request and reads its answer: the status.
@@ -129,6 +167,23 @@ impl Wire {
         }
         Ok(body_at)
     }
+}
+
+/// The same connection after a TLS handshake.
+#[cfg(feature = "tls")]
+async fn secured(stream: TcpStream, place: &str, shown: &Shown) -> io::Result<Box<dyn Duplex>> {
+    use tokio_rustls::rustls::pki_types::ServerName;
+    let config = shown.tls.clone().ok_or_else(|| broken("no CA is known for this address"))?;
+    let host = place.rsplit_once(':').map_or(place, |(host, _)| host).trim_matches(['[', ']']);
+    let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
+    let connected = tokio_rustls::TlsConnector::from(config).connect(name, stream).await?;
+    Ok(Box::new(connected))
+}
+
+/// A build without TLS makes no such connection.
+#[cfg(not(feature = "tls"))]
+async fn secured(_: TcpStream, _: &str, _: &Shown) -> io::Result<Box<dyn Duplex>> {
+    Err(broken("this build has no TLS; build with --features tls"))
 }
 
 /// How many bytes follow this head.

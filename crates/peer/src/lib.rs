@@ -25,3 +25,22 @@ pub use algorithm::Algorithm;
 pub use member::{Member, News, PeerError, Standing};
 pub use pace::{PaceError, Patience, Wishes, settle};
 pub use roster::{Peer, Roster, RosterError};
+
+/// Reads the bytes as a datagram, for the fuzzer. What is read is written as it was.
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub fn fuzz(bytes: &[u8]) {
+    use regent_protocols::bully::Bully;
+    use regent_protocols::ring::Ring;
+    use regent_protocols::ring::chang_roberts::ChangRoberts;
+
+    fn again<P: wire::Spoken>(bytes: &[u8], head: &wire::Head, kind: u8, body: &[u8]) {
+        if let Ok(word) = wire::read_word::<P>(kind, body, 5) {
+            assert_eq!(wire::write::<P>(head, &word).as_deref(), Some(bytes));
+        }
+    }
+    let Ok((head, kind, body)) = wire::read_head(bytes) else { return };
+    again::<Bully>(bytes, &head, kind, body);
+    again::<Ring>(bytes, &head, kind, body);
+    again::<ChangRoberts>(bytes, &head, kind, body);
+}

@@ -52,3 +52,21 @@ pub use name::ReplicaName;
 pub use principal::ClientNames;
 pub use server::{ClientIdentity, ServerTls};
 pub use told::client_failure;
+
+/// Reads the bytes as a certificate, in DER and in PEM, and as lists of revoked ones, for the fuzzer.
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub fn fuzz(bytes: &[u8]) {
+    let path = std::path::Path::new("fuzzed.crt");
+    let _ = Certificate::read(path, bytes);
+    let _ = certificate::revocation_lists(path, bytes);
+    let _ = certificate::private_key(path, bytes).is_ok();
+    let Ok(facts) = facts::Facts::of(&bytes.into()) else { return };
+    for (dns, common_name) in [(true, false), (false, true), (true, true)] {
+        let names = ClientNames { cluster: Some(0xab), dns, common_name };
+        if let Ok(who) = principal::principal(&facts, names) {
+            let text = who.to_string();
+            assert_eq!(text.parse(), Ok(who), "{text} is no spelling of a principal");
+        }
+    }
+}

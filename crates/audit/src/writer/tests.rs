@@ -206,6 +206,23 @@ fn a_chain_that_does_not_hold_is_left_as_it_is_and_another_begins() {
 }
 
 #[test]
+fn a_line_with_the_last_of_all_numbers_ends_its_chain_and_no_process() {
+    let room = tempfile::tempdir().unwrap();
+    run(room.path(), &["a"]);
+    edit(room.path(), |lines| {
+        let mut line: Line = serde_json::from_str(&lines[0]).unwrap();
+        line.seq = u64::MAX;
+        *lines = vec![serde_json::to_string(&line).unwrap()];
+    });
+    run(room.path(), &["b"]);
+    let report = judge(room.path());
+    let begins_anew =
+        |defect: &Defect| matches!(defect, Defect::NewChain { why, .. } if why.contains("number"));
+    assert!(report.defects.iter().any(begins_anew), "{report:?}");
+    assert_eq!(words(room.path())[1..3], ["begin", "b"]);
+}
+
+#[test]
 fn old_files_go_and_what_is_left_can_be_verified_and_says_where_it_begins() {
     let room = tempfile::tempdir().unwrap();
     let audit = Audit::start(room.path(), BYTES_MIN, "main", signer(1)).unwrap();

@@ -4,9 +4,10 @@ mod show;
 
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use regent_election::error_text::plain;
-use regent_load::{LoadError, LoadPlan, LoadProgress, measure, measure_nodes};
+use regent_load::{ClientTarget, LoadError, LoadPlan, LoadProgress, Part, measure, measure_nodes};
 
 use crate::client::ClientArgs;
 use crate::exit::Exit;
@@ -22,6 +23,7 @@ Examples:
   regent bench --nodes 1,3 --parts overload --clients 512 --seconds 10
   regent bench --nodes 1 --parts memory --groups 100000,1000000 --output json
   regent bench --parts gateway --clients 1,64
+  regent bench --parts security --clients 64
   regent bench --server http://10.0.0.1:7400 --pid $(pgrep -x regent)";
 
 /// Flags of `regent bench`.
@@ -35,10 +37,10 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "FOLDER")]
     dir: Option<PathBuf>,
     /// What is measured
-    #[arg(long, value_enum, value_delimiter = ',', default_value = "load")]
+    #[arg(long, value_parser = one_of(&Part::ALL), value_delimiter = ',', default_value = "load")]
     parts: Vec<Part>,
     /// Which nodes clients ask: all in turn, or the one that leads the log
-    #[arg(long, value_enum, value_delimiter = ',', default_value = "spread")]
+    #[arg(long, value_parser = one_of(&ClientTarget::ALL), value_delimiter = ',', default_value = "spread")]
     to: Vec<ClientTarget>,
     /// How many clients at once, one row for each number
     #[arg(long, value_delimiter = ',', default_value = "1,64,512")]
@@ -65,36 +67,6 @@ pub(crate) struct BenchArgs {
     pub(crate) client: ClientArgs,
 }
 
-/// What can be measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Part {
-    /// Campaigns, renewals, heartbeats and reads, as fast as they are answered
-    Load,
-    /// A heartbeat of a session that leads 1,000 groups against one that leads a single group
-    Width,
-    /// How long after its ttl a crashed leader is succeeded
-    Failover,
-    /// How long nobody leads when a leader hands over or resigns, while the service is busy
-    Handover,
-    /// How long after its ttl a crashed leader of very many groups is succeeded in all of them
-    Succession,
-    /// What an idle group costs in memory
-    Memory,
-    /// What the fencing gateway costs a write; it needs no service
-    Gateway,
-    /// How many renewals are answered in time while five times as many clients ask as keep the service busy
-    Overload,
-}
-
-/// Where clients go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum ClientTarget {
-    /// Each asks one of the nodes, all of them in turn
-    Spread,
-    /// All ask the node that leads the log
-    Leader,
-}
-
 /// Measures and prints tables.
 pub(crate) async fn run(args: BenchArgs) -> CommandResult {
     check(&args)?;
@@ -105,7 +77,7 @@ pub(crate) async fn run(args: BenchArgs) -> CommandResult {
         reports.push(measure(&plan, urls, args.pid.clone(), tell).await?);
     }
     for &count in &args.nodes {
-        reports.push(measure_nodes(&plan, count, args.dir.as_deref(), tell).await?);
+        reports.push(measure_nodes(&plan, count, tell).await?);
     }
     Screen::chosen().answer(&reports, || show::reports(&reports))?;
     Ok(Exit::Done)
@@ -136,14 +108,14 @@ impl BenchArgs {
         })?;
         // The parts asked for, each once.
         let mut parts = Vec::new();
-        for part in self.parts.iter().map(|part| part.measured()) {
+        for &part in &self.parts {
             if !parts.contains(&part) {
                 parts.push(part);
             }
         }
         Ok(LoadPlan {
             parts,
-            to: self.to.iter().map(|to| to.measured()).collect(),
+            to: self.to.clone(),
             clients: self.clients.clone(),
             seconds: self.seconds,
             groups: self.groups.clone(),
@@ -152,32 +124,21 @@ impl BenchArgs {
             resigns: self.resigns,
             timeout: self.client.timeout,
             program,
+            dir: self.dir.clone(),
         })
     }
 }
 
-impl Part {
-    const fn measured(self) -> regent_load::Part {
-        match self {
-            Self::Load => regent_load::Part::Load,
-            Self::Width => regent_load::Part::Width,
-            Self::Failover => regent_load::Part::Failover,
-            Self::Handover => regent_load::Part::Handover,
-            Self::Succession => regent_load::Part::Succession,
-            Self::Memory => regent_load::Part::Memory,
-            Self::Gateway => regent_load::Part::Gateway,
-            Self::Overload => regent_load::Part::Overload,
-        }
-    }
-}
-
-impl ClientTarget {
-    const fn measured(self) -> regent_load::ClientTarget {
-        match self {
-            Self::Spread => regent_load::ClientTarget::Spread,
-            Self::Leader => regent_load::ClientTarget::Leader,
-        }
-    }
+/// One of these words, each with what it means.
+fn one_of<T>(all: &'static [(T, &str, &str)]) -> impl TypedValueParser<Value = T>
+where
+    T: Copy + Send + Sync + 'static,
+{
+    let words = all.iter().map(|(_, word, about)| PossibleValue::new(*word).help(*about));
+    PossibleValuesParser::new(words).try_map(move |chosen| {
+        let found = all.iter().find(|(_, word, _)| *word == chosen);
+        found.map(|(it, ..)| *it).ok_or_else(|| format!("no such word: {chosen}"))
+    })
 }
 
 /// Says on standard error what happens.

@@ -1,8 +1,8 @@
 //! The report for people.
 
 use regent_load::{
-    Failover, GatewayCost, HandOver, Leaderless, LoadReport, LoadRow, Memory, Overload, Spread,
-    Succession, Width,
+    Failover, GatewayCost, HandOver, Leaderless, LoadReport, LoadRow, Memory, Overload,
+    SecurityCost, Spread, Succession, Width,
 };
 
 use crate::output::{Side, facts, table};
@@ -37,6 +37,9 @@ fn report(report: &LoadReport) -> String {
     if !report.gateway.is_empty() {
         parts.push(gateway(&report.gateway));
     }
+    if !report.security.is_empty() {
+        parts.push(security(&report.security));
+    }
     parts.join("\n\n")
 }
 
@@ -66,6 +69,35 @@ fn gateway(costs: &[GatewayCost]) -> String {
                 only(cpu(Some(cost.cpu_us))),
             ]
         })
+    });
+    table(&head, body.collect())
+}
+
+/// The smallest, the middle and the largest of several turns.
+fn security(costs: &[SecurityCost]) -> String {
+    let head = [
+        ("WORK", Side::Left),
+        ("CLIENTS", Side::Right),
+        ("DOOR", Side::Left),
+        ("SERVER CPU US", Side::Right),
+        ("RATIO", Side::Right),
+        ("CLIENT CPU US", Side::Right),
+        ("RATIO", Side::Right),
+        ("FAILED", Side::Right),
+    ];
+    let us = |it: &Spread| format!("{:.1}/{:.1}/{:.1}", it.smallest, it.median, it.largest);
+    let ratio = |it: &Spread| format!("{:.2}/{:.2}/{:.2}", it.smallest, it.median, it.largest);
+    let body = costs.iter().map(|cost| {
+        vec![
+            cost.work.to_string(),
+            cost.clients.to_string(),
+            cost.door.to_owned(),
+            us(&cost.server_cpu_us),
+            ratio(&cost.server_ratio),
+            us(&cost.client_cpu_us),
+            ratio(&cost.client_ratio),
+            cost.failures.to_string(),
+        ]
     });
     table(&head, body.collect())
 }

@@ -75,9 +75,15 @@ pub use context::{
 pub use credential::{Credential, CredentialError};
 pub use error::RemoteError;
 pub use regent_election::store::Scope;
+#[cfg(all(unix, feature = "fuzzing"))]
+#[doc(hidden)]
+pub use session_file::fuzz as fuzz_session_file;
 #[cfg(unix)]
 pub use session_file::{HeldSession, SessionFile, SessionFileError};
 pub(crate) use socket::Connector;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub use sse::fuzz as fuzz_events;
 pub use tls::TlsFiles;
 pub use watch::{Watched, Watching};
 

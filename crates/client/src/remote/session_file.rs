@@ -143,6 +143,16 @@ impl HeldSession {
     }
 }
 
+/// Reads a text as a session file, for the fuzzer. What is read is written, and read again.
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub fn fuzz(text: &str) {
+    if let Some(file) = SessionFile::parse(text) {
+        let again = SessionFile::parse(&file.to_text());
+        assert!(again.is_some_and(|again| again.terms == file.terms));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -85,6 +85,19 @@ impl Parser {
     }
 }
 
+/// Reads the bytes as a stream of events, in pieces of this length, for the fuzzer: names and data.
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub fn fuzz(bytes: &[u8], piece: usize) -> Vec<(String, String)> {
+    let mut parser = Parser::default();
+    let mut found = Vec::new();
+    for piece in bytes.chunks(piece.max(1)) {
+        let Ok(messages) = parser.push(piece) else { break };
+        found.extend(messages.into_iter().map(|message| (message.name, message.data)));
+    }
+    found
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

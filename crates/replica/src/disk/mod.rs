@@ -52,6 +52,9 @@ pub use self::identity::Identity;
 pub use self::names::is_of_local;
 pub use self::reserve::Reserve;
 pub use self::snapshot::Snapshots;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub use self::wal::fuzzing::log as fuzz_log;
 
 /// How a directory is used, and whose it should be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -15,6 +15,9 @@
 //! - `inbox`: how much of it may wait.
 
 mod frame;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod handshake;
 mod inbox;
 mod link;

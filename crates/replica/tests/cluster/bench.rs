@@ -191,7 +191,10 @@ impl Cluster {
                 let replicated = Box::new(ReplicatedState::decode(&bytes).unwrap());
                 core.on(self.now, Input::Snapshot { from, message, bytes, replicated });
                 let sent = Input::SnapshotSent { to, arrived: true };
-                self.cores.get_mut(&from).unwrap().on(self.now, sent);
+                // Its sender may have ended while it was under way.
+                if let Some(sender) = self.cores.get_mut(&from) {
+                    sender.on(self.now, sent);
+                }
                 return;
             }
             message => Input::Message { from, message },

@@ -29,7 +29,8 @@ impl File {
     }
 
     /// The same from memory.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "fuzzing"))]
+    #[doc(hidden)]
     pub fn of(path: &str, text: &str) -> Self {
         Self { path: path.into(), text: text.to_owned() }
     }

@@ -401,6 +401,23 @@ fn weaknesses(servers: usize, agent: Option<&serde_json::Value>) -> Vec<String> 
     warnings
 }
 
+/// Reads the bytes as everything that a server may answer, for the fuzzer.
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub fn fuzz(bytes: &[u8]) {
+    let Ok(place) = StoreAddress::parse("consul://127.0.0.1", PORT) else { return };
+    for status in [hyper::StatusCode::OK, hyper::StatusCode::CONFLICT] {
+        let body = hyper::body::Bytes::copy_from_slice(bytes);
+        let answer = crate::engine::http::HttpAnswer { status, headers: Default::default(), body };
+        if let Ok(TransactionOutcome::Done(rows)) = wire::outcome(Effect::Writes, &place, &answer) {
+            rows.into_iter().for_each(|row| drop(row.found()));
+        }
+        let _ = wire::row(&answer).map(Row::found);
+        let _ = (wire::made(&answer), wire::renewed(&answer), wire::keys(&answer, "regent/"));
+        let _ = failure(Effect::Reads, &place, &answer);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -141,6 +141,22 @@ pub(crate) fn whole_ms(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX).max(1)
 }
 
+/// Reads a text as the URL of a store of several servers and as the spelling of a name, for the fuzzer.
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub fn fuzz(text: &str) {
+    if let Ok(place) = address::StoreAddress::parse(text, 2379) {
+        assert!(!place.servers.is_empty());
+        assert!(place.servers.iter().all(|server| server.contains(':')));
+        let _ = place.knows_only(&["mode"]);
+    }
+    for kept in [&b""[..], b"/"] {
+        if let Some(name) = names::read(text, kept) {
+            assert_eq!(names::spelled(&name, kept), text, "a name has one spelling");
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -378,3 +378,11 @@ fn sync(directory: &Path) -> io::Result<()> {
 fn failed(what: &str, path: &Path, error: &io::Error) -> String {
     format!("cannot {what} {}: {error}", path.display())
 }
+
+/// Reads the bytes as the file of a group, for the fuzzer.
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub fn fuzz(bytes: &[u8]) {
+    let group = regent_election::Group::new("billing").expect("the name is short and plain");
+    let _ = entry::decode(&Key::group(&group), bytes);
+}

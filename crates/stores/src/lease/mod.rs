@@ -54,6 +54,24 @@ mod record;
 mod session;
 mod sessions;
 mod store;
+/// Reads the bytes as what a store keeps of a group and of a session, for the fuzzer.
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub fn fuzz(bytes: &[u8]) {
+    let group = Group::new("billing").expect("the name is short and plain");
+    if let Ok(record) = record::GroupRecord::decode(&group, bytes) {
+        let again = record.record(&group).value;
+        let read =
+            record::GroupRecord::decode(&group, &again).map(|read| read.record(&group).value);
+        assert_eq!(read, Ok(again), "a group is not read as it was written");
+    }
+    if let Ok(record) = session::SessionRecord::decode(bytes) {
+        let again = record.record().value;
+        let read = session::SessionRecord::decode(&again).map(|read| read.record().value);
+        assert_eq!(read, Ok(again), "a session is not read as it was written");
+    }
+}
+
 #[cfg(test)]
 mod tests;
 mod turn;

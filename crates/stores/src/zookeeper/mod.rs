@@ -502,6 +502,18 @@ fn weaknesses(members: Option<&str>, is_watched: bool) -> Vec<String> {
     warnings
 }
 
+/// Reads the bytes as everything that a server may say, for the fuzzer.
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub fn fuzz(bytes: &[u8]) {
+    let _ = messages::welcome(bytes);
+    let body = messages::answer(bytes).map_or(bytes, |(_, _, body)| body);
+    let _ = messages::changed(body);
+    let _ = messages::found(body);
+    let _ = messages::children(body);
+    let _ = messages::outcome(body);
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

@@ -13,6 +13,8 @@
 //! The formats are told in `segment`, `record` and `payload`. The road not taken: rewriting the hard
 //! state in a file of its own costs a second sync for every batch, and two truths after a crash.
 
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 pub(crate) mod payload;
 pub(crate) mod read;
 mod record;
