@@ -319,7 +319,9 @@ fn warn(settings: &Settings, address: SocketAddr, store: &Description) {
 fn greet(address: SocketAddr, is_tls: bool, store: &Description) {
     let scheme = if is_tls { "https" } else { "http" };
     let url = format!("{scheme}://{}", reachable(address));
-    let server = if url == SERVER_DEFAULT { String::new() } else { format!(" --server {url}") };
+    // Who has logged in elsewhere would try it there.
+    let is_default = url == SERVER_DEFAULT && regent::remote::Context::current_name().is_none();
+    let server = if is_default { String::new() } else { format!(" --server {url}") };
     let version = env!("CARGO_PKG_VERSION");
     let place = match store.name {
         "memory" => "data is in memory".to_owned(),

@@ -16,7 +16,7 @@ use crate::error::{CampaignError, ConnectError};
 use crate::follow::{Followed, HOPS_MAX};
 use crate::leadership::Leadership;
 use crate::lock::Locks;
-use crate::remote::{Chosen, ContextError, Wanted};
+use crate::remote::{Chosen, Context, ContextError, Wanted};
 use crate::session::{Command, Session, Waiter};
 use crate::tenure::Hold;
 use crate::warming::{Offer, OfferError, WarmUp};
@@ -52,7 +52,11 @@ impl Regent {
         let wrong = |error: ContextError| ConnectError::Context(error.to_string());
         let wanted = Wanted { server: None, context: name };
         match wanted.choose(&|name| std::env::var_os(name)).map_err(wrong)? {
-            Chosen::Servers(url) => Ok(Self::at(url)),
+            // The credential of a context goes to its own servers only.
+            Chosen::Servers(url) => match Context::in_use() {
+                Some(used) => Err(wrong(ContextError::InUse(used.clone()))),
+                None => Ok(Self::at(url)),
+            },
             Chosen::Context(name, context) => {
                 context.use_for_process(&name).map_err(wrong)?;
                 Ok(Self::at(context.server))

@@ -105,9 +105,7 @@ impl App {
     ) -> Result<(), Problem> {
         let caller = || match guard {
             // With a credential that is over nobody uses up what its principal may ask.
-            Some(guarded) if !guarded.is_over() => {
-                AskedBy::Principal(guarded.caller().who.clone())
-            }
+            Some(guarded) if !guarded.is_over() => AskedBy::Principal(guarded.caller().who.clone()),
             Some(_) | None => AskedBy::Address(activity.address()),
         };
         let counted = self.rates.take(regent_clock::now(), caller, class, dice);

@@ -48,6 +48,8 @@ pub struct Invitation {
     pub client_address: String,
     /// Whether it votes and keeps no state.
     pub witness: bool,
+    /// Whether the servers of the cluster authenticate callers: the one that joins must do the same.
+    pub auth: String,
     /// Until when it may be used, in seconds since 1970.
     pub expires_at_s: u64,
     /// The replicas there were, as lists of members are written: for people.
@@ -70,7 +72,7 @@ pub enum InvitationError {
     #[error("{}: {why}", .path.display())]
     Malformed { path: PathBuf, why: String },
     /// The server says nonsense.
-    #[error("the server that was asked is no replica: {0}")]
+    #[error("the server that was asked is no replica that can invite: {0}")]
     Server(String),
     /// It was used too late.
     #[error(
@@ -78,7 +80,7 @@ pub enum InvitationError {
     )]
     Over { id: u64, ago_s: u64 },
     /// A replica lives in the data directory.
-    #[error("{} holds a replica already; choose an empty directory with --data-dir", .path.display())]
+    #[error("{} holds a replica already, or what is left of one; choose an empty directory with --data-dir", .path.display())]
     Occupied { path: PathBuf },
     /// An address of the invitation is a name, and where to listen was not said.
     #[error("{address} is a name: say where to listen with {flag} ADDRESS:PORT")]
@@ -118,6 +120,7 @@ pub fn may_invite(
     ca: &Path,
 ) -> Result<bool, InvitationError> {
     authority::may_issue(ca, &Owner::Replica(guest.id))?;
+    known_auth(cluster)?;
     let Some(member) = cluster.members.iter().find(|member| member.id == guest.id) else {
         return Ok(true);
     };
@@ -128,6 +131,14 @@ pub fn may_invite(
         return Ok(false);
     }
     Err(InvitationError::Member { id: guest.id, peer: member.peer_address.clone() })
+}
+
+/// Whether the cluster authenticates callers. A replica that does not passes on what strangers ask for, so one is invited
+/// only if that is known.
+fn known_auth(cluster: &ClusterResponse) -> Result<String, InvitationError> {
+    cluster.auth.clone().filter(|auth| ["off", "required"].contains(&auth.as_str())).ok_or_else(
+        || InvitationError::Server("it does not say whether it authenticates callers".to_owned()),
+    )
 }
 
 impl Invitation {
@@ -143,6 +154,7 @@ impl Invitation {
         (now_s, good_for_s): (u64, u64),
     ) -> Result<Self, InvitationError> {
         let number = cluster_id(&cluster.cluster_id).map_err(InvitationError::Server)?;
+        let auth = known_auth(cluster)?;
         let name = ReplicaName { cluster: number, replica: guest.id };
         let made = authority::issue(ca, &Subject::Replica(name), days, now_s)?;
         let text = |path: &Path, trust| regent_files::read_text(path, 1 << 20, trust);
@@ -156,6 +168,7 @@ impl Invitation {
             peer_address: guest.peer_address.clone(),
             client_address: guest.client_address.clone(),
             witness: guest.witness,
+            auth,
             expires_at_s: now_s.saturating_add(good_for_s),
             members: members.join(","),
             certificate: text(&made.certificate, Trust::Own)?,
@@ -246,6 +259,9 @@ pub fn join(
     // Whole paths, so that the server may be started anywhere.
     let directory = std::path::absolute(directory).unwrap_or_else(|_| directory.to_owned());
     let folder = directory.join(JOINED);
+    if folder.symlink_metadata().is_ok() {
+        return Err(InvitationError::Occupied { path: folder });
+    }
     let files = PeerFiles {
         certificate: folder.join("replica.crt"),
         key: folder.join("replica.key"),
@@ -256,7 +272,7 @@ pub fn join(
     let own = ReplicaName { cluster, replica: id };
     // Before anything is written.
     PeerTls::check(own, files.clone(), &texts.map(|text| text.clone().into_bytes()))?;
-    let settings = settings(&files, [clients, peers], &directory, invitation.witness, options);
+    let settings = settings(&files, [clients, peers], &directory, invitation, options);
     prepare_to_join(&directory, cluster, replica, options)?;
     let io = |path: &Path, source| InvitationError::Io { path: path.to_owned(), source };
     regent_files::create_private_directory(&folder).map_err(|source| io(&folder, source))?;
@@ -274,7 +290,7 @@ fn settings(
     files: &PeerFiles,
     [clients, peers]: [SocketAddr; 2],
     directory: &Path,
-    is_witness: bool,
+    invitation: &Invitation,
     options: DiskOptions,
 ) -> String {
     let path = |path: &Path| Value::Text(path.display().to_string());
@@ -284,7 +300,8 @@ fn settings(
         (Key::PeerListen, Value::Address(peers)),
         (Key::DataDir, Value::Directory(directory.to_owned())),
         (Key::SegmentBytes, Value::Count(segment_bytes)),
-        (Key::Witness, Value::Bool(is_witness)),
+        (Key::Witness, Value::Bool(invitation.witness)),
+        (Key::Auth, Value::Text(invitation.auth.clone())),
         (Key::PeerCert, path(&files.certificate)),
         (Key::PeerKey, path(&files.key)),
         (Key::PeerCa, path(&files.ca)),
@@ -318,7 +335,7 @@ mod tests {
 
     fn cluster() -> ClusterResponse {
         serde_json::from_value(serde_json::json!({
-            "cluster_id": "2f6e63b8d1a04c57a3f4b0c9d8e7f601", "replica": 1, "role": "leader",
+            "cluster_id": "2f6e63b8d1a04c57a3f4b0c9d8e7f601", "replica": 1, "role": "leader", "auth": "required",
             "raft_term": 1, "leader": 1, "leader_address": null, "leader_changes": 1, "voters": 1,
             "quorum": 1, "failures_survived": 0, "changing": false, "last_index": 1,
             "committed_index": 1, "applied_index": 1, "snapshot_index": 0, "log_bytes": 0,
@@ -388,6 +405,16 @@ mod tests {
         let config = join(&invitation, "data", now_s).unwrap();
         let settings = crate::settings::File::read(&config).unwrap().settings().unwrap();
         assert!(settings.iter().any(|(key, ..)| *key == Key::PeerCert));
+        let text = fs::read_to_string(&config).unwrap();
+        assert!(text.contains("auth = \"required\""), "strangers would be served: {text}");
+        let silent = ClusterResponse { auth: None, ..cluster() };
+        let silent = may_invite(&silent, &guest(3), &ca).unwrap_err().to_string();
+        assert!(silent.contains("authenticates"), "{silent}");
+        let left = at("left");
+        fs::create_dir_all(left.join(JOINED)).unwrap();
+        let left_over = join(&invitation, "left", now_s).unwrap_err();
+        assert!(matches!(left_over, InvitationError::Occupied { .. }), "{left_over}");
+        assert_eq!(fs::read_dir(left).unwrap().count(), 1, "nothing was written");
         for name in ["regent.toml", "replica.key", "replica.crt", "ca.crt", "ca.crl"] {
             let facts = fs::metadata(at("data/joined").join(name)).unwrap();
             let mode = std::os::unix::fs::PermissionsExt::mode(&facts.permissions());

@@ -2,7 +2,7 @@
 //!
 //! `regent login` writes them; every command, and [`Regent::from_context`](crate::Regent::from_context), reads them. They
 //! are in one file of the user, `regent/contexts.json` below `$XDG_CONFIG_HOME` or `~/.config`. It names files and holds
-//! no secret: a token that was typed is kept in a file of its own beside it, `tokens/NAME`. All of them are refused if
+//! no secret: a token that was typed is kept in a file of its own beside it, `tokens/NAME-…`. All of them are refused if
 //! others can read them.
 //!
 //! Which servers are asked, the first that is said: a flag, `REGENT_SERVER` or `REGENT_CONTEXT`, the current context,
@@ -32,7 +32,7 @@ pub const SERVER_VARIABLE: &str = "REGENT_SERVER";
 pub const CONTEXT_VARIABLE: &str = "REGENT_CONTEXT";
 
 /// The context whose files this process uses.
-static IN_USE: OnceLock<ContextName> = OnceLock::new();
+static IN_USE: OnceLock<(ContextName, Context)> = OnceLock::new();
 
 /// The name of a context: letters, digits, `.`, `_` and `-`, at most 64 bytes; it names a file, too.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -248,18 +248,7 @@ impl Contexts {
         let Some(directory) = base.map(|base| base.join("regent")) else {
             return Ok(Self { directory: None, saved: Saved::default() });
         };
-        let path = directory.join("contexts.json");
-        let text = match regent_files::read_text(&path, CONTEXTS_BYTES_MAX, Trust::Secret) {
-            Err(error) if error.is_missing() => {
-                return Ok(Self { directory: Some(directory), saved: Saved::default() });
-            }
-            text => text?,
-        };
-        let malformed = |why: String| ContextError::Malformed { path: path.clone(), why };
-        let saved: Saved = serde_json::from_str(&text).map_err(|error| malformed(plain(&error)))?;
-        for (name, context) in &saved.contexts {
-            context.check().map_err(|why| malformed(format!("context {name}: {why}")))?;
-        }
+        let saved = read(&directory)?;
         Ok(Self { directory: Some(directory), saved })
     }
 
@@ -305,21 +294,31 @@ impl Contexts {
         mut context: Context,
         token: Option<&str>,
     ) -> Result<bool, ContextError> {
-        let own = self.token_path(name)?;
+        let _lock = self.lock()?;
         if let Some(token) = token {
-            let directory = own.parent().unwrap_or(&own);
-            let io = |source| ContextError::Io { path: own.clone(), source };
-            regent_files::create_private_directory(directory).map_err(io)?;
-            regent_files::replace_private(&own, format!("{token}\n").as_bytes()).map_err(io)?;
-            context.token_file = Some(own.clone());
+            // A name of its own each time: whoever still uses the old context reads its token again, and would show
+            // this one to the old server.
+            let tokens = self.tokens()?;
+            let mut chance = [0; 8];
+            let path = || tokens.clone();
+            let io = |source| ContextError::Io { path: path(), source };
+            getrandom::fill(&mut chance).map_err(|error| io(io::Error::other(error)))?;
+            let own = tokens.join(format!("{name}-{:016x}", u64::from_le_bytes(chance)));
+            regent_files::create_private_directory(&tokens).map_err(io)?;
+            regent_files::create_private(&own, format!("{token}\n").as_bytes()).map_err(io)?;
+            context.token_file = Some(own);
         }
-        let keeps_token = context.token_file.as_ref() == Some(&own);
+        let kept = context.token_file.clone();
         let before = self.saved.contexts.insert(name.clone(), context);
         self.saved.current = Some(name.clone());
-        self.save()?;
-        if !keeps_token {
-            forget(&own)?;
+        if let Err(error) = self.save() {
+            if token.is_some() {
+                self.forget(kept.as_deref())?;
+            }
+            return Err(error);
         }
+        let old = before.as_ref().and_then(|before| before.token_file.clone());
+        self.forget(old.filter(|old| Some(old) != kept.as_ref()).as_deref())?;
         Ok(before.is_some())
     }
 
@@ -328,6 +327,7 @@ impl Contexts {
     /// # Errors
     /// If there is none of this name, or it cannot be written.
     pub fn switch(&mut self, name: &str) -> Result<(ContextName, Context), ContextError> {
+        let _lock = self.lock()?;
         let (name, context) = self.find(name)?;
         self.saved.current = Some(name.clone());
         self.save()?;
@@ -339,19 +339,39 @@ impl Contexts {
     /// # Errors
     /// If there is none of this name, or it cannot be written.
     pub fn remove(&mut self, name: &str) -> Result<ContextName, ContextError> {
-        let (name, _) = self.find(name)?;
-        let own = self.token_path(&name)?;
+        let _lock = self.lock()?;
+        let (name, context) = self.find(name)?;
         self.saved.contexts.remove(&name);
         self.saved.current = self.saved.current.take().filter(|current| *current != name);
         // The secret first: a context without its token is harmless.
-        forget(&own)?;
+        self.forget(context.token_file.as_deref())?;
         self.save()?;
         Ok(name)
     }
 
-    fn token_path(&self, name: &ContextName) -> Result<PathBuf, ContextError> {
-        let directory = self.directory.as_ref().ok_or(ContextError::NoPlace)?;
-        Ok(directory.join("tokens").join(name.as_str()))
+    /// Where tokens are that were typed.
+    fn tokens(&self) -> Result<PathBuf, ContextError> {
+        Ok(self.directory.as_ref().ok_or(ContextError::NoPlace)?.join("tokens"))
+    }
+
+    /// Removes a token that was kept here; a file that a context only named stays.
+    fn forget(&self, token: Option<&Path>) -> Result<(), ContextError> {
+        let tokens = self.tokens()?;
+        match token.filter(|path| path.parent() == Some(&tokens)) {
+            Some(path) => forget(path),
+            None => Ok(()),
+        }
+    }
+
+    /// Keeps others from changing the contexts, and reads them as they are now, until the file is dropped.
+    fn lock(&mut self) -> Result<fs::File, ContextError> {
+        let directory = self.directory.clone().ok_or(ContextError::NoPlace)?;
+        let io = |source| ContextError::Io { path: directory.clone(), source };
+        regent_files::create_private_directory(&directory).map_err(io)?;
+        let lock = fs::File::open(&directory).map_err(io)?;
+        lock.lock().map_err(io)?;
+        self.saved = read(&directory)?;
+        Ok(lock)
     }
 
     fn save(&self) -> Result<(), ContextError> {
@@ -385,9 +405,10 @@ impl Context {
     /// # Errors
     /// If its token cannot be read, or the process uses another context.
     pub fn use_for_process(&self, name: &ContextName) -> Result<(), ContextError> {
-        if IN_USE.get_or_init(|| name.clone()) != name {
-            let used = IN_USE.get().unwrap_or(name).clone();
-            return Err(ContextError::InUse(used));
+        // One that was changed since is another: its credential must not go to the servers that it had.
+        let (used, as_it_was) = IN_USE.get_or_init(|| (name.clone(), self.clone()));
+        if (used, as_it_was) != (name, self) {
+            return Err(ContextError::InUse(used.clone()));
         }
         let wrong = |source| ContextError::Credential { name: name.clone(), source };
         let named = TlsFiles::of_process();
@@ -406,14 +427,35 @@ impl Context {
         Ok(())
     }
 
+    /// The name of the context that commands of this user use if they are told nothing else.
+    #[must_use]
+    pub fn current_name() -> Option<ContextName> {
+        Contexts::open(&|name| std::env::var_os(name)).ok()?.current().cloned()
+    }
+
     /// The context that this process uses, if it uses one.
     #[must_use]
     pub fn in_use() -> Option<&'static ContextName> {
-        IN_USE.get()
+        IN_USE.get().map(|(name, _)| name)
     }
 }
 
-/// Removes a token that was kept here, if one is.
+/// The contexts in a directory; none at all if there is no file.
+fn read(directory: &Path) -> Result<Saved, ContextError> {
+    let path = directory.join("contexts.json");
+    let text = match regent_files::read_text(&path, CONTEXTS_BYTES_MAX, Trust::Secret) {
+        Err(error) if error.is_missing() => return Ok(Saved::default()),
+        text => text?,
+    };
+    let malformed = |why: String| ContextError::Malformed { path: path.clone(), why };
+    let saved: Saved = serde_json::from_str(&text).map_err(|error| malformed(plain(&error)))?;
+    for (name, context) in &saved.contexts {
+        context.check().map_err(|why| malformed(format!("context {name}: {why}")))?;
+    }
+    Ok(saved)
+}
+
+/// Removes a file, if it is there.
 fn forget(path: &Path) -> Result<(), ContextError> {
     match fs::remove_file(path) {
         Err(source) if source.kind() != io::ErrorKind::NotFound => {
@@ -469,8 +511,13 @@ mod tests {
         assert!(!contexts.put(&name("prod"), at("http://a:1"), Some("secret")).unwrap());
         assert!(!contexts.put(&name("test"), at("http://b:1"), None).unwrap());
         let folder = home.path().join(".config/regent");
+        let tokens = || -> Vec<_> {
+            fs::read_dir(folder.join("tokens")).unwrap().map(|file| file.unwrap().path()).collect()
+        };
+        let [kept] = &tokens()[..] else { panic!("{:?}", tokens()) };
+        let kept = kept.strip_prefix(&folder).unwrap().to_str().unwrap().to_owned();
         for (file, mode) in
-            [("", 0o700), ("contexts.json", 0o600), ("tokens", 0o700), ("tokens/prod", 0o600)]
+            [("", 0o700), ("contexts.json", 0o600), ("tokens", 0o700), (kept.as_str(), 0o600)]
         {
             let facts = fs::metadata(folder.join(file)).unwrap();
             assert_eq!(facts.permissions().mode() & 0o777, mode, "{file}");
@@ -482,16 +529,40 @@ mod tests {
         assert_eq!(open().current(), Some(&name("prod")));
         // Another login without a token leaves no token behind.
         assert!(contexts.put(&name("prod"), at("http://a:1"), None).unwrap());
-        assert!(!folder.join("tokens/prod").exists());
+        assert!(tokens().is_empty());
         contexts.put(&name("prod"), at("http://a:1"), Some("secret")).unwrap();
         contexts.remove("prod").unwrap();
-        assert!(!folder.join("tokens/prod").exists());
+        assert!(tokens().is_empty());
         assert_eq!((open().current(), open().iter().count()), (None, 1));
         let unknown = contexts.remove("prod").unwrap_err().to_string();
         assert!(
             unknown.contains("there are test") && unknown.contains("regent login"),
             "{unknown}"
         );
+    }
+
+    /// A process that uses a context reads its token again and again.
+    #[test]
+    fn a_token_of_another_login_is_never_shown_to_the_servers_of_an_earlier_one() {
+        let home = tempfile::tempdir().unwrap();
+        let open = || Contexts::open(&with(home.path(), &[])).unwrap();
+        let (mut contexts, mut stale) = (open(), open());
+        contexts.put(&name("prod"), at("http://a:1"), Some("of a")).unwrap();
+        let old = open().find("prod").unwrap().1.token_file.unwrap();
+        contexts.put(&name("prod"), at("http://b:1"), Some("of b")).unwrap();
+        assert!(!old.exists(), "whoever used it is told so, and shows nothing else");
+        // One that had read the contexts before takes back nothing of what others did since.
+        stale.put(&name("test"), at("http://c:1"), None).unwrap();
+        let (_, prod) = open().find("prod").unwrap();
+        assert_eq!(prod.server, "http://b:1");
+        assert_eq!(fs::read_to_string(prod.token_file.unwrap()).unwrap(), "of b\n");
+        // One that cannot be saved leaves no token behind, and the old one as it was.
+        let folder = home.path().join(".config/regent");
+        fs::remove_file(folder.join("contexts.json")).unwrap();
+        fs::create_dir(folder.join("contexts.json")).unwrap();
+        let before = fs::read_dir(folder.join("tokens")).unwrap().count();
+        assert!(stale.put(&name("prod"), at("http://a:1"), Some("of a")).is_err());
+        assert_eq!(fs::read_dir(folder.join("tokens")).unwrap().count(), before);
     }
 
     #[test]

@@ -63,10 +63,10 @@ impl Effective {
                 let what = format!("peer_crl is set and peer_cert is not (from {said})");
                 Err(ConfigError::Together { what })
             }
-            (None, _) if accepts() => {
-                let said = self.origin(Key::PeerTls);
+            (None, _) if *self.origin(Key::PeerTls) != Origin::Default => {
+                let (said, tls) = (self.origin(Key::PeerTls), self.text(Key::PeerTls));
                 let what = format!(
-                    "peer_tls is \"accept\" and peer_cert is not set (from {said}); without certificates no peer speaks TLS"
+                    "peer_tls is \"{tls}\" and peer_cert is not set (from {said}); without certificates no peer speaks TLS"
                 );
                 Err(ConfigError::Together { what })
             }
