@@ -35,7 +35,7 @@ async fn store() -> Arc<dyn Store> {
 fn as_user(store: &Arc<dyn Store>, name: &str) -> Arc<dyn Store> {
     let who = format!("user:{name}").parse().unwrap();
     let caller = Caller { who, token: None, voucher: None, wall_ms: || 1 };
-    Arc::new(GuardedStore::new(Arc::clone(store), caller))
+    Arc::new(GuardedStore::new(Arc::clone(store), caller, Arc::default()))
 }
 
 /// Runs `regent migrate` by turns as Alice and as Bob until one of them finishes, and says how often it was run.

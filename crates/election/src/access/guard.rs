@@ -166,7 +166,7 @@ impl GuardedStore {
 
     /// The same by what this server has applied alone, which may be old.
     pub async fn check_applied(&self, right: Right, extent: Extent<'_>) -> StoreResult<()> {
-        Ok(self.caller.check(&*access(&*self.inner, None).await?.table, right, extent)?)
+        Ok(self.caller.check(&access(&*self.inner, None).await?.table, right, extent)?)
     }
 
     /// Where the caller has a right: for lists that a server keeps beside its store.

@@ -8,8 +8,7 @@
 //! comes. The road not taken: to forget all of it when there is too much. Then every heartbeat of the next seconds
 //! asks the store.
 
-use std::collections::HashMap;
-use std::hash::Hash;
+use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
 use super::SessionOwner;
@@ -19,17 +18,17 @@ use crate::name::SessionId;
 /// A bounded map that forgets what is not used.
 #[derive(Debug)]
 pub struct Generations<K, V> {
-    young: HashMap<K, V>,
-    old: HashMap<K, V>,
+    young: BTreeMap<K, V>,
+    old: BTreeMap<K, V>,
     generation_max: usize,
 }
 
-impl<K: Eq + Hash, V> Generations<K, V> {
+impl<K: Ord, V> Generations<K, V> {
     /// Remembers `known_max` at most.
     #[must_use]
     pub fn new(known_max: usize) -> Self {
         let generation_max = (known_max / 2).max(1);
-        Self { young: HashMap::new(), old: HashMap::new(), generation_max }
+        Self { young: BTreeMap::new(), old: BTreeMap::new(), generation_max }
     }
 
     /// What is remembered under a key, which counts as a use of it.
