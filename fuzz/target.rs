@@ -4,9 +4,9 @@
 use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
-use regent_fuzz::Target;
+use regent_fuzz::FuzzTarget;
 
-static TARGET: LazyLock<&'static Target> =
-    LazyLock::new(|| Target::find(env!("CARGO_BIN_NAME")).expect("the table has this target"));
+static TARGET: LazyLock<&'static FuzzTarget> =
+    LazyLock::new(|| FuzzTarget::find(env!("CARGO_BIN_NAME")).expect("the table has this target"));
 
 fuzz_target!(|bytes: &[u8]| TARGET.feed(bytes));

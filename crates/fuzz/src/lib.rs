@@ -21,7 +21,7 @@ use std::str::from_utf8;
 
 /// One target.
 #[derive(Clone, Copy)]
-pub struct Target {
+pub struct FuzzTarget {
     /// Its name, which is that of its corpus as well.
     pub name: &'static str,
     /// Whose bytes these are.
@@ -29,13 +29,13 @@ pub struct Target {
     run: fn(&[u8]),
 }
 
-impl std::fmt::Debug for Target {
+impl std::fmt::Debug for FuzzTarget {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.name)
     }
 }
 
-impl Target {
+impl FuzzTarget {
     /// Feeds it.
     ///
     /// # Panics
@@ -53,12 +53,12 @@ impl Target {
 
 macro_rules! targets {
     ($($name:literal, $about:literal, $run:expr;)*) => {
-        &[$(Target { name: $name, about: $about, run: $run },)*]
+        &[$(FuzzTarget { name: $name, about: $about, run: $run },)*]
     };
 }
 
 /// All of them.
-pub const TARGETS: &[Target] = targets! {
+pub const TARGETS: &[FuzzTarget] = targets! {
     "api_body", "clients: bodies and queries of the API", wire::api;
     "api_grpc", "clients: gRPC messages", wire::grpc;
     "api_http", "clients: whole connections to a server", wire::http;

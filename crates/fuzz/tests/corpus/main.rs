@@ -15,7 +15,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use regent_fuzz::{TARGETS, Target};
+use regent_fuzz::{FuzzTarget, TARGETS};
 
 /// A seed is small: a corpus is kept in the repository.
 const SEED_BYTES_MAX: u64 = 8 << 10;
@@ -28,7 +28,7 @@ fn corpus() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus")
 }
 
-fn files(target: &Target) -> Vec<PathBuf> {
+fn files(target: &FuzzTarget) -> Vec<PathBuf> {
     let folder = corpus().join(target.name);
     let Ok(entries) = fs::read_dir(&folder) else { return Vec::new() };
     let mut files: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();

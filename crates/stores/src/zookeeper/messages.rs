@@ -399,6 +399,17 @@ pub(super) fn outcome(body: &[u8]) -> Result<TransactionOutcome, Garbled> {
     Ok(TransactionOutcome::Done)
 }
 
+/// Reads the bytes as everything that a server may say, for the fuzzer.
+#[cfg(feature = "fuzzing")]
+pub fn fuzz(bytes: &[u8]) {
+    let _ = welcome(bytes);
+    let body = answer(bytes).map_or(bytes, |(_, _, body)| body);
+    let _ = changed(body);
+    let _ = found(body);
+    let _ = children(body);
+    let _ = outcome(body);
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

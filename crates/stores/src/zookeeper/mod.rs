@@ -21,6 +21,10 @@ mod sessions;
 mod wake_order;
 mod wire;
 
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub use messages::fuzz;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -500,18 +504,6 @@ fn weaknesses(members: Option<&str>, is_watched: bool) -> Vec<String> {
         );
     }
     warnings
-}
-
-/// Reads the bytes as everything that a server may say, for the fuzzer.
-#[cfg(feature = "fuzzing")]
-#[doc(hidden)]
-pub fn fuzz(bytes: &[u8]) {
-    let _ = messages::welcome(bytes);
-    let body = messages::answer(bytes).map_or(bytes, |(_, _, body)| body);
-    let _ = messages::changed(body);
-    let _ = messages::found(body);
-    let _ = messages::children(body);
-    let _ = messages::outcome(body);
 }
 
 #[cfg(test)]
