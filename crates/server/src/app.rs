@@ -149,8 +149,8 @@ pub(crate) struct Call {
     pub(crate) ask: Ask,
     pub(crate) route: &'static Route,
     pub(crate) headers: HeaderMap,
-    /// The decoded `{group}` of the path.
-    pub(crate) group: Option<String>,
+    /// The `{group}` of the path.
+    pub(crate) group: Option<Group>,
     pub(crate) query: String,
     pub(crate) body: Bytes,
 }
@@ -158,7 +158,7 @@ pub(crate) struct Call {
 impl Call {
     /// The group in the path.
     pub(crate) fn group(&self) -> Result<Group, Problem> {
-        decode::group(self.group.as_deref().unwrap_or_default())
+        self.group.clone().map_or_else(|| decode::group(""), Ok)
     }
 
     /// The body, decoded.

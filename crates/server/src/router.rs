@@ -98,8 +98,8 @@ async fn walk(app: &Arc<App>, route: &'static Route, request: Request<Incoming>)
     let hosts = &app.config.hosts_allowed;
     origin::check(&parts.method, &parts.uri, &parts.headers, peer.local, hosts)?;
     let group = address::group(route, parts.uri.path())?;
-    let named = group.as_deref().map(decode::group).transpose()?;
-    let guard = auth::admit(app, &peer, &parts.headers, route, named.as_ref()).await?;
+    let group = group.as_deref().map(decode::group).transpose()?;
+    let guard = auth::admit(app, &peer, &parts.headers, route, group.as_ref()).await?;
     let body = match route.request {
         Some(_) => {
             let class = class(route.operation);

@@ -110,7 +110,9 @@ impl dyn Store {
         if disowned.is_empty() {
             return Ok(heard);
         }
-        resign_disowned(self, session, disowned).await.map_err(StoreError::half_done)?;
+        // Boxed, because it is seldom and large: the future of every heartbeat would have room for it.
+        let resigned = Box::pin(resign_disowned(self, session, disowned)).await;
+        resigned.map_err(StoreError::half_done)?;
         self.count_heartbeat(session, None, None).await.map_err(StoreError::half_done)
     }
 
@@ -166,23 +168,11 @@ impl dyn Store {
         term: Term,
         extend_by_ms: Option<u64>,
     ) -> StoreResult<HeartbeatView> {
-        let proves = Some((group.clone(), term));
-        let Some(ttl_ms) = extend_by_ms else {
-            return self.count_heartbeat(session, None, proves).await;
-        };
-        if !changes_ttl(self, group, session, term, ttl_ms).await? {
-            // Nothing is to be changed, or this refuses it.
-            let heard = self.count_heartbeat(session, None, proves.clone()).await?;
-            if heard.ttl_ms == ttl_ms {
-                return Ok(heard);
-            }
+        match extend_by_ms {
+            None => self.count_heartbeat(session, None, Some((group.clone(), term))).await,
+            // Boxed, because it is seldom and large.
+            Some(ttl_ms) => Box::pin(renew_for(self, group, session, term, ttl_ms)).await,
         }
-        // Before anything is counted: a length that is not allowed extends nothing.
-        let changed = submit(self, Command::ChangeTtl { session, ttl_ms }, None).await;
-        changed.map_err(StoreError::half_done)?;
-        // The tenure may have begun to end in between, with a wait for the old ttl. Proved once more, it
-        // ends after the new one or is refused here.
-        self.count_heartbeat(session, None, proves).await.map_err(StoreError::half_done)
     }
 
     /// Gives the office up; the caller has stopped before it asks.
@@ -416,6 +406,30 @@ async fn end(
         | Answer::Lost
         | Answer::Overtaken) => Err(odd("the end of a tenure", &answer)),
     }
+}
+
+/// Renews a tenure, and makes this the ttl of its session.
+async fn renew_for(
+    store: &dyn Store,
+    group: &Group,
+    session: SessionId,
+    term: Term,
+    ttl_ms: u64,
+) -> StoreResult<HeartbeatView> {
+    let proves = Some((group.clone(), term));
+    if !changes_ttl(store, group, session, term, ttl_ms).await? {
+        // Nothing is to be changed, or this refuses it.
+        let heard = store.count_heartbeat(session, None, proves.clone()).await?;
+        if heard.ttl_ms == ttl_ms {
+            return Ok(heard);
+        }
+    }
+    // Before anything is counted: a length that is not allowed extends nothing.
+    let changed = submit(store, Command::ChangeTtl { session, ttl_ms }, None).await;
+    changed.map_err(StoreError::half_done)?;
+    // The tenure may have begun to end in between, with a wait for the old ttl. Proved once more, it
+    // ends after the new one or is refused here.
+    store.count_heartbeat(session, None, proves).await.map_err(StoreError::half_done)
 }
 
 /// Whether a session holds this term and has another ttl. That it has this one already is looked up
