@@ -9,7 +9,7 @@
 //!
 //! Not here, because others parse it: HTTP/2, TLS records, JSON and TOML themselves, and the answers of Redis, PostgreSQL,
 //! MySQL, etcd, NATS, Kubernetes and object stores, which their own crates read. What these engines keep for us is a
-//! record of ours ([`disk`]).
+//! record of ours (`disk`).
 
 mod disk;
 mod names;

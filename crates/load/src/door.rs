@@ -1,6 +1,6 @@
 //! Who gets into the servers that the benchmark starts, and how its clients prove who they are.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use regent::remote::Remote;
 use regent_api::{BindingBody, CreateAuthTokenRequest, PutBindingsRequest};
@@ -120,7 +120,7 @@ pub(crate) async fn tokens(administrator: &Remote) -> Result<Vec<Shown>, LoadErr
 /// What each node shows: a certificate of its own.
 #[cfg(feature = "tls")]
 pub(crate) fn certificates(ca: &Path) -> Result<Vec<Shown>, LoadError> {
-    let file = |name: String| -> PathBuf { ca.join(name) };
+    let file = |name: String| ca.join(name);
     let of = |number: usize| -> Result<Shown, LoadError> {
         let node = node_of(number)?;
         let pair = (file(format!("node-{node}.crt")), file(format!("node-{node}.key")));
