@@ -57,13 +57,16 @@ impl Effective {
         let [certificate, key, ca] = keys.map(|key| self.text(key));
         let is_given = |key: &Key| !self.text(*key).is_empty();
         let accepts = || self.text(Key::PeerTls) == "accept";
+        let is_said = *self.origin(Key::PeerTls) != Origin::Default;
         match (keys.iter().find(|key| is_given(key)), keys.iter().find(|key| !is_given(key))) {
             (None, _) if is_given(&Key::PeerCrl) => {
                 let said = self.origin(Key::PeerCrl);
                 let what = format!("peer_crl is set and peer_cert is not (from {said})");
                 Err(ConfigError::Together { what })
             }
-            (None, _) if *self.origin(Key::PeerTls) != Origin::Default => {
+            // The default may stand in a file that `regent config` printed. With `insecure` it would be plaintext beyond
+            // this machine, whatever it says.
+            (None, _) if accepts() || (is_said && self.bool(Key::Insecure)) => {
                 let (said, tls) = (self.origin(Key::PeerTls), self.text(Key::PeerTls));
                 let what = format!(
                     "peer_tls is \"{tls}\" and peer_cert is not set (from {said}); without certificates no peer speaks TLS"
@@ -183,6 +186,9 @@ mod tests {
         let both = settings(&[&all[..], &[accept]].concat()).unwrap();
         assert!(both.certificates.unwrap().accepts_plaintext);
         assert!(settings(&[accept]).unwrap_err().contains("peer_cert is not set"));
+        let (required, insecure) = ((Key::PeerTls, "required"), (Key::Insecure, "true"));
+        assert!(settings(&[required]).is_ok(), "on this machine, and `regent config` prints it");
+        assert!(settings(&[required, insecure]).unwrap_err().contains("peer_cert is not set"));
         assert!(settings(&[(Key::PeerTls, "off")]).is_err());
     }
 
