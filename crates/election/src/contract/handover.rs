@@ -5,7 +5,7 @@ use super::{Fault, ensure};
 use crate::name::Reason;
 use crate::outcome::{Cause, Refusal};
 use crate::policy::Policy;
-use crate::store::{OfferView, OfficeState, Scope};
+use crate::store::{Consistency, OfferView, OfficeState, Scope};
 use crate::term::Term;
 
 pub(super) async fn resigning_hands_over_at_once(bench: Bench) -> Result<(), Fault> {
@@ -159,6 +159,8 @@ pub(super) async fn relief_is_an_offer_for_one_term_that_says_why(
     let term = alice.win(&group).await?;
     bob.stand(&group).await?;
     carol.stand(&group).await?;
+    // Another server may be behind: "from now" is after the election only once it knows of it.
+    bench.other().leader(&group, Consistency::Linearizable).await?;
     let mut watch = bench.other().watch(Scope::Group(group.clone()), None).await?;
     let absent = store.relieve(&group, term, &node("dave"), reason()).await;
     refused("relief by nobody", absent, |no| matches!(no, Refusal::SuccessorUnknown { .. }))?;
