@@ -78,9 +78,13 @@ impl CampaignRequest {
         }
     }
 
-    /// The campaign to ask of a store. `fresh` is the secret of a session made for it alone, used
-    /// if the caller brought none.
-    pub fn into_campaign(self, group: Group, fresh: SessionId) -> Result<Campaign, Problem> {
+    /// The campaign to ask of a store. `fresh` draws the secret of a session made for it alone, if the caller
+    /// brought none.
+    pub fn into_campaign(
+        self,
+        group: Group,
+        fresh: impl FnOnce() -> Result<SessionId, Problem>,
+    ) -> Result<Campaign, Problem> {
         if self.request_id.is_some() && self.session_id.is_none() {
             return Err(Problem::new(
                 Code::BadRequest,
@@ -95,7 +99,7 @@ impl CampaignRequest {
             node: self.node_id,
             session: match self.session_id {
                 Some(session) => CampaignSession::Own(session),
-                None => CampaignSession::Passing(fresh),
+                None => CampaignSession::Passing(fresh()?),
             },
             ttl_ms: self.ttl_ms,
             wait: wait.filter(|wait_ms| *wait_ms > 0).map(Duration::from_millis),

@@ -4,6 +4,7 @@
 //! refused at the first field that does not expect one, before anything below it is read.
 
 use regent_election::Group;
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use crate::limits::ECHO_BYTES_MAX;
@@ -17,6 +18,13 @@ const NEAR_ENOUGH: f64 = 0.7;
 pub fn from_body<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
     if body.iter().all(u8::is_ascii_whitespace) {
         return Err(Problem::new(Code::BadRequest, "the body is empty; send a JSON object"));
+    }
+    // Where a value stands is noted only for those who get it wrong: it would cost every heartbeat a tenth.
+    let mut json = serde_json::Deserializer::from_slice(body);
+    if let Ok(Object(value)) = Object::deserialize(&mut json)
+        && json.end().is_ok()
+    {
+        return Ok(value);
     }
     let mut json = serde_json::Deserializer::from_slice(body);
     let Object(value) = serde_path_to_error::deserialize(&mut json)

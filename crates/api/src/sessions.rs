@@ -8,7 +8,7 @@ use regent_election::{Group, Home, Node, Revision, SessionId, Term};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{BeliefsBody, schema, wire};
+use crate::{BeliefsBody, Problem, schema, wire};
 
 /// A wish to open a session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -31,14 +31,16 @@ pub struct OpenSessionRequest {
 }
 
 impl OpenSessionRequest {
-    /// What to ask of a store; `fresh` is the secret if the caller chose none.
-    #[must_use]
-    pub fn into_open(self, fresh: SessionId) -> Open {
-        Open {
+    /// What to ask of a store; `fresh` draws the secret if the caller chose none.
+    pub fn into_open(
+        self,
+        fresh: impl FnOnce() -> Result<SessionId, Problem>,
+    ) -> Result<Open, Problem> {
+        Ok(Open {
             node: self.node_id,
             ttl_ms: self.ttl_ms.unwrap_or(TTL_MS_DEFAULT),
-            session: self.session_id.unwrap_or(fresh),
-        }
+            session: self.session_id.map_or_else(fresh, Ok)?,
+        })
     }
 }
 

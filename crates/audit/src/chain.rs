@@ -16,7 +16,10 @@ use crate::line::{Content, Line};
 
 /// The SHA-256 of some bytes, in hexadecimal.
 pub(crate) fn hash(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+    let digit =
+        |value: u8| char::from_digit(u32::from(value), 16).expect("four bits are one digit");
+    let digest = Sha256::digest(bytes);
+    digest.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }
 
 /// The last line of a chain: its number, and the hash that the next line carries.

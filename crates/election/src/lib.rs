@@ -52,7 +52,7 @@ pub use fence::{Fence, FenceError};
 pub use ledger::{HeartbeatOutcome, Ledger};
 pub use moment::Moment;
 pub use name::{
-    Account, Digest, Group, Home, Metadata, NameError, Node, Reason, RequestId, Resource,
+    Account, Digest, Digests, Group, Home, Metadata, NameError, Node, Reason, RequestId, Resource,
     SessionId, SessionNo,
 };
 pub use outcome::{Answer, Applied, Cause, Change, Effect, Event, Refusal};

@@ -19,7 +19,7 @@ pub const RESOURCE_BYTES_MAX: usize = 200;
 pub const FENCES_PER_GROUP_MAX: usize = 256;
 /// Fewest different bytes among the sixteen of a session id that a client chooses: a random one has fewer once in
 /// 10^11.
-pub const SESSION_DISTINCT_BYTES_MIN: usize = 8;
+pub const SESSION_DISTINCT_BYTES_MIN: u32 = 8;
 /// Longest own part of a request id.
 pub const REQUEST_NONCE_BYTES_MAX: usize = 40;
 

@@ -206,9 +206,11 @@ impl SessionId {
     #[must_use]
     pub fn looks_random(self) -> bool {
         let bytes = self.0.to_be_bytes();
-        let mut seen = bytes;
-        seen.sort_unstable();
-        let distinct = 1 + seen.windows(2).filter(|pair| pair[0] != pair[1]).count();
+        let mut seen = [0_u128; 2];
+        for byte in bytes {
+            seen[usize::from(byte >> 7)] |= 1 << (byte & 127);
+        }
+        let distinct = seen[0].count_ones() + seen[1].count_ones();
         let step = bytes[1].wrapping_sub(bytes[0]);
         let is_row = bytes.windows(2).all(|pair| pair[1].wrapping_sub(pair[0]) == step);
         distinct >= SESSION_DISTINCT_BYTES_MIN && !is_row && bytes[..8] != bytes[8..]
@@ -218,6 +220,25 @@ impl SessionId {
     #[must_use]
     pub fn reveal(self) -> String {
         format!("{:032x}", self.0)
+    }
+}
+
+/// Digests of secrets, of which the last one is remembered: a command and the question that goes with it name the
+/// same session.
+#[derive(Debug, Default)]
+pub struct Digests(Option<(SessionId, SessionId)>);
+
+impl Digests {
+    /// The digest of a secret.
+    pub fn of(&mut self, secret: SessionId) -> SessionId {
+        match self.0 {
+            Some((known, digest)) if known == secret => digest,
+            Some(_) | None => {
+                let digest = secret.digest();
+                self.0 = Some((secret, digest));
+                digest
+            }
+        }
     }
 }
 

@@ -15,7 +15,7 @@ use regent_election::store::{
     StoreResult, Time, Watch,
 };
 use regent_election::watch::Hub;
-use regent_election::{Command, Cursor, Group, RequestId, SessionId, Settings, Term};
+use regent_election::{Command, Cursor, Digests, Group, RequestId, SessionId, Settings, Term};
 
 use crate::handle::Handle;
 use crate::io::{Request, Response};
@@ -86,7 +86,10 @@ impl Store for ReplicaStore {
         request: Option<RequestId>,
         then: Option<Query>,
     ) -> StoreResult<Done> {
-        let (command, query) = (command.with_digest(), then.map(Query::with_digest));
+        // A command and its question name the same session, which is digested once.
+        let mut digests = Digests::default();
+        let command = command.with_digest(&mut digests);
+        let query = then.map(|query| query.with_digest(&mut digests));
         match self.handle.ask(Request::Submit { command, request, query }).await? {
             Response::Applied { answer, view, revision } => {
                 let revision = Some(revision);
@@ -123,7 +126,7 @@ impl Store for ReplicaStore {
         if query == Query::Access(None) && !linearizable && !self.handle.is_witness() {
             return Ok(View::Access(AccessView { table: self.handle.access(), session: None }));
         }
-        let query = query.with_digest();
+        let query = query.with_digest(&mut Digests::default());
         match self.handle.ask(Request::Read { query, linearizable }).await? {
             // The core serves no watches, so it does not know how many there are.
             Response::View { view: View::Census(census), .. } => {

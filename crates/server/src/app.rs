@@ -2,11 +2,12 @@
 
 use std::future::Future;
 use std::ops::{Deref, DerefMut};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hyper::HeaderMap;
 use hyper::body::Bytes;
+use hyper::{HeaderMap, Uri};
 use regent_api::{Code, Gate, Operation, Problem, Route, decode};
 use regent_audit::Audit;
 use regent_election::access::{Extent, GuardedStore, KnownSessions, Right};
@@ -151,7 +152,7 @@ pub(crate) struct Call {
     pub(crate) headers: HeaderMap,
     /// The `{group}` of the path.
     pub(crate) group: Option<Group>,
-    pub(crate) query: String,
+    pub(crate) uri: Uri,
     pub(crate) body: Bytes,
 }
 
@@ -168,7 +169,7 @@ impl Call {
 
     /// What stands behind the `?`, decoded.
     pub(crate) fn query<T: DeserializeOwned>(&self) -> Result<T, Problem> {
-        decode::from_query(&self.query)
+        decode::from_query(self.uri.query().unwrap_or_default())
     }
 }
 
@@ -259,7 +260,8 @@ impl Ask {
         asked: impl Future<Output = StoreResult<T>>,
     ) -> Result<T, Problem> {
         let timeout = self.app.config.request_timeout;
-        match tokio::time::timeout(timeout, asked).await {
+        // Pinned where it is: a time limit would move it otherwise, and some are large.
+        match tokio::time::timeout(timeout, pin!(asked)).await {
             Ok(answer) => answer.map_err(Problem::from),
             Err(_) => Err(Problem::new(
                 Code::StoreUnavailable,
@@ -270,11 +272,11 @@ impl Ask {
     }
 
     /// Asks the store for a change. One that does not answer in time may have made it.
-    pub(crate) async fn change<T>(
+    pub(crate) fn change<T>(
         &self,
         asked: impl Future<Output = StoreResult<T>>,
-    ) -> Result<T, Problem> {
-        self.change_after(Duration::ZERO, asked).await
+    ) -> impl Future<Output = Result<T, Problem>> {
+        self.change_after(Duration::ZERO, asked)
     }
 
     /// The same for a request that asked to wait this long.
@@ -284,7 +286,7 @@ impl Ask {
         asked: impl Future<Output = StoreResult<T>>,
     ) -> Result<T, Problem> {
         let timeout = self.app.config.request_timeout + wait;
-        match tokio::time::timeout(timeout, asked).await {
+        match tokio::time::timeout(timeout, pin!(asked)).await {
             Ok(answer) => answer.map_err(Problem::from),
             Err(_) => Err(Problem::new(
                 Code::Uncertain,

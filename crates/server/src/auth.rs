@@ -128,16 +128,22 @@ async fn bearer(app: &App, peer: &Peer, text: &str) -> Result<Caller, Problem> {
         let identified = issuers.identify(text, peer.client.clone()).await;
         return identified.map_err(|why| unknown(&why));
     }
-    let token: BearerToken = text.parse().map_err(|why| unknown(&format!("{why}")))?;
+    let known = peer.activity.token_known(text);
+    let (id, digest) = match known {
+        Some(known) => known,
+        None => {
+            let token: BearerToken = text.parse().map_err(|why| unknown(&format!("{why}")))?;
+            (token.id, digest(&token))
+        }
+    };
     let table = app.store.ask(Question::access(None), Consistency::Stale).await?.table;
-    let digest = digest(&token);
-    match table.token(token.id) {
-        Some(record) if record.digest.is(&digest) => Ok(Caller {
-            who: record.principal.clone(),
-            token: Some(token.id),
-            voucher: None,
-            wall_ms,
-        }),
+    match table.token(id) {
+        Some(record) if record.digest.is(&digest) => {
+            if known.is_none() {
+                peer.activity.knows_token(text, id, digest);
+            }
+            Ok(Caller { who: record.principal.clone(), token: Some(id), voucher: None, wall_ms })
+        }
         Some(_) | None => Err(unknown(
             "this cluster does not know the token; if it was made this very moment, try again",
         )),

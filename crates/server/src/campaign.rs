@@ -24,13 +24,13 @@ pub(crate) async fn act(
     request: CampaignRequest,
 ) -> Result<CampaignResponse, Problem> {
     sessions::chosen(request.session_id)?;
-    let campaign = request.into_campaign(group, fresh_session()?)?;
+    let campaign = request.into_campaign(group, fresh_session)?;
     if campaign.wait.is_some() {
         ask.step_aside(Class::Campaign)?;
     }
     let began_at = Instant::now();
     let wait = campaign.wait.unwrap_or_default();
-    let campaigned = ask.change_after(wait, ask.store().campaign(campaign)).await;
+    let campaigned = ask.change_after(wait, Box::pin(ask.store().campaign(campaign))).await;
     let is_elected = campaigned.as_ref().is_ok_and(|campaigned| campaigned.elected.is_some());
     ask.app.metrics.campaigned(is_elected, began_at.elapsed());
     Ok(CampaignResponse::from(campaigned?))

@@ -12,22 +12,34 @@
 //! program's.
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::OnceLock;
 
+use hyper::header::{HeaderName, HeaderValue};
+use hyper::http::request::Parts;
 use hyper::http::uri::Authority;
-use hyper::{HeaderMap, Method, Uri, header};
+use hyper::{HeaderMap, Uri, header};
 use regent_api::{Code, Problem};
 
+static SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+
 /// Refuses what a browser sends on behalf of another site.
+///
+/// `known` is the host under which a program has been served on this connection: it names the same one with every
+/// request, and is not judged again.
 pub(crate) fn check(
-    method: &Method,
-    uri: &Uri,
-    headers: &HeaderMap,
+    parts: &Parts,
     local: SocketAddr,
     hosts_allowed: &[String],
+    known: &OnceLock<HeaderValue>,
 ) -> Result<(), Problem> {
+    let Parts { method, uri, headers, .. } = parts;
     let origin = headers.get(header::ORIGIN);
-    let site = headers.get("sec-fetch-site").map(|site| site.as_bytes());
+    let site = headers.get(&SEC_FETCH_SITE).map(HeaderValue::as_bytes);
     let is_browser = origin.is_some() || site.is_some();
+    let shown = only_host(uri, headers);
+    if !is_browser && shown.is_some() && shown == known.get() {
+        return Ok(());
+    }
     let host = host(uri, headers)?;
     if (is_browser || local.ip().to_canonical().is_loopback())
         && let Some(host) = &host
@@ -37,6 +49,9 @@ pub(crate) fn check(
             "{} is not a name of this server; use its address, or add the name to the allowed hosts",
             host.host()
         )));
+    }
+    if let Some(shown) = shown.filter(|_| !is_browser) {
+        let _ = known.set(shown.clone());
     }
     if method.is_safe() {
         return Ok(());
@@ -56,6 +71,13 @@ pub(crate) fn check(
 
 fn refuse(detail: String) -> Problem {
     Problem::new(Code::CrossOrigin, detail)
+}
+
+/// The `Host` of a request of HTTP/1 that has exactly one.
+fn only_host<'a>(uri: &Uri, headers: &'a HeaderMap) -> Option<&'a HeaderValue> {
+    let mut hosts = headers.get_all(header::HOST).iter();
+    let host = hosts.next().filter(|_| uri.authority().is_none())?;
+    hosts.next().is_none().then_some(host)
 }
 
 /// The host a request is meant for: the `:authority` of HTTP/2, the `Host` of HTTP/1.
@@ -85,15 +107,27 @@ fn is_ours(host: &Authority, hosts_allowed: &[String]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use hyper::{Method, Request};
+
     use super::*;
 
     fn ask(method: Method, local: &str, headers: &[(&'static str, &'static str)]) -> bool {
-        let mut map = HeaderMap::new();
+        ask_again(method, local, headers, &OnceLock::new())
+    }
+
+    /// Asks on a connection under whose known host others may have asked before.
+    fn ask_again(
+        method: Method,
+        local: &str,
+        headers: &[(&'static str, &'static str)],
+        known: &OnceLock<HeaderValue>,
+    ) -> bool {
+        let mut request = Request::builder().method(method).uri("/v1/groups");
         for (name, value) in headers {
-            map.append(*name, value.parse().unwrap());
+            request = request.header(*name, *value);
         }
-        let uri = Uri::from_static("/v1/groups");
-        check(&method, &uri, &map, local.parse().unwrap(), &["regent.example".to_owned()]).is_ok()
+        let (parts, ()) = request.body(()).unwrap().into_parts();
+        check(&parts, local.parse().unwrap(), &["regent.example".to_owned()], known).is_ok()
     }
 
     const PUBLIC: &str = "10.0.0.5:7000";
@@ -121,6 +155,28 @@ mod tests {
         assert!(!ask(Method::GET, LOOPBACK, &[("host", "evil.example:7000")]));
         assert!(!ask(Method::GET, LOOPBACK, &[("host", "localhost"), ("host", "x")]));
         assert!(!ask(Method::GET, LOOPBACK, &[("host", "a b")]));
+    }
+
+    /// What is known of a connection serves no one but a program that names the same host.
+    #[test]
+    fn a_host_that_was_served_once_lets_no_page_in() {
+        let known = OnceLock::new();
+        let host = ("host", "10.0.0.5:7000");
+        assert!(ask_again(Method::POST, PUBLIC, &[host], &known));
+        assert!(known.get().is_some());
+        for headers in [
+            &[host, ("origin", "http://evil.example")][..],
+            &[host, ("sec-fetch-site", "cross-site")],
+            &[host, ("host", "evil.example")],
+        ] {
+            assert!(!ask_again(Method::POST, PUBLIC, headers, &known), "{headers:?}");
+        }
+        let known = OnceLock::new();
+        assert!(ask_again(Method::GET, LOOPBACK, &[("host", "127.0.0.1")], &known));
+        assert!(!ask_again(Method::GET, LOOPBACK, &[("host", "evil.example")], &known));
+        let evil = OnceLock::new();
+        assert!(!ask_again(Method::GET, LOOPBACK, &[("host", "evil.example")], &evil));
+        assert_eq!(evil.get(), None, "what was refused is not known");
     }
 
     #[test]

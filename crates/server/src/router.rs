@@ -8,6 +8,7 @@
 //! most such services were broken).
 
 use std::future::{Future, ready};
+use std::mem;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -15,9 +16,11 @@ use std::time::Instant;
 
 use hyper::body::{Body as _, Bytes, Incoming};
 use hyper::header::{self, HeaderValue};
+use hyper::http::request::Parts;
 use hyper::{Method, Request};
 use regent_api::openapi::allow;
 use regent_api::{Code, Operation, Problem, Route, decode};
+use regent_election::Group;
 use regent_election::access::Voucher;
 
 use crate::address::{self, Found};
@@ -66,39 +69,53 @@ pub(crate) async fn answer(app: Arc<App>, request: Request<Incoming>) -> Respons
 /// From a request to its answer, when its route is known.
 async fn serve(app: Arc<App>, route: &'static Route, request: Request<Incoming>) -> Response {
     let began_at = Instant::now();
-    let peer = request.extensions().get::<Peer>().cloned();
-    let Peer { activity, trail, .. } = peer.expect("the connection put itself into every request");
-    let uri = request.uri().clone();
-    let reply = walk(&app, route, request).await.and_then(|response| {
+    let (mut parts, body) = request.into_parts();
+    let peer = parts.extensions.remove::<Peer>();
+    let peer = peer.expect("the connection put itself into every request");
+    let (activity, trail) = (Arc::clone(&peer.activity), Arc::clone(&peer.trail));
+    let group = group_of(route, parts.uri.path());
+    let named = group.as_ref().ok().cloned().flatten();
+    let reply = walk(&app, route, peer, group, &mut parts, body).await.and_then(|response| {
         // What has happened cannot be refused any more.
         let may_refuse = route.method == regent_api::Method::Get;
         let held = held::hold(&app, &activity, response, may_refuse);
         held.ok_or_else(|| app.shed(class(route.operation).unwrap_or(Class::Read)))
     });
+    let took = began_at.elapsed();
     let (code, response) = match reply {
-        Ok(response) => ("OK", response),
+        Ok(response) => {
+            app.metrics.served(route.operation, took);
+            ("OK", response)
+        }
         Err(problem) => {
-            let group = address::group(route, uri.path()).ok().flatten();
-            let group = group.and_then(|name| decode::group(&name).ok());
-            audit::answered(&app, &trail, route, group.as_ref(), &problem);
+            audit::answered(&app, &trail, route, named.as_ref(), &problem);
             app.metrics.failed(route.operation, problem.code);
-            (problem.code.word(), reply::problem(&problem))
+            let code = problem.code.word();
+            app.metrics.answered(route.path, code, took);
+            (code, reply::problem(&problem))
         }
     };
-    app.metrics.answered(route.path, code, began_at.elapsed());
-    tracing::debug!(route = route.id, code, took_us = began_at.elapsed().as_micros(), "answered");
+    tracing::debug!(route = route.id, code, took_us = took.as_micros(), "answered");
     response
 }
 
+/// The group that a path names, if its route has one.
+fn group_of(route: &Route, path: &str) -> Result<Option<Group>, Problem> {
+    address::group(route, path)?.as_deref().map(decode::group).transpose()
+}
+
 /// From a request's head to its answer.
-async fn walk(app: &Arc<App>, route: &'static Route, request: Request<Incoming>) -> Reply {
-    let (mut parts, body) = request.into_parts();
-    let peer = parts.extensions.remove::<Peer>();
-    let peer = peer.expect("the connection put itself into every request");
+async fn walk(
+    app: &Arc<App>,
+    route: &'static Route,
+    peer: Peer,
+    group: Result<Option<Group>, Problem>,
+    parts: &mut Parts,
+    body: Incoming,
+) -> Reply {
     let hosts = &app.config.hosts_allowed;
-    origin::check(&parts.method, &parts.uri, &parts.headers, peer.local, hosts)?;
-    let group = address::group(route, parts.uri.path())?;
-    let group = group.as_deref().map(decode::group).transpose()?;
+    origin::check(parts, peer.local, hosts, peer.activity.host_known())?;
+    let group = group?;
     let guard = auth::admit(app, &peer, &parts.headers, route, group.as_ref()).await?;
     let body = match route.request {
         Some(_) => {
@@ -109,11 +126,10 @@ async fn walk(app: &Arc<App>, route: &'static Route, request: Request<Incoming>)
     };
     // The place is taken only once the body is here: a slow sender holds up nobody.
     let place = app.enter(class(route.operation), guard.as_ref(), &peer.activity)?;
-    let query = parts.uri.query().unwrap_or_default().to_owned();
-    let headers = parts.headers;
+    let (uri, headers) = (mem::take(&mut parts.uri), mem::take(&mut parts.headers));
     let Peer { activity, trail, .. } = peer;
     let ask = Ask { app: Arc::clone(app), guard, activity, trail, place };
-    verb(Call { ask, route, headers, group, query, body }).await
+    verb(Call { ask, route, headers, group, uri, body }).await
 }
 
 /// How much an operation matters; none for those that say how the process is, which must answer exactly when the

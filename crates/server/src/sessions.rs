@@ -21,7 +21,7 @@ pub(crate) async fn act_open(
     request: OpenSessionRequest,
 ) -> Result<SessionResponse, Problem> {
     chosen(request.session_id)?;
-    let open = request.into_open(fresh_session()?);
+    let open = request.into_open(fresh_session)?;
     let session_id = open.session;
     let view = ask.change(ask.store().open(open)).await?;
     ask.carries(session_id, view.ttl_ms);

@@ -19,7 +19,9 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use hyper::header::HeaderValue;
 use regent_election::SessionId;
+use regent_election::access::{SecretDigest, TokenId};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::Notify;
@@ -51,7 +53,36 @@ pub(crate) struct ConnectionActivity {
     is_in_reserve: AtomicBool,
     /// What it counts under where nobody says who calls.
     address: OnceLock<IpAddr>,
+    /// The host that its peer names, once a request under it was served.
+    host_known: OnceLock<HeaderValue>,
+    /// The bearer token that its peer showed last, once the store knew it.
+    token_known: Mutex<Option<KnownToken>>,
     holdings: Holdings,
+}
+
+/// A bearer token as it was shown, and what it stands for.
+#[derive(Debug)]
+struct KnownToken {
+    text: Secret,
+    id: TokenId,
+    digest: SecretDigest,
+}
+
+/// A text that no message shows.
+struct Secret(Box<[u8]>);
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret")
+    }
+}
+
+impl Secret {
+    /// Whether both are the same. How long it takes says nothing about where they differ.
+    fn is(&self, other: &[u8]) -> bool {
+        let differs = self.0.iter().zip(other).fold(0, |all, (left, right)| all | (left ^ right));
+        self.0.len() == other.len() && std::hint::black_box(differs) == 0
+    }
 }
 
 /// One request of a connection, until its answer has been sent.
@@ -71,13 +102,35 @@ impl ConnectionActivity {
             place: AtomicU64::new(0),
             is_in_reserve: AtomicBool::new(false),
             address: OnceLock::new(),
+            host_known: OnceLock::new(),
+            token_known: Mutex::new(None),
             holdings: Holdings::default(),
         }
+    }
+
+    /// The host under which its peer has been served, for [`crate::origin`].
+    pub(crate) const fn host_known(&self) -> &OnceLock<HeaderValue> {
+        &self.host_known
     }
 
     /// What its requests and answers hold in memory.
     pub(crate) const fn holdings(&self) -> &Holdings {
         &self.holdings
+    }
+
+    /// What a bearer token stands for, if its peer showed the same one last and it was known then: a client shows one
+    /// token with every request, and reading it costs more than a renewal. Whether it still is known, and good, is
+    /// judged each time.
+    pub(crate) fn token_known(&self, text: &str) -> Option<(TokenId, SecretDigest)> {
+        let known = self.token_known.lock().unwrap_or_else(PoisonError::into_inner);
+        let same = known.as_ref().filter(|known| known.text.is(text.as_bytes()))?;
+        Some((same.id, same.digest))
+    }
+
+    /// Its peer showed this token, which stands for that.
+    pub(crate) fn knows_token(&self, text: &str, id: TokenId, digest: SecretDigest) {
+        let known = KnownToken { text: Secret(text.as_bytes().into()), id, digest };
+        *self.token_known.lock().unwrap_or_else(PoisonError::into_inner) = Some(known);
     }
 
     /// Its peer has this address.

@@ -14,7 +14,7 @@ use super::{Command, Finding, WaitKind};
 use crate::access::Right;
 use crate::deed::Deed;
 use crate::door::Step;
-use crate::name::{Group, Node, Reason, Resource, SessionId, SessionNo};
+use crate::name::{Digests, Group, Node, Reason, Resource, SessionId, SessionNo};
 use crate::policy::{Policy, Priority};
 use crate::state::State;
 use crate::term::Term;
@@ -387,9 +387,9 @@ impl Command {
 
     /// The command as a store writes it down: without the secret of the session that asks for it.
     #[must_use]
-    pub fn with_digest(mut self) -> Self {
+    pub fn with_digest(mut self, digests: &mut Digests) -> Self {
         if let Some(session) = self.session_mut() {
-            *session = session.digest();
+            *session = digests.of(*session);
         }
         self
     }

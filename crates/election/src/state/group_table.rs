@@ -1,9 +1,9 @@
 //! The table of groups: by name in order, and the same one again at once.
 //!
-//! A verb looks its group up a dozen times, and among a million names each search is twenty
-//! comparisons far apart in memory. So a name leads to a slot, and the slot found last is looked at
-//! first. Slots lie in chunks: nothing is ever moved, so that no entry pays for the growth of the
-//! whole.
+//! A verb looks its group up a dozen times, a leader renews the same one for ever, and among a million names each
+//! search is twenty comparisons far apart in memory. So a name leads to a slot, and the slot that a name like it
+//! was found in last is looked at first. Slots lie in chunks: nothing is ever moved, so that no entry pays for the
+//! growth of the whole.
 //!
 //! The road not taken is a hash table. It needs chance against names chosen to collide, and the
 //! order of names would have to be kept beside it all the same.
@@ -11,6 +11,7 @@
 use std::collections::BTreeMap;
 use std::ops::{Bound, Index};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use super::group::GroupState;
 use super::weight;
@@ -29,9 +30,30 @@ pub(super) struct GroupTable {
     bytes: u64,
     /// Slots whose groups may have changed since.
     touched: Vec<u32>,
-    /// The slot found last: a guess, never trusted without its name. Relaxed, because any guess will
-    /// do.
-    last: AtomicU32,
+    /// The slots found last, by a hash of the name: guesses, never trusted without the name. Relaxed, because any
+    /// guess will do. As many as there are groups, up to a bound.
+    guesses: Vec<AtomicU32>,
+    /// The name that was looked for last in vain: whoever makes a group asks for it several times before.
+    missing: Mutex<Option<Group>>,
+}
+
+/// Most guesses: with more groups in use at once than this, some are searched for each time. 64 KiB.
+const GUESSES_MAX: usize = 16 << 10;
+/// A guess that is none.
+const NO_SLOT: u32 = u32::MAX;
+
+fn guesses(count: usize) -> Vec<AtomicU32> {
+    (0..count).map(|_| AtomicU32::new(NO_SLOT)).collect()
+}
+
+/// Spreads names over guesses by their ends, in which names of one kind differ. Names chosen to collide cost a search
+/// each, which every name would cost without guesses.
+fn hash(group: &Group) -> usize {
+    let name = group.as_str().as_bytes();
+    let end = &name[name.len().saturating_sub(16)..];
+    let mix = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+    let hash = end.iter().fold(name.len() as u64, mix);
+    (hash ^ hash >> 29) as usize
 }
 
 /// A group with its name, or a place for one.
@@ -45,7 +67,8 @@ impl Clone for GroupTable {
             free: self.free.clone(),
             bytes: self.bytes,
             touched: self.touched.clone(),
-            last: AtomicU32::new(self.last.load(Ordering::Relaxed)),
+            guesses: guesses(self.guesses.len()),
+            missing: Mutex::default(),
         }
     }
 }
@@ -100,7 +123,6 @@ impl GroupTable {
             Some(slot) => slot,
             None => self.place(&group),
         };
-        self.last.store(slot, Ordering::Relaxed);
         self.touch(slot);
         let state = GroupState { weight: 0, ..state };
         let before = self.at_mut(slot).and_then(|place| place.replace((group, state)));
@@ -164,12 +186,22 @@ impl GroupTable {
 
     /// The slot of a group.
     fn find(&self, group: &Group) -> Option<u32> {
-        let last = self.last.load(Ordering::Relaxed);
-        if self.at(last).is_some_and(|(name, _)| name == group) {
-            return Some(last);
+        let guess = self.guesses.get(hash(group) % self.guesses.len().max(1));
+        let guessed = guess.map_or(NO_SLOT, |guess| guess.load(Ordering::Relaxed));
+        if self.at(guessed).is_some_and(|(name, _)| name == group) {
+            return Some(guessed);
         }
-        let slot = *self.by_name.get(group)?;
-        self.last.store(slot, Ordering::Relaxed);
+        let mut missing = self.missing.lock().unwrap_or_else(PoisonError::into_inner);
+        if missing.as_ref() == Some(group) {
+            return None;
+        }
+        let Some(slot) = self.by_name.get(group).copied() else {
+            *missing = Some(group.clone());
+            return None;
+        };
+        if let Some(guess) = guess {
+            guess.store(slot, Ordering::Relaxed);
+        }
         Some(slot)
     }
 
@@ -186,6 +218,13 @@ impl GroupTable {
                 .expect("a store has far fewer groups than slots can be numbered")
         });
         self.by_name.insert(group.clone(), slot);
+        if self.by_name.len() > self.guesses.len() && self.guesses.len() < GUESSES_MAX {
+            self.guesses = guesses(self.by_name.len().next_power_of_two());
+        }
+        if let Some(guess) = self.guesses.get(hash(group) % self.guesses.len().max(1)) {
+            guess.store(slot, Ordering::Relaxed);
+        }
+        *self.missing.get_mut().unwrap_or_else(PoisonError::into_inner) = None;
         slot
     }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::State;
 use crate::access::AccessView;
-use crate::name::{Group, Metadata, Resource, SessionId, SessionNo};
+use crate::name::{Digests, Group, Metadata, Resource, SessionId, SessionNo};
 use crate::outcome::{Change, Event, Refusal};
 use crate::store::{
     Census, FencesPage, GroupView, GroupsPage, HeartbeatView, LeaderView, SessionView, StoreError,
@@ -69,12 +69,12 @@ pub enum Query {
 impl Query {
     /// The question as a store passes it on: without the secret of the session that it is about.
     #[must_use]
-    pub fn with_digest(mut self) -> Self {
+    pub fn with_digest(mut self, digests: &mut Digests) -> Self {
         match &mut self {
             Self::Session(session)
             | Self::Heartbeat(session)
             | Self::Candidacy { session, .. }
-            | Self::Access(Some(session)) => *session = session.digest(),
+            | Self::Access(Some(session)) => *session = digests.of(*session),
 
             Self::Leader(_)
             | Self::Group(_)

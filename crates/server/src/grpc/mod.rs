@@ -162,7 +162,7 @@ impl Grpc {
         let peer = parts.extensions.get::<Peer>().cloned();
         let peer = peer.expect("the connection put itself into every request");
         let hosts = &self.app.config.hosts_allowed;
-        origin::check(&parts.method, &parts.uri, &parts.headers, peer.local, hosts)?;
+        origin::check(&parts, peer.local, hosts, peer.activity.host_known())?;
         if parts.method != Method::POST {
             return Err(Problem::new(Code::MethodNotAllowed, "a gRPC call is a POST"));
         }

@@ -12,7 +12,8 @@ use regent_election::store::{
     StoreResult, Time, Watch,
 };
 use regent_election::{
-    Answer, Command, Cursor, Group, Opening, Refusal, RequestId, SessionId, SessionNo, Term,
+    Answer, Command, Cursor, Digests, Group, Opening, Refusal, RequestId, SessionId, SessionNo,
+    Term,
 };
 
 use super::office::{CommandOutcome, Own};
@@ -128,7 +129,7 @@ fn addressed(command: Command) -> StoreResult<(Group, Option<SessionId>, Command
         let what = "do what only a driver of its own state may ask for";
         return Err(StoreError::Unsupported { store: "a register", what });
     };
-    let command = command.with_digest();
+    let command = command.with_digest(&mut Digests::default());
     let session = command.session();
     Ok((group, session, command))
 }

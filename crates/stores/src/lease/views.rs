@@ -8,7 +8,7 @@ use regent_election::store::{
     Census, Consistency, GroupsPage, HeartbeatView, LeaderView, SessionView, StoreError,
     StoreResult,
 };
-use regent_election::{Group, Refusal, SessionId, SessionNo};
+use regent_election::{Digests, Group, Refusal, SessionId, SessionNo};
 
 use super::entries::Seen;
 use super::observed::Liveness;
@@ -86,7 +86,7 @@ impl Shared {
         query: Query,
         is_gone: bool,
     ) -> StoreResult<View> {
-        let query = query.with_digest();
+        let query = query.with_digest(&mut Digests::default());
         let incarnation = self.entries.life().await?;
         let mut view = {
             let id_of = |session: SessionNo| record.state.id_of(session).map(SessionId::get);
