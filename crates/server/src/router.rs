@@ -97,18 +97,17 @@ async fn walk(app: &Arc<App>, route: &'static Route, request: Request<Incoming>)
     let peer = peer.expect("the connection put itself into every request");
     let hosts = &app.config.hosts_allowed;
     origin::check(&parts.method, &parts.uri, &parts.headers, peer.local, hosts)?;
+    let class = class(route.operation);
+    app.check_head(class, &peer.activity).await?;
     let group = address::group(route, parts.uri.path())?;
     let group = group.as_deref().map(decode::group).transpose()?;
     let guard = auth::admit(app, &peer, &parts.headers, route, group.as_ref()).await?;
     let body = match route.request {
-        Some(_) => {
-            let class = class(route.operation);
-            body::read(app, &peer.activity, class, &parts.headers, body).await?
-        }
+        Some(_) => body::read(app, &peer.activity, class, &parts.headers, body).await?,
         None => Bytes::new(),
     };
     // The place is taken only once the body is here: a slow sender holds up nobody.
-    let place = app.enter(class(route.operation), guard.as_ref(), &peer.activity)?;
+    let place = app.enter(class, guard.as_ref(), &peer.activity)?;
     let query = parts.uri.query().unwrap_or_default().to_owned();
     let headers = parts.headers;
     let Peer { activity, trail, .. } = peer;

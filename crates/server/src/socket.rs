@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use regent_election::SessionId;
+use regent_election::{Moment, SessionId};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::Notify;
@@ -52,6 +52,8 @@ pub(crate) struct ConnectionActivity {
     /// What it counts under where nobody says who calls.
     address: OnceLock<IpAddr>,
     holdings: Holdings,
+    /// When the last refusal that is held back is told.
+    refusal_at: Mutex<Moment>,
 }
 
 /// One request of a connection, until its answer has been sent.
@@ -72,12 +74,20 @@ impl ConnectionActivity {
             is_in_reserve: AtomicBool::new(false),
             address: OnceLock::new(),
             holdings: Holdings::default(),
+            refusal_at: Mutex::default(),
         }
     }
 
     /// What its requests and answers hold in memory.
     pub(crate) const fn holdings(&self) -> &Holdings {
         &self.holdings
+    }
+
+    /// When one more refusal is told, by when the last one is.
+    pub(crate) fn next_refusal(&self, told_at: impl FnOnce(Moment) -> Moment) -> Moment {
+        let mut refusal_at = self.refusal_at.lock().unwrap_or_else(PoisonError::into_inner);
+        *refusal_at = told_at(*refusal_at);
+        *refusal_at
     }
 
     /// Its peer has this address.
