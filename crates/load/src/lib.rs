@@ -13,7 +13,9 @@ mod error;
 mod failover;
 mod gateway;
 mod handover;
+mod keepers;
 mod many;
+mod open_loop;
 mod overload;
 mod security;
 mod servers;
@@ -84,7 +86,7 @@ pub enum Part {
     Memory,
     /// What the fencing gateway costs a write; it needs no service.
     Gateway,
-    /// How many renewals are answered in time while five times as many clients ask as keep the service busy.
+    /// How many renewals are answered in time while five times the load is offered that the service can take.
     Overload,
     /// What client certificates, TLS and authorisation cost an operation; it needs no service.
     Security,
@@ -119,7 +121,7 @@ impl Part {
         (
             Self::Overload,
             "overload",
-            "How many renewals are answered in time while five times as many clients ask as keep the service busy",
+            "How many renewals are answered in time while five times the load is offered that the service can take",
         ),
         (
             Self::Security,

@@ -1,43 +1,43 @@
-//! More than a service can take: who is served then.
+//! Five times the load that a service can take: who is served then.
 //!
-//! Sessions that lead renew on time, each on a connection of its own, as programs do that were there before the flood.
-//! Beside them clients ask without a pause: first as many as the service answers, which says what it can take, then
-//! five times as many. A client that is refused asks again at once, as no honest one does. What they ask is more than the
-//! service can take only as far as it refuses: a client that waits for its answer asks nothing meanwhile.
+//! Sessions that lead renew on time, each on a connection of its own, as programs do that were there before the flood
+//! (`keepers`). Beside them connections ask to watch, to read and to campaign (`open_loop`): first as fast as they are
+//! answered, which says what the service can take, then by the clock, five times as much.
 //!
 //! The flood and the sessions that renew have threads of their own, so that renewals are not late because this process
-//! could not send them. They still share the machine with the service.
+//! could not send them. They still share the machine with the service: the report says how much of it each had.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use regent::fresh;
-use regent::remote::{Address, Remote};
 use regent_api::Operation;
-use regent_election::{Group, Moment, Node};
+use regent_election::{Budget, Drift, Group};
 use serde::Serialize;
-use tokio::task::{JoinSet, spawn_blocking};
+use tokio::task::spawn_blocking;
 
-use crate::closed_loop::{bid, group, heartbeat, node, open, unasked};
+use crate::closed_loop::{bid, group, node, unasked};
 use crate::error::LoadError;
+use crate::keepers::{Keeper, Kept, Stage, keep_all};
+use crate::open_loop::{Flood, Flooding, Line, Tallies, Tally, WAITING_MAX};
+use crate::usage::Processes;
 use crate::wire::Wire;
-use crate::{Bench, ClientTarget, Target};
+use crate::{Bench, ClientTarget, Target, at_share};
 
 /// Sessions that lead, and their ttl: that of a program that wants a quick successor.
 const KEEPERS: usize = 256;
 const KEEPER_TTL_MS: u64 = 3000;
-/// How often they renew. A renewal is in time if it is answered before the next one is due.
-const RENEW_EVERY: Duration = Duration::from_millis(KEEPER_TTL_MS / 3);
-/// How many times as many clients as keep the service busy.
-const TIMES: usize = 5;
+/// How many times what the service can take is offered.
+const TIMES: f64 = 5.0;
+/// Connections that ask as fast as they are answered: few enough that none is refused.
+const CLOSED_CONNECTIONS: usize = 128;
+/// For how long they do.
+const CLOSED_FOR: Duration = Duration::from_secs(3);
 /// How often it is looked whether all sessions lead.
 const READY_POLL_EVERY: Duration = Duration::from_millis(20);
-/// How long a client waits after its connection broke.
-const CONNECT_AGAIN_AFTER: Duration = Duration::from_millis(100);
 
 /// What became of renewals under more load than the service can take.
 #[derive(Clone, Debug, Serialize)]
@@ -45,101 +45,116 @@ pub struct Overload {
     /// Sessions that lead and renew.
     pub sessions: usize,
     pub ttl_ms: u64,
-    /// Clients beside them that ask as fast as they are answered.
-    pub clients: usize,
-    /// What the service answers when a fifth of them asks.
+    /// Connections beside them that ask, and how many requests without an answer each may have.
+    pub connections: usize,
+    pub waiting_max: usize,
+    /// What the service answers to a closed loop.
     pub capacity_per_second: f64,
-    /// What was asked of it, refused or not.
+    /// What was due by the clock.
     pub offered_per_second: f64,
+    /// What of that was sent. The rest was due on connections that had too many requests without an answer.
+    pub sent_per_second: f64,
+    /// Both, as multiples of the capacity.
+    pub offered_times: f64,
+    pub sent_times: f64,
     /// By what was asked.
     pub asked: Vec<Asked>,
     pub renewals: u64,
-    /// Answered before the next one was due.
+    /// Acknowledged before the holder would have had to stop, with the library's retries.
     pub renewals_in_time: u64,
-    /// Answered later.
-    pub renewals_late: u64,
-    pub renewals_refused: u64,
-    /// No answer: the connection broke.
-    pub renewals_unanswered: u64,
+    /// The others: so often a lease was lost.
+    pub leases_lost: u64,
     /// The part of all renewals that was answered in time, in per cent.
     pub in_time_percent: f64,
-    pub slowest_renewal_ms: f64,
+    /// Attempts to renew that were refused, and those without an answer within the request time-out.
+    pub attempts_refused: u64,
+    pub attempts_unanswered: u64,
+    /// From when a renewal was due until it was acknowledged, of those in time.
+    pub renewal_p50_ms: f64,
+    pub renewal_p99_ms: f64,
+    pub renewal_slowest_ms: f64,
+    /// What the service and this process used while the load was offered, in cores.
+    pub server_cores: Option<f64>,
+    pub client_cores: f64,
 }
 
 /// What became of one kind of request.
 #[derive(Clone, Debug, Serialize)]
 pub struct Asked {
     pub what: &'static str,
+    pub offered: u64,
+    pub unsent: u64,
+    /// 200.
     pub answered: u64,
     /// 429.
     pub refused: u64,
-    /// Another answer, or none.
+    /// 503.
+    pub unavailable: u64,
+    /// Another answer, or a connection that broke.
     pub failed: u64,
 }
 
-/// What the clients of the flood ask: those who watch, who read and who campaign.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Flood {
-    Watch,
-    Read,
-    Campaign,
-}
-
-impl Flood {
-    const ALL: [Self; 3] = [Self::Watch, Self::Read, Self::Campaign];
-
-    const fn word(self) -> &'static str {
-        match self {
-            Self::Watch => "watch",
-            Self::Read => "read",
-            Self::Campaign => "campaign",
-        }
-    }
-}
-
-#[derive(Debug, Default)]
-struct Tally {
-    answered: AtomicU64,
-    refused: AtomicU64,
-    failed: AtomicU64,
-}
-
-impl Tally {
-    fn note(&self, status: io::Result<u16>) {
-        let count = match status {
-            Ok(200) => &self.answered,
-            Ok(429) => &self.refused,
-            Ok(_) | Err(_) => &self.failed,
+impl Overload {
+    /// All of it for people, one fact a line.
+    #[must_use]
+    pub fn facts(&self) -> Vec<(&'static str, String)> {
+        let rate = |per_second: f64, times: f64| {
+            format!("{per_second:.0} a second, {times:.1} times that")
         };
-        count.fetch_add(1, Ordering::Relaxed);
+        let mut facts = vec![
+            ("sessions that renew", format!("{}, with a ttl of {} ms", self.sessions, self.ttl_ms)),
+            ("it can take", format!("{:.0} requests a second", self.capacity_per_second)),
+            ("offered", rate(self.offered_per_second, self.offered_times)),
+            (
+                "sent",
+                format!(
+                    "{}; on {} connections, each with up to {} unanswered",
+                    rate(self.sent_per_second, self.sent_times),
+                    self.connections,
+                    self.waiting_max
+                ),
+            ),
+        ];
+        facts.extend(self.asked.iter().map(|asked| {
+            let Asked { what, unsent, answered, refused, unavailable, failed, .. } = asked;
+            let text = format!(
+                "{answered} answered, {refused} refused (429), {unavailable} (503), {failed} failed, {unsent} not sent"
+            );
+            (*what, text)
+        }));
+        let (server, client) = (self.server_cores, self.client_cores);
+        let server = server.map_or_else(|| "-".to_owned(), |cores| format!("{cores:.2}"));
+        facts.extend([
+            (
+                "renewals answered in time",
+                format!("{:.2} % of {}", self.in_time_percent, self.renewals),
+            ),
+            ("leases lost", self.leases_lost.to_string()),
+            (
+                "attempts tried again",
+                format!(
+                    "{} refused, {} unanswered",
+                    self.attempts_refused, self.attempts_unanswered
+                ),
+            ),
+            (
+                "renewals took",
+                format!(
+                    "p50 {:.1} ms, p99 {:.1} ms, slowest {:.1} ms",
+                    self.renewal_p50_ms, self.renewal_p99_ms, self.renewal_slowest_ms
+                ),
+            ),
+            ("cores used", format!("{server} by the service, {client:.2} by the load")),
+        ]);
+        facts
     }
-
-    fn all(&self) -> u64 {
-        [&self.answered, &self.refused, &self.failed]
-            .map(|it| it.load(Ordering::Relaxed))
-            .iter()
-            .sum()
-    }
-}
-
-type Tallies = Arc<[Tally; 3]>;
-
-/// What became of the renewals of one session.
-#[derive(Clone, Copy, Debug, Default)]
-struct Kept {
-    in_time: u64,
-    late: u64,
-    refused: u64,
-    unanswered: u64,
-    slowest: Duration,
 }
 
 impl Bench<'_> {
-    /// Lets five times as many clients ask as keep the service busy, beside sessions that renew.
+    /// Offers five times what the service can take, beside sessions that renew.
     pub(crate) async fn overload(&self) -> Result<Overload, LoadError> {
         let target = self.target(ClientTarget::Spread).await?;
-        let base = self.plan.clients.iter().copied().max().unwrap_or(1);
-        let clients = self.flooders(&target, base * TIMES).await?;
+        let connections = self.plan.clients.iter().copied().max().unwrap_or(1);
         let seconds = Duration::from_secs(self.plan.seconds);
 
         self.tell(&format!("{KEEPERS} sessions lead and renew"));
@@ -153,44 +168,41 @@ impl Bench<'_> {
         while stage.ready.load(Ordering::Acquire) < KEEPERS && !kept.is_finished() {
             tokio::time::sleep(READY_POLL_EVERY).await;
         }
-        self.tell(&format!("{base} clients ask, {} s", self.plan.seconds));
-        let calm = flood(clients[..base].to_vec(), seconds).await?;
-        let count = clients.len();
-        self.tell(&format!("{count} clients ask, {} s", self.plan.seconds));
-        stage.counts.store(true, Ordering::Release);
-        let flooded = flood(clients, seconds).await?;
-        stage.is_over.store(true, Ordering::Release);
-        let kept = kept.await??;
-
-        let rate = |count: u64| count as f64 / seconds.as_secs_f64();
-        let answered = calm.iter().map(|tally| tally.answered.load(Ordering::Relaxed)).sum();
-        let asked = Flood::ALL.iter().zip(flooded.iter()).map(|(what, tally)| Asked {
-            what: what.word(),
-            answered: tally.answered.load(Ordering::Relaxed),
-            refused: tally.refused.load(Ordering::Relaxed),
-            failed: tally.failed.load(Ordering::Relaxed),
-        });
-        let renewals = kept.in_time + kept.late + kept.refused + kept.unanswered;
-        Ok(Overload {
-            sessions: KEEPERS,
-            ttl_ms: KEEPER_TTL_MS,
-            clients: count,
-            capacity_per_second: rate(answered),
-            offered_per_second: rate(flooded.iter().map(Tally::all).sum()),
-            asked: asked.collect(),
-            renewals,
-            renewals_in_time: kept.in_time,
-            renewals_late: kept.late,
-            renewals_refused: kept.refused,
-            renewals_unanswered: kept.unanswered,
-            in_time_percent: kept.in_time as f64 * 100.0 / renewals.max(1) as f64,
-            slowest_renewal_ms: kept.slowest.as_secs_f64() * 1000.0,
+        let mut flooding = Flooding::new(self.lines(&target, connections).await?);
+        self.tell(&format!("{connections} connections; what it can take"));
+        let (calm, back) = spawn_blocking(move || {
+            let tallies = flooding.ask(CLOSED_CONNECTIONS, CLOSED_FOR);
+            (tallies, flooding)
         })
+        .await?;
+        flooding = back;
+        let answered: u64 = calm.iter().map(|tally| tally.answered).sum();
+        let capacity = answered as f64 / CLOSED_FOR.as_secs_f64();
+        if answered == 0 {
+            return Err(LoadError::Wrong(format!("nothing was answered: {calm:?}")));
+        }
+        self.calm_down().await?;
+        self.tell(&format!("{:.0} requests a second, {} s", capacity * TIMES, self.plan.seconds));
+        let (own, service) = (Processes::of(vec![std::process::id()]), &self.processes);
+        let before = (own.cpu_us()?, service.cpu_us()?);
+        stage.counts.store(true, Ordering::Release);
+        let flooded = spawn_blocking(move || flooding.offer(capacity * TIMES, seconds)).await?;
+        stage.is_over.store(true, Ordering::Release);
+        let after = (own.cpu_us()?, service.cpu_us()?);
+        let kept = kept.await??;
+        let cores = |before: u64, after: u64| (after - before) as f64 / seconds.as_micros() as f64;
+        let report = Overload {
+            connections,
+            server_cores: (!service.are_unknown()).then(|| cores(before.1, after.1)),
+            client_cores: cores(before.0, after.0),
+            ..told(capacity, seconds, &flooded, &kept)
+        };
+        Ok(report)
     }
 
-    /// Where each client of a flood asks, and what.
-    async fn flooders(&self, target: &Target, count: usize) -> Result<Vec<Flooder>, LoadError> {
-        let mut flooders = Vec::with_capacity(count);
+    /// A connection for each client of the flood, and what it asks.
+    async fn lines(&self, target: &Target, count: usize) -> Result<Vec<Line>, LoadError> {
+        let mut lines = Vec::with_capacity(count);
         let mut wires: BTreeMap<String, Wire> = BTreeMap::new();
         for number in 0..count {
             let address = self.remote(target, number)?.addresses()[0].clone();
@@ -213,15 +225,17 @@ impl Bench<'_> {
                     wire.request(Operation::Campaign, Some(&name), Some(&bid(node, session)))
                 }
             };
-            flooders.push(Flooder { address, what, request });
+            lines.push(Line::connect(what, wire.place(), &request).map_err(unasked)?);
         }
-        Ok(flooders)
+        Ok(lines)
     }
 
     fn keeper(&self, target: &Target, number: usize) -> Result<Keeper, LoadError> {
+        let budget = Budget::new(KEEPER_TTL_MS, Drift::DEFAULT);
+        let budget = budget.map_err(|error| LoadError::Wrong(error.to_string()))?;
         let remote = self.remote(target, number)?;
         let group = group_name(self.run_number, "kept", number)?;
-        Ok(Keeper { remote, node: node(&format!("keeper-{number}"))?, group })
+        Ok(Keeper { remote, node: node(&format!("keeper-{number}"))?, group, budget })
     }
 }
 
@@ -229,131 +243,42 @@ fn group_name(run: u64, what: &str, number: usize) -> Result<Group, LoadError> {
     group(&format!("bench/{run}/over/{what}/{number}"))
 }
 
-/// A client that asks the same again and again.
-#[derive(Clone, Debug)]
-struct Flooder {
-    address: Address,
-    what: Flood,
-    request: Vec<u8>,
-}
-
-impl Flooder {
-    async fn ask_until(self, end: Moment, tallies: Tallies) {
-        let tally = &tallies[self.what as usize];
-        let mut wire = None;
-        while regent_clock::now() < end {
-            let status = ask(&mut wire, &self.address, &self.request).await;
-            let is_broken = status.is_err();
-            tally.note(status);
-            if is_broken {
-                tokio::time::sleep(CONNECT_AGAIN_AFTER).await;
-            }
-        }
-    }
-}
-
-/// Asks once, on a connection that is made if there is none.
-async fn ask(wire: &mut Option<Wire>, address: &Address, request: &[u8]) -> io::Result<u16> {
-    let connected = match wire.take() {
-        Some(connected) => connected,
-        None => Wire::connect(address).await?,
+/// What was counted, without what only the measurement knows.
+fn told(capacity: f64, seconds: Duration, flooded: &Tallies, kept: &Kept) -> Overload {
+    let rate = |count: fn(&Tally) -> u64| {
+        flooded.iter().map(count).sum::<u64>() as f64 / seconds.as_secs_f64()
     };
-    let connected = wire.insert(connected);
-    let status = connected.status(request).await;
-    if status.is_err() {
-        *wire = None;
+    let (offered, sent) = (rate(|tally| tally.offered), rate(|tally| tally.offered - tally.unsent));
+    let asked = Flood::ALL.iter().zip(flooded).map(|(what, tally)| {
+        let Tally { offered, unsent, answered, refused, unavailable, failed } = *tally;
+        Asked { what: what.word(), offered, unsent, answered, refused, unavailable, failed }
+    });
+    let in_time = kept.in_time_us.len() as u64;
+    let renewals = in_time + kept.lost;
+    let at_ms = |share: f64| at_share(&kept.in_time_us, share) as f64 / 1000.0;
+    Overload {
+        sessions: KEEPERS,
+        ttl_ms: KEEPER_TTL_MS,
+        connections: 0,
+        waiting_max: WAITING_MAX,
+        capacity_per_second: capacity,
+        offered_per_second: offered,
+        sent_per_second: sent,
+        offered_times: offered / capacity,
+        sent_times: sent / capacity,
+        asked: asked.collect(),
+        renewals,
+        renewals_in_time: in_time,
+        leases_lost: kept.lost,
+        in_time_percent: in_time as f64 * 100.0 / renewals.max(1) as f64,
+        attempts_refused: kept.refused,
+        attempts_unanswered: kept.unanswered,
+        renewal_p50_ms: at_ms(0.5),
+        renewal_p99_ms: at_ms(0.99),
+        renewal_slowest_ms: at_ms(1.0),
+        server_cores: None,
+        client_cores: 0.0,
     }
-    status
-}
-
-/// All clients at once, for so long, on threads of their own.
-async fn flood(clients: Vec<Flooder>, seconds: Duration) -> Result<Tallies, LoadError> {
-    let tallies = Tallies::default();
-    let counted = Arc::clone(&tallies);
-    on_its_own_thread(move || async move {
-        let end = regent_clock::now() + seconds;
-        let mut asking = JoinSet::new();
-        for client in clients {
-            asking.spawn(client.ask_until(end, Arc::clone(&counted)));
-        }
-        while asking.join_next().await.is_some() {}
-        Ok(())
-    })
-    .await??;
-    Ok(tallies)
-}
-
-/// How far the measurement is.
-#[derive(Debug, Default)]
-struct Stage {
-    /// Sessions that lead.
-    ready: AtomicUsize,
-    /// Whether renewals count from now on.
-    counts: AtomicBool,
-    is_over: AtomicBool,
-}
-
-/// A session that leads and renews.
-#[derive(Clone, Debug)]
-struct Keeper {
-    remote: Remote,
-    node: Node,
-    group: Group,
-}
-
-impl Keeper {
-    /// Leads, and renews from that moment on until it is over.
-    async fn keep(self, number: usize, stage: Arc<Stage>) -> Result<Kept, LoadError> {
-        let session = open(&self.remote, &self.node, KEEPER_TTL_MS).await?;
-        let won = self.remote.campaign(&self.group, &bid(self.node, session)).await?;
-        if !won.elected {
-            return Err(LoadError::Wrong(format!("{} is led already", self.group)));
-        }
-        let address = self.remote.addresses()[0].clone();
-        let connected = Wire::connect(&address).await.map_err(unasked)?;
-        let request = connected.request(Operation::Heartbeat, None, Some(&heartbeat(session)));
-        let (mut kept, mut wire) = (Kept::default(), Some(connected));
-        stage.ready.fetch_add(1, Ordering::AcqRel);
-        // All of them are spread over the time between two renewals.
-        let spread = RENEW_EVERY * u32::try_from(number).unwrap_or(0) / KEEPERS as u32;
-        let mut due_at = regent_clock::now() + spread;
-        while !stage.is_over.load(Ordering::Acquire) {
-            tokio::time::sleep(regent_clock::now().until(due_at)).await;
-            let counts = stage.counts.load(Ordering::Acquire);
-            let sent_at = regent_clock::now();
-            let status = ask(&mut wire, &address, &request).await;
-            let took = regent_clock::now().since(sent_at);
-            due_at = (due_at + RENEW_EVERY).max(regent_clock::now());
-            if !counts {
-                continue;
-            }
-            kept.slowest = kept.slowest.max(took);
-            match status {
-                Ok(200) if took <= RENEW_EVERY => kept.in_time += 1,
-                Ok(200) => kept.late += 1,
-                Ok(_) => kept.refused += 1,
-                Err(_) => kept.unanswered += 1,
-            }
-        }
-        Ok(kept)
-    }
-}
-
-async fn keep_all(keepers: Vec<Keeper>, stage: Arc<Stage>) -> Result<Kept, LoadError> {
-    let mut keeping = JoinSet::new();
-    for (number, keeper) in keepers.into_iter().enumerate() {
-        keeping.spawn(keeper.keep(number, Arc::clone(&stage)));
-    }
-    let mut all = Kept::default();
-    while let Some(kept) = keeping.join_next().await {
-        let kept = kept??;
-        all.in_time += kept.in_time;
-        all.late += kept.late;
-        all.refused += kept.refused;
-        all.unanswered += kept.unanswered;
-        all.slowest = all.slowest.max(kept.slowest);
-    }
-    Ok(all)
 }
 
 /// Runs something on a thread that does nothing else.
@@ -364,4 +289,22 @@ fn on_its_own_thread<T: Send + 'static, F: Future<Output = Result<T, LoadError>>
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         runtime.map_err(unasked)?.block_on(work())
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_offered_and_what_is_sent_are_told_as_multiples_of_what_it_can_take() {
+        let one =
+            Tally { offered: 500, unsent: 300, answered: 50, refused: 150, ..Tally::default() };
+        let flooded = [one, Tally::default(), Tally::default()];
+        let kept = Kept { in_time_us: vec![1000; 999], lost: 1, ..Kept::default() };
+        let told = told(10.0, Duration::from_secs(10), &flooded, &kept);
+        assert_eq!((told.offered_times, told.sent_times), (5.0, 2.0));
+        assert_eq!((told.renewals, told.leases_lost), (1000, 1));
+        assert_eq!(told.in_time_percent, 99.9);
+        assert_eq!(told.renewal_slowest_ms, 1.0);
+    }
 }

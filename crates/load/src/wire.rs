@@ -35,6 +35,7 @@ pub(crate) struct Wire {
     stream: Box<dyn Duplex>,
     /// `host:port`, and the path before every path.
     host: String,
+    place: String,
     prefix: String,
     /// A line of every head, or nothing.
     authorization: String,
@@ -75,7 +76,12 @@ impl Wire {
             .as_ref()
             .map_or_else(String::new, |token| format!("authorization: Bearer {token}\r\n"));
         let answer = Vec::with_capacity(4096);
-        Ok(Self { stream, host: host.to_owned(), prefix, authorization, answer })
+        Ok(Self { stream, host: host.to_owned(), place, prefix, authorization, answer })
+    }
+
+    /// Where it leads, as `host:port`.
+    pub(crate) fn place(&self) -> &str {
+        &self.place
     }
 
     /// The bytes of a request about a group, or about none.
@@ -187,7 +193,7 @@ async fn secured(_: TcpStream, _: &str, _: &Shown) -> io::Result<Box<dyn Duplex>
 }
 
 /// How many bytes follow this head.
-fn content_length(head: &[u8]) -> io::Result<usize> {
+pub(crate) fn content_length(head: &[u8]) -> io::Result<usize> {
     let head = std::str::from_utf8(head).map_err(|_| broken("the head is no text"))?;
     head.lines()
         .filter_map(|line| line.split_once(':'))

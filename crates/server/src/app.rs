@@ -24,6 +24,7 @@ use crate::cluster::Cluster;
 use crate::config::ServerConfig;
 use crate::connection_limit::ConnectionLimit;
 use crate::count::{Count, Entered};
+use crate::delay::{QueueDelay, told_at};
 use crate::forecast::FailureForecast;
 use crate::held::Holdings;
 use crate::issuers::Issuers;
@@ -52,6 +53,8 @@ pub(crate) struct App {
     pub(crate) cluster: Option<Arc<dyn Cluster>>,
     pub(crate) config: ServerConfig,
     pub(crate) admission: Admission,
+    /// How late tasks run.
+    pub(crate) queue_delay: QueueDelay,
     pub(crate) rates: RateLimits,
     /// What requests and answers of all connections hold in memory.
     pub(crate) holdings: Holdings,
@@ -95,6 +98,31 @@ impl App {
         let Some(class) = class else { return Ok(None) };
         self.count(class, guard, activity)?;
         self.admission.admit(class).map(Some).ok_or_else(|| self.shed(class))
+    }
+
+    /// Refuses a request of this class if tasks run too late, for what needs no body to be known.
+    pub(crate) fn check_delay(&self, class: Option<Class>) -> Result<(), Problem> {
+        match class {
+            Some(class) if self.queue_delay.refuses(class) => Err(self.shed(class)),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// The same by the head of a request. A refusal is held back, unless a session lives by the connection: its next
+    /// renewal must not wait for that.
+    pub(crate) async fn check_head(
+        &self,
+        class: Option<Class>,
+        activity: &ConnectionActivity,
+    ) -> Result<(), Problem> {
+        let checked = self.check_delay(class);
+        if checked.is_err() && activity.carried().is_none() {
+            let now = regent_clock::now();
+            let told_at = activity.next_refusal(|last_at| told_at(last_at, now, dice()));
+            // Boxed, because it is seldom: the future of every request would have room for a timer.
+            Box::pin(tokio::time::sleep(now.until(told_at))).await;
+        }
+        checked
     }
 
     /// Counts a request of this class against what its caller may ask.
@@ -315,6 +343,7 @@ mod tests {
             store: Arc::new(MemoryStore::new().unwrap()),
             cluster: None,
             admission: Admission::new(1, 1),
+            queue_delay: QueueDelay::new(config.queue_delay_max),
             rates: RateLimits::new(0, 0),
             holdings: Holdings::default(),
             connection_limit: ConnectionLimit::new(1, 1),

@@ -71,6 +71,8 @@ pub struct ServerConfig {
     /// Most requests that ask the store at once. Lower classes are shed earlier, so that renewals
     /// still get through.
     pub requests_max: usize,
+    /// How late the server's tasks may run before it refuses watches, then reads and the rest, and never renewals.
+    pub queue_delay_max: Duration,
     /// Most requests that wait: watches and campaigns with `wait_ms`.
     pub waiting_max: usize,
     /// Requests a second of one principal, or of one address where callers are not authenticated, beside what
@@ -117,6 +119,7 @@ impl Default for ServerConfig {
             connections_max: 20_000,
             connections_per_address_max: 4_000,
             requests_max: 4_096,
+            queue_delay_max: Duration::from_millis(100),
             waiting_max: 20_000,
             requests_per_principal: 5_000,
             renewals_per_principal: 50_000,
@@ -154,6 +157,7 @@ impl ServerConfig {
             ("http2_streams_max", self.http2_streams_max as usize),
         ];
         let times = [
+            ("queue_delay_max", self.queue_delay_max),
             ("head_timeout", self.head_timeout),
             ("body_timeout", self.body_timeout),
             ("idle_timeout", self.idle_timeout),

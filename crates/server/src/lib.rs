@@ -34,6 +34,7 @@ mod connection;
 mod connection_limit;
 mod count;
 mod dashboard;
+mod delay;
 mod faces;
 mod forecast;
 mod groups;

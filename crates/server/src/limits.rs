@@ -1,6 +1,7 @@
 //! Bounds of the service that are no settings, each with its reason. Bounds of a session stream are in
 //! `grpc/session/limits.rs`, bounds of the wire in `regent_api::limits`.
 
+use std::ops::Range;
 use std::time::Duration;
 
 /// What a caller may ask at once after it was quiet: so much time's worth of its budget. A program that starts opens its
@@ -12,6 +13,14 @@ pub(crate) const CALLERS_MAX: usize = 1 << 16;
 pub(crate) const FORGET_EVERY: Duration = Duration::from_secs(1);
 /// Within which time those who were refused together come back.
 pub(crate) const RETRY_SPREAD_MS: u64 = 200;
+
+/// How often the delay of the runtime's queue is measured. Each probe wakes two threads, about 20 µs.
+pub(crate) const PROBE_EVERY: Duration = Duration::from_millis(20);
+/// For how long a refusal for that delay is held back. All 4000 connections of one address then cost less than a fifth of
+/// a core in refusals.
+pub(crate) const REFUSAL_HELD_FOR_MS: Range<u64> = 200..400;
+/// The longest that it is: a client that has many requests on one connection waits no longer for the last of them.
+pub(crate) const REFUSAL_HELD_FOR_MAX: Duration = Duration::from_secs(1);
 
 /// Streams that anybody may open, of health and reflection: one for so many requests that may wait.
 pub(crate) const OPEN_STREAMS_PART: usize = 4;

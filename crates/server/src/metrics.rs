@@ -117,6 +117,7 @@ pub(crate) struct Metrics {
     unsecured: Family<ByReason, Counter>,
     missed: Counter,
     connections: Gauge,
+    queue_delay_ms: Gauge,
     asking: Gauge,
     waiting: Gauge,
     audit_lines: Gauge,
@@ -166,6 +167,7 @@ impl Metrics {
             unsecured: Family::default(),
             missed: Counter::default(),
             connections: Gauge::default(),
+            queue_delay_ms: Gauge::default(),
             asking: Gauge::default(),
             waiting: Gauge::default(),
             audit_lines: Gauge::default(),
@@ -279,7 +281,7 @@ impl Metrics {
         );
         registry.register(
             "regent_requests_shed",
-            "Requests refused for want of a place",
+            "Requests refused for want of a place or because the server runs late",
             self.shed.clone(),
         );
         registry.register(
@@ -308,6 +310,11 @@ impl Metrics {
             self.missed.clone(),
         );
         registry.register("regent_connections", "Open connections", self.connections.clone());
+        registry.register(
+            "regent_queue_delay_ms",
+            "How late a task of this server ran when last measured",
+            self.queue_delay_ms.clone(),
+        );
         registry.register(
             "regent_requests_in_flight",
             "Requests that ask the store",
@@ -383,6 +390,7 @@ impl Metrics {
         cluster: Option<(ClusterResponse, Measured)>,
     ) -> String {
         self.connections.set(signed(app.connection_limit.count().now() as u64));
+        self.queue_delay_ms.set(signed(app.queue_delay.now().as_millis() as u64));
         self.asking.set(signed(app.admission.asking().now() as u64));
         self.waiting.set(signed(app.admission.waiting().now() as u64));
         let (believers, others) = app.claim_monitor.count();

@@ -115,17 +115,16 @@ async fn walk(
 ) -> Reply {
     let hosts = &app.config.hosts_allowed;
     origin::check(parts, peer.local, hosts, peer.activity.host_known())?;
+    let class = class(route.operation);
+    app.check_head(class, &peer.activity).await?;
     let group = group?;
     let guard = auth::admit(app, &peer, &parts.headers, route, group.as_ref()).await?;
     let body = match route.request {
-        Some(_) => {
-            let class = class(route.operation);
-            body::read(app, &peer.activity, class, &parts.headers, body).await?
-        }
+        Some(_) => body::read(app, &peer.activity, class, &parts.headers, body).await?,
         None => Bytes::new(),
     };
     // The place is taken only once the body is here: a slow sender holds up nobody.
-    let place = app.enter(class(route.operation), guard.as_ref(), &peer.activity)?;
+    let place = app.enter(class, guard.as_ref(), &peer.activity)?;
     let (uri, headers) = (mem::take(&mut parts.uri), mem::take(&mut parts.headers));
     let Peer { activity, trail, .. } = peer;
     let ask = Ask { app: Arc::clone(app), guard, activity, trail, place };

@@ -18,6 +18,7 @@ use crate::cluster::Cluster;
 use crate::config::{AuditConfig, Auth, ConfigError, ServerConfig};
 use crate::connection::protocol;
 use crate::connection_limit::{ConnectionLimit, within_open_files};
+use crate::delay::{self, QueueDelay};
 use crate::faces::Faces;
 use crate::forecast::{self, FailureForecast};
 use crate::held::Holdings;
@@ -98,6 +99,7 @@ pub async fn serve_cluster(
     let (failure_forecast, suspicions) = FailureForecast::new();
     let app = Arc::new(App {
         admission: Admission::new(config.requests_max, config.waiting_max),
+        queue_delay: QueueDelay::new(config.queue_delay_max),
         rates: RateLimits::new(config.requests_per_principal, config.renewals_per_principal),
         holdings: Holdings::default(),
         connection_limit: ConnectionLimit::new(
@@ -122,6 +124,7 @@ pub async fn serve_cluster(
     });
     let (faces, protocol) = (Faces::new(&app), Arc::new(protocol(&app.config)));
     let mut tasks = JoinSet::new();
+    tasks.spawn(delay::probe(Arc::clone(&app)));
     tasks.spawn(observer::observe(Arc::clone(&app)));
     tasks.spawn(beliefs::attend(Arc::clone(&app), jobs));
     tasks.spawn(forecast::attend(Arc::clone(&app), suspicions));

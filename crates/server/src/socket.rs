@@ -20,8 +20,8 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use hyper::header::HeaderValue;
-use regent_election::SessionId;
 use regent_election::access::{SecretDigest, TokenId};
+use regent_election::{Moment, SessionId};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::Notify;
@@ -58,6 +58,8 @@ pub(crate) struct ConnectionActivity {
     /// The bearer token that its peer showed last, once the store knew it.
     token_known: Mutex<Option<KnownToken>>,
     holdings: Holdings,
+    /// When the last refusal that is held back is told.
+    refusal_at: Mutex<Moment>,
 }
 
 /// A bearer token as it was shown, and what it stands for.
@@ -105,6 +107,7 @@ impl ConnectionActivity {
             host_known: OnceLock::new(),
             token_known: Mutex::new(None),
             holdings: Holdings::default(),
+            refusal_at: Mutex::default(),
         }
     }
 
@@ -131,6 +134,13 @@ impl ConnectionActivity {
     pub(crate) fn knows_token(&self, text: &str, id: TokenId, digest: SecretDigest) {
         let known = KnownToken { text: Secret(text.as_bytes().into()), id, digest };
         *self.token_known.lock().unwrap_or_else(PoisonError::into_inner) = Some(known);
+    }
+
+    /// When one more refusal is told, by when the last one is.
+    pub(crate) fn next_refusal(&self, told_at: impl FnOnce(Moment) -> Moment) -> Moment {
+        let mut refusal_at = self.refusal_at.lock().unwrap_or_else(PoisonError::into_inner);
+        *refusal_at = told_at(*refusal_at);
+        *refusal_at
     }
 
     /// Its peer has this address.

@@ -1,8 +1,8 @@
 //! The report for people.
 
 use regent_load::{
-    Failover, GatewayCost, HandOver, Leaderless, LoadReport, LoadRow, Memory, Overload,
-    SecurityCost, Spread, Succession, Width,
+    Failover, GatewayCost, HandOver, Leaderless, LoadReport, LoadRow, Memory, SecurityCost, Spread,
+    Succession, Width,
 };
 
 use crate::output::{Side, facts, table};
@@ -30,7 +30,7 @@ fn report(report: &LoadReport) -> String {
     parts.extend(report.failover.as_ref().map(failover));
     parts.extend(report.handover.as_ref().map(handover));
     parts.extend(report.succession.as_ref().map(succession));
-    parts.extend(report.overload.as_ref().map(overload));
+    parts.extend(report.overload.as_ref().map(|overload| facts(overload.facts())));
     if !report.memory.is_empty() {
         parts.push(memory(&report.memory));
     }
@@ -187,36 +187,6 @@ fn succession(succession: &Succession) -> String {
         ("server CPU", used.map_or_else(|| "-".to_owned(), |ms| format!("{ms:.0} ms"))),
         ("slowest heartbeat of another", format!("{:.1} ms", succession.slowest_heartbeat_ms)),
     ])
-}
-
-fn overload(overload: &Overload) -> String {
-    let Overload { capacity_per_second, offered_per_second, .. } = overload;
-    let mut told = vec![
-        (
-            "sessions that renew",
-            format!("{}, with a ttl of {} ms", overload.sessions, overload.ttl_ms),
-        ),
-        ("answered to a fifth of the clients", format!("{capacity_per_second:.0} a second")),
-        (
-            "asked by all of them",
-            format!("{offered_per_second:.0} a second, by {} clients", overload.clients),
-        ),
-    ];
-    for asked in &overload.asked {
-        let (answered, refused, failed) = (asked.answered, asked.refused, asked.failed);
-        told.push((asked.what, format!("{answered} answered, {refused} refused, {failed} failed")));
-    }
-    let (late, refused) = (overload.renewals_late, overload.renewals_refused);
-    let unanswered = overload.renewals_unanswered;
-    told.extend([
-        (
-            "renewals answered in time",
-            format!("{:.2} % of {}", overload.in_time_percent, overload.renewals),
-        ),
-        ("the others", format!("{late} late, {refused} refused, {unanswered} unanswered")),
-        ("slowest renewal", format!("{:.1} ms", overload.slowest_renewal_ms)),
-    ]);
-    facts(told)
 }
 
 fn memory(rows: &[Memory]) -> String {

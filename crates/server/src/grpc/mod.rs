@@ -173,6 +173,12 @@ impl Grpc {
                 "there is no such method; ask the server's reflection for all of them",
             ));
         };
+        let class = match target {
+            Target::Verb(operation) => router::class(operation),
+            // What a session stream is for, its first message says.
+            Target::Session | Target::Health | Target::Reflection | Target::ReflectionOld => None,
+        };
+        self.app.check_head(class, &peer.activity).await?;
         let route = target.route();
         // The group stands in the message: the guarded store judges by it.
         if let Some(guard) = auth::admit(&self.app, &peer, &parts.headers, route, None).await? {
@@ -196,10 +202,6 @@ impl Grpc {
             let response = handler(request).await;
             return Ok(response.map(|body| GrpcBody::new(frame::Held::new(body, place))));
         }
-        let class = match target {
-            Target::Verb(operation) => router::class(operation),
-            Target::Session | Target::Health | Target::Reflection | Target::ReflectionOld => None,
-        };
         let whole = frame::read(&self.app, &peer.activity, class, body).await?;
         Ok(handler(Request::from_parts(parts, GrpcBody::new(whole))).await)
     }

@@ -7,6 +7,7 @@ mod audited;
 #[path = "../harness/mod.rs"]
 mod harness;
 mod hostile;
+mod late;
 mod process;
 mod session;
 mod support;

@@ -15,6 +15,7 @@ mod harness;
 mod hostile;
 #[cfg(feature = "jwt")]
 mod jwt;
+mod late;
 mod leading;
 mod memory;
 mod metrics;

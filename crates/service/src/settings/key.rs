@@ -239,6 +239,9 @@ keys! {
     RequestsMax = "requests_max", ValueKind::Count,
         Flag::new("Limits", "N", "Most requests that ask the store at once"),
         "most requests that ask the store at once; renewals are the last to be shed";
+    QueueDelayMax = "queue_delay_max", ValueKind::Duration,
+        Flag::new("Limits", "DURATION", "How late the server may run before it refuses watches, reads, campaigns"),
+        "how late the server's tasks may run before it refuses watches, then reads and campaigns; renewals are never refused for that";
     WaitingMax = "waiting_max", ValueKind::Count,
         Flag::new("Limits", "N", "Most requests that wait"),
         "most requests that wait: watches, and campaigns with a wait";
@@ -354,6 +357,7 @@ impl Key {
             Self::ConnectionsMax => count(server.connections_max),
             Self::ConnectionsPerAddressMax => count(server.connections_per_address_max),
             Self::RequestsMax => count(server.requests_max),
+            Self::QueueDelayMax => Value::Duration(server.queue_delay_max),
             Self::WaitingMax => count(server.waiting_max),
             Self::RequestsPerPrincipal => Value::Count(server.requests_per_principal),
             Self::RenewalsPerPrincipal => Value::Count(server.renewals_per_principal),

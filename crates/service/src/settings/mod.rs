@@ -206,6 +206,7 @@ impl Effective {
             connections_max: self.count(Key::ConnectionsMax) as usize,
             connections_per_address_max: self.count(Key::ConnectionsPerAddressMax) as usize,
             requests_max: self.count(Key::RequestsMax) as usize,
+            queue_delay_max: self.duration(Key::QueueDelayMax),
             waiting_max: self.count(Key::WaitingMax) as usize,
             requests_per_principal: self.count(Key::RequestsPerPrincipal),
             renewals_per_principal: self.count(Key::RenewalsPerPrincipal),

@@ -163,6 +163,7 @@ async fn begin(
     if !app.connection_limit.may_wait(&link.activity) {
         return Err(app.shed(class));
     }
+    app.check_delay(Some(class))?;
     let place = app.enter(Some(class), link.guard.as_ref(), &link.activity)?;
     let ask = link.ask(place);
     let (Some(session_id), true) = (request.session_id, resume) else {
@@ -200,7 +201,9 @@ impl Shared {
     /// A place for a request of this kind.
     fn enter(&self, operation: Operation) -> Result<Ask, Problem> {
         let Link { guard, activity, .. } = &self.link;
-        let place = self.app.enter(router::class(operation), guard.as_ref(), activity)?;
+        let class = router::class(operation);
+        self.app.check_delay(class)?;
+        let place = self.app.enter(class, guard.as_ref(), activity)?;
         Ok(self.link.ask(place))
     }
 
