@@ -5,13 +5,17 @@
 //! first. Slots lie in chunks: nothing is ever moved, so that no entry pays for the growth of the
 //! whole.
 //!
+//! The table also knows what its groups weigh, and for whom. Before a group changes for the first time, what it weighs is
+//! taken off its payers' accounts; [`GroupTable::weigh`] puts the changed group on them again.
+//!
 //! The road not taken is a hash table. It needs chance against names chosen to collide, and the
 //! order of names would have to be kept beside it all the same.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Bound, Index};
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use super::accounts::{Accounts, Dues};
 use super::group::GroupState;
 use super::weight;
 use crate::name::Group;
@@ -27,8 +31,10 @@ pub(super) struct GroupTable {
     free: Vec<u32>,
     /// What all groups weighed when they were last looked at.
     bytes: u64,
-    /// Slots whose groups may have changed since.
-    touched: Vec<u32>,
+    /// Slots whose groups may have changed since: they are on nobody's account, apart from their lines.
+    touched: BTreeSet<u32>,
+    /// What that has changed in accounts.
+    dues: Dues,
     /// The slot found last: a guess, never trusted without its name. Relaxed, because any guess will
     /// do.
     last: AtomicU32,
@@ -45,6 +51,7 @@ impl Clone for GroupTable {
             free: self.free.clone(),
             bytes: self.bytes,
             touched: self.touched.clone(),
+            dues: self.dues.clone(),
             last: AtomicU32::new(self.last.load(Ordering::Relaxed)),
         }
     }
@@ -101,18 +108,33 @@ impl GroupTable {
             None => self.place(&group),
         };
         self.last.store(slot, Ordering::Relaxed);
-        self.touch(slot);
+        let was_touched = !self.touched.insert(slot);
         let state = GroupState { weight: 0, ..state };
         let before = self.at_mut(slot).and_then(|place| place.replace((group, state)));
-        self.bytes -= before.map_or(0, |(_, before)| before.weight);
+        if let Some((name, before)) = before {
+            self.has_gone(&name, &before, was_touched);
+        }
     }
 
     pub(super) fn remove(&mut self, group: &Group) -> Option<GroupState> {
         let slot = self.by_name.remove(group)?;
         self.free.push(slot);
-        let (_, state) = self.at_mut(slot)?.take()?;
-        self.bytes -= state.weight;
+        let was_touched = self.touched.remove(&slot);
+        let (name, state) = self.at_mut(slot)?.take()?;
+        self.has_gone(&name, &state, was_touched);
         Some(state)
+    }
+
+    /// A group that is not in the table any more weighs nothing.
+    fn has_gone(&mut self, name: &Group, state: &GroupState, was_touched: bool) {
+        self.bytes -= state.weight;
+        if !was_touched && state.has_payers() {
+            weight::parts(name, state, |payer, bytes| self.dues.release(payer, bytes));
+        }
+        self.dues.append(&mut state.line_dues.clone());
+        for standby in &state.line {
+            self.dues.release(&standby.payer, weight::standby(standby));
+        }
     }
 
     /// What all groups weigh, as of the last [`GroupTable::weigh`].
@@ -120,24 +142,37 @@ impl GroupTable {
         self.bytes
     }
 
-    /// Weighs every group that may have changed. Whoever changes groups calls it before their weight is asked
-    /// for, and after a bounded number of changes.
-    pub(super) fn weigh(&mut self) {
+    /// Weighs every group that may have changed, and charges who pays for it. Whoever changes groups calls it before
+    /// their weight is asked for, and after a bounded number of changes.
+    pub(super) fn weigh(&mut self, accounts: &mut Accounts) {
         for slot in std::mem::take(&mut self.touched) {
             let chunk = self.chunks.get_mut(slot as usize / CHUNK);
             let place = chunk.and_then(|chunk| chunk.get_mut(slot as usize % CHUNK));
             if let Some(Some((name, state))) = place {
-                let weight = weight::group(name, state);
+                let mut weight = state.line_bytes;
+                weight::parts(name, state, |payer, bytes| {
+                    weight += bytes;
+                    self.dues.charge(payer, bytes);
+                });
+                self.dues.append(&mut state.line_dues);
                 self.bytes = self.bytes + weight - state.weight;
                 state.weight = weight;
             }
         }
+        accounts.settle(std::mem::take(&mut self.dues));
     }
 
     /// Notes that the group in a slot may change.
     fn touch(&mut self, slot: u32) {
-        if self.touched.last() != Some(&slot) {
-            self.touched.push(slot);
+        if !self.touched.insert(slot) {
+            return;
+        }
+        let chunk = self.chunks.get(slot as usize / CHUNK);
+        let place = chunk.and_then(|chunk| chunk.get(slot as usize % CHUNK));
+        if let Some(Some((name, state))) = place
+            && state.has_payers()
+        {
+            weight::parts(name, state, |payer, bytes| self.dues.release(payer, bytes));
         }
     }
 
@@ -148,7 +183,9 @@ impl GroupTable {
 
     /// In no particular order.
     pub(super) fn values_mut(&mut self) -> impl Iterator<Item = &mut GroupState> {
-        self.touched = self.by_name.values().copied().collect();
+        for slot in self.by_name.values().copied().collect::<Vec<_>>() {
+            self.touch(slot);
+        }
         self.chunks.iter_mut().flatten().flatten().map(|(_, state)| state)
     }
 
@@ -210,7 +247,7 @@ mod tests {
     }
 
     fn state(term: u64) -> GroupState {
-        GroupState::new(Term::new(term).unwrap())
+        GroupState::new(Term::new(term).unwrap(), None)
     }
 
     proptest! {
