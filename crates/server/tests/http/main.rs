@@ -21,6 +21,7 @@ mod metrics;
 mod process;
 mod rates;
 mod sessions;
+mod shares;
 mod shutdown;
 mod slow;
 mod support;
