@@ -1347,6 +1347,35 @@ pub struct PutBindingsRequest {
     #[prost(message, repeated, tag = "2")]
     pub bindings: ::prost::alloc::vec::Vec<Binding>,
 }
+/// A wish to see who takes most of the state.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ShowUsageRequest {}
+/// What one principal takes of the state.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Usage {
+    /// The principal, like `node:web-1`.
+    #[prost(string, tag = "1")]
+    pub principal: ::prost::alloc::string::String,
+    /// What its sessions, and the groups, policies and fences that it made, weigh in memory.
+    #[prost(uint64, tag = "2")]
+    pub bytes: u64,
+}
+/// Who takes most of the state.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct UsageResponse {
+    /// The ten that take most, the largest first.
+    #[prost(message, repeated, tag = "1")]
+    pub largest: ::prost::alloc::vec::Vec<Usage>,
+    /// How many principals take anything.
+    #[prost(uint64, tag = "2")]
+    pub principals: u64,
+    /// The most that one of them may take; left out means no bound.
+    #[prost(uint64, optional, tag = "3")]
+    pub bytes_max_each: ::core::option::Option<u64>,
+    /// What the whole state weighs, including what is charged to nobody.
+    #[prost(uint64, tag = "4")]
+    pub state_bytes: u64,
+}
 /// A wish to see the tokens.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ListAuthTokensRequest {}
@@ -2887,6 +2916,28 @@ pub mod regent_client {
                 .insert(GrpcMethod::new("regent.v1.Regent", "PutBindings"));
             self.inner.unary(req, path, codec).await
         }
+        /// Which principals take most of the state, and how much one may take.
+        pub async fn show_usage(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ShowUsageRequest>,
+        ) -> std::result::Result<tonic::Response<super::UsageResponse>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::grpc::PlainCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/regent.v1.Regent/ShowUsage",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("regent.v1.Regent", "ShowUsage"));
+            self.inner.unary(req, path, codec).await
+        }
         /// All bearer tokens, without their secrets.
         pub async fn list_auth_tokens(
             &mut self,
@@ -3199,6 +3250,11 @@ pub mod regent_server {
             tonic::Response<super::BindingsResponse>,
             tonic::Status,
         >;
+        /// Which principals take most of the state, and how much one may take.
+        async fn show_usage(
+            &self,
+            request: tonic::Request<super::ShowUsageRequest>,
+        ) -> std::result::Result<tonic::Response<super::UsageResponse>, tonic::Status>;
         /// All bearer tokens, without their secrets.
         async fn list_auth_tokens(
             &self,
@@ -4865,6 +4921,49 @@ pub mod regent_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = PutBindingsSvc(inner);
+                        let codec = crate::grpc::PlainCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/regent.v1.Regent/ShowUsage" => {
+                    #[allow(non_camel_case_types)]
+                    struct ShowUsageSvc<T: Regent>(pub Arc<T>);
+                    impl<T: Regent> tonic::server::UnaryService<super::ShowUsageRequest>
+                    for ShowUsageSvc<T> {
+                        type Response = super::UsageResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ShowUsageRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Regent>::show_usage(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ShowUsageSvc(inner);
                         let codec = crate::grpc::PlainCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

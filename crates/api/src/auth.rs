@@ -3,6 +3,7 @@
 use regent_election::access::{
     AccessTable, Binding, Bindings, NodeRule, Pattern, Principal, Role, TokenId, TokenRecord,
 };
+use regent_election::store::SharesView;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -102,6 +103,41 @@ impl PutBindingsRequest {
     /// The bindings, checked one by one.
     pub fn bindings(self) -> Result<Vec<Binding>, Problem> {
         self.bindings.into_iter().map(Binding::try_from).collect()
+    }
+}
+
+/// What one principal takes of the state.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct UsageBody {
+    /// The principal, like `node:web-1`.
+    pub principal: String,
+    /// What its sessions, and the groups, policies and fences that it made, weigh in memory.
+    pub bytes: u64,
+}
+
+/// Who takes most of the state.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct UsageResponse {
+    /// The ten that take most, the largest first.
+    pub largest: Vec<UsageBody>,
+    /// How many principals take anything.
+    pub principals: u64,
+    /// The most that one of them may take; null means no bound.
+    pub bytes_max_each: Option<u64>,
+    /// What the whole state weighs, including what is charged to nobody.
+    pub state_bytes: u64,
+}
+
+impl From<SharesView> for UsageResponse {
+    fn from(view: SharesView) -> Self {
+        let SharesView { largest, principals, share_bytes_max, state_bytes } = view;
+        let body = |(who, bytes): (Principal, u64)| UsageBody { principal: who.to_string(), bytes };
+        Self {
+            largest: largest.into_iter().map(body).collect(),
+            principals,
+            bytes_max_each: share_bytes_max,
+            state_bytes,
+        }
     }
 }
 

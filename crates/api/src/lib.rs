@@ -47,7 +47,7 @@ pub mod withdraw;
 
 pub use auth::{
     AuthTokenBody, AuthTokensResponse, BindingBody, BindingsResponse, CreateAuthTokenRequest,
-    CreateAuthTokenResponse, PutBindingsRequest, RevokeAuthTokenRequest,
+    CreateAuthTokenResponse, PutBindingsRequest, RevokeAuthTokenRequest, UsageBody, UsageResponse,
 };
 pub use campaign::{CampaignRequest, CampaignResponse};
 pub use claims::{BeliefsBody, BelieverBody, ClaimBody, ClaimedBody, ClaimsQuery, ClaimsResponse};

@@ -74,6 +74,8 @@ pub enum Operation {
     ShowBindings,
     /// Replaces who has which role where.
     PutBindings,
+    /// Shows which principals take most of the state.
+    ShowUsage,
     /// Lists the tokens, without their secrets.
     ListAuthTokens,
     /// Makes a token.

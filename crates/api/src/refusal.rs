@@ -26,7 +26,7 @@ pub const fn code_of(refusal: &Refusal) -> Code {
         Refusal::Stopped { .. } => Code::GroupStopped,
         Refusal::StillLed { .. } => Code::StillLed,
         Refusal::NobodyLeads { .. } => Code::NobodyLeads,
-        Refusal::Full { .. } | Refusal::StateFull { .. } => Code::Full,
+        Refusal::Full { .. } | Refusal::StateFull { .. } | Refusal::ShareFull { .. } => Code::Full,
         Refusal::SuccessorUnknown { .. } => Code::SuccessorUnknown,
         Refusal::SuccessorAmbiguous { .. } => Code::SuccessorAmbiguous,
         Refusal::SuccessorSilent { .. } => Code::SuccessorSilent,
@@ -155,6 +155,7 @@ impl From<Refusal> for Problem {
             | Refusal::SessionMismatch
             | Refusal::Full { .. }
             | Refusal::StateFull { .. }
+            | Refusal::ShareFull { .. }
             | Refusal::RequestReused
             | Refusal::Policy(_) => {}
         }

@@ -19,8 +19,8 @@ use crate::{
     OpenSessionRequest, PromoteMemberRequest, PutBindingsRequest, PutGroupRequest, ReadyResponse,
     RemoveMemberRequest, RenewRequest, RevokeAuthTokenRequest, SessionResponse, ShowSessionRequest,
     StepDownRequest, SteppedDown, TenureRequest, TokenResponse, TransferClusterRequest,
-    ValidateTokenRequest, ValidateTokenResponse, WatchManyQuery, WatchQuery, WatchResponse,
-    WithdrawRequest,
+    UsageResponse, ValidateTokenRequest, ValidateTokenResponse, WatchManyQuery, WatchQuery,
+    WatchResponse, WithdrawRequest,
 };
 
 fn of<T: JsonSchema>(to: &mut SchemaGenerator) -> Schema {
@@ -442,6 +442,13 @@ pub const ROUTES: &[Route] = &[
     .takes(of::<PutBindingsRequest>)
     .answers(of::<BindingsResponse>)
     .may(&[Code::BindingsChanged, Code::AccessRefused]),
+    Route::get(
+        Operation::ShowUsage, Needs(Administer),
+        "/v1/auth/usage",
+        "showUsage",
+        "Which principals take most of the state, and how much one may take",
+    )
+    .answers(of::<UsageResponse>),
     Route::get(
         Operation::ListAuthTokens, Needs(Administer),
         "/v1/auth/tokens",

@@ -27,6 +27,8 @@ pub(crate) enum AuthVerb {
     Apply(ApplyArgs),
     /// Show all bindings
     Show(ShowArgs),
+    /// Show which principals take most of the state
+    Usage(ShowArgs),
     /// Whether a principal may do something, and why
     Can(CanArgs),
     /// Bearer tokens
@@ -134,7 +136,9 @@ impl AuthVerb {
     pub(crate) const fn client(&self) -> &ClientArgs {
         match self {
             Self::Apply(args) => &args.client,
-            Self::Show(args) | Self::Token(TokenVerb::List(args)) => &args.client,
+            Self::Show(args) | Self::Usage(args) | Self::Token(TokenVerb::List(args)) => {
+                &args.client
+            }
             Self::Can(args) => &args.client,
             Self::Token(TokenVerb::Create(args)) => &args.client,
             Self::Token(TokenVerb::Revoke(args)) => &args.client,
@@ -179,6 +183,10 @@ pub(crate) async fn run(verb: AuthVerb) -> CommandResult {
                 format!("{}\nversion {}", table(&head, rows.collect()), all.version)
             })?;
         }
+        AuthVerb::Usage(_) => {
+            let all = remote.usage().await?;
+            screen.answer(&all, || access::usage_text(&all))?;
+        }
         AuthVerb::Can(CanArgs { who, verb, group, node, .. }) => {
             let right = access::right_of(&verb).ok_or_else(|| {
                 Failure::usage(format!(
@@ -221,15 +229,8 @@ fn listed(tokens: &[AuthTokenBody]) -> String {
             yes(token.revoked),
         ]
     });
-    let head = [
-        ("id", Side::Left),
-        ("principal", Side::Left),
-        ("label", Side::Left),
-        ("created", Side::Left),
-        ("expires", Side::Left),
-        ("revoked", Side::Left),
-    ];
-    table(&head, rows.collect())
+    let head = ["id", "principal", "label", "created", "expires", "revoked"];
+    table(&head.map(|name| (name, Side::Left)), rows.collect())
 }
 
 impl From<AccessFileError> for Failure {

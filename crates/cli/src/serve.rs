@@ -204,7 +204,7 @@ async fn open_other(settings: &Settings, url: &str) -> Result<Arc<dyn Store>, Fa
     }
     let options = MemoryOptions {
         settings: Some(settings.store_settings.clone()),
-        state_bytes_max: settings.replica.state_bytes_max,
+        state_budget: settings.replica.state_budget,
         ..MemoryOptions::default()
     };
     let store = open_url_with(url, options).map_err(unopened)?;

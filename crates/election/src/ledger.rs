@@ -35,14 +35,14 @@ use crate::command::{Command, Entry};
 use crate::deadlines::Deadlines;
 use crate::limits::{
     REFILL_EVERY_MS, SILENT_LOOKED_AT_MAX, SILENT_WHOLE_MAX, STATE_BYTES_MAX_DEFAULT,
-    STATE_BYTES_MAX_FLOOR, STRANDED_PER_LOOK_MAX,
+    STRANDED_PER_LOOK_MAX,
 };
 use crate::moment::Moment;
 use crate::mutant::{self, Mutant};
 use crate::name::{Group, RequestId, SessionId, SessionNo};
 use crate::outcome::{Applied, Effect, Refusal};
-use crate::state::{Lens, Query, State, View};
-use crate::store::Census;
+use crate::state::{Lens, Query, State, StateBudget, StateGrowth, View};
+use crate::store::{Census, SharesView};
 use crate::term::Incarnation;
 
 pub use crate::deadlines::{HeartbeatOutcome, Turn};
@@ -68,8 +68,8 @@ pub struct Ledger<S = State> {
     incarnation: Incarnation,
     deadlines: Deadlines,
     is_serving: bool,
-    /// The most that the state may weigh before growth is refused.
-    bytes_max: u64,
+    /// The most that the state may weigh, and a principal's part of it, before growth is refused.
+    budget: StateBudget,
     /// Sessions whose expiry is proposed and not applied.
     expiring: BTreeSet<SessionNo>,
     /// A wait that was over could not be proposed: all of them start again.
@@ -105,7 +105,7 @@ impl<S: AsRef<State> + AsMut<State>> Ledger<S> {
             incarnation,
             deadlines,
             is_serving: false,
-            bytes_max: STATE_BYTES_MAX_DEFAULT,
+            budget: StateBudget::whole(STATE_BYTES_MAX_DEFAULT),
             expiring: BTreeSet::new(),
             wants_waits: false,
             refilled_at: None,
@@ -114,21 +114,21 @@ impl<S: AsRef<State> + AsMut<State>> Ledger<S> {
         }
     }
 
-    /// The same with another budget for the state, in bytes.
+    /// The same with another budget for the state.
     #[must_use]
-    pub fn with_bytes_max(self, bytes_max: u64) -> Self {
-        Self { bytes_max: bytes_max.max(STATE_BYTES_MAX_FLOOR), ..self }
+    pub fn with_budget(self, budget: StateBudget) -> Self {
+        Self { budget: budget.at_least_usable(), ..self }
     }
 
-    /// Whether a command may be proposed, `pending` bytes of growth being proposed and not applied. Says how many
-    /// it may add. Not to be asked while an entry is under way.
+    /// Whether a command may be proposed, `pending` growth being proposed and not applied: of everybody, and of this
+    /// command's caller. Says how much it may add. Not to be asked while an entry is under way.
     pub fn check_budget(
         &self,
         command: &Command,
         request: Option<&RequestId>,
-        pending: u64,
-    ) -> Result<u64, Refusal> {
-        self.state().check_budget(command, request, pending, self.bytes_max)
+        pending: StateGrowth,
+    ) -> Result<StateGrowth, Refusal> {
+        self.state().check_budget(command, request, pending, self.budget)
     }
 
     /// The state. Not to be read while an entry is under way.
@@ -417,7 +417,10 @@ impl<S: AsRef<State> + AsMut<State>> Ledger<S> {
         let lens = Lens { incarnation, remaining: &remaining, is_silent: &is_silent };
         Ok(match self.state().query(query, lens)? {
             View::Census(census) => {
-                View::Census(Census { state_bytes_max: self.bytes_max, ..census })
+                View::Census(Census { state_bytes_max: self.budget.bytes_max, ..census })
+            }
+            View::Shares(shares) => {
+                View::Shares(SharesView { share_bytes_max: self.budget.share_max, ..shares })
             }
             view => view,
         })

@@ -58,6 +58,6 @@ pub use name::{
 pub use outcome::{Answer, Applied, Cause, Change, Effect, Event, Refusal};
 pub use participant::Participant;
 pub use policy::{NodePattern, Policy, PolicyError, Priority, Settings};
-pub use state::State;
+pub use state::{State, StateBudget, StateGrowth};
 pub use term::{Cursor, CursorError, Incarnation, Revision, Term};
 pub use timing::{Budget, BudgetError, Drift, Wishes};

@@ -82,7 +82,8 @@ pub const GROUPS_MAX_DEFAULT: u64 = 2_000_000;
 /// Most sessions at once.
 pub const SESSIONS_MAX: usize = 4_000_000;
 
-/// Default most bytes that the state of a store may weigh (`state/weight.rs`): more than a million groups that are led.
+/// Default most bytes that the state of a store may weigh (`state/weight.rs`): about 700,000 groups that are led, each
+/// counted with a full history.
 /// Measured with 3,000 policies of 56 KB: a server takes 1.01 bytes of memory for each, and 3.6 while it writes a
 /// snapshot. So a server with this budget fits into 4 GiB.
 pub const STATE_BYTES_MAX_DEFAULT: u64 = 1 << 30;
@@ -91,6 +92,12 @@ pub const STATE_BYTES_MAX_FLOOR: u64 = 1 << 20;
 /// One part in so many of the budget is kept above it for commands that add little: a store that is full must
 /// still be operated.
 pub const STATE_BYTES_RESERVE_PART: u64 = 16;
+
+/// Default part of the budget that one principal may take, in percent (`state/accounts.rs`): four that take all they can
+/// fill the state.
+pub const STATE_PERCENT_PER_PRINCIPAL_DEFAULT: u32 = 25;
+/// Principals that are shown as those that take most.
+pub const SHARES_SHOWN_MAX: usize = 10;
 
 /// Changes remembered per group in the state itself.
 pub const HISTORY_PER_GROUP: usize = 8;

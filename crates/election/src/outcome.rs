@@ -159,6 +159,20 @@ pub enum Refusal {
         /// The most that it may weigh.
         max: u64,
     },
+    /// One principal takes as much of the state as the store allows to one.
+    #[error(
+        "the share of {who} is full: it takes {used} bytes of the state and this adds {adds}, at most {max} for one principal; delete groups, policies and fences that it made, close its sessions, or raise state_percent_per_principal"
+    )]
+    ShareFull {
+        /// Whose share it is.
+        who: Box<Principal>,
+        /// What is charged to it, with what is proposed and not applied.
+        used: u64,
+        /// What the command may add.
+        adds: u64,
+        /// The most that one principal may take.
+        max: u64,
+    },
     /// No standby of that name.
     #[error("{to} does not stand in {group}; it must campaign there first")]
     SuccessorUnknown { group: Group, to: Node },

@@ -1,9 +1,11 @@
 //! Who may do what: bindings from a file, what a change of them would do, and why somebody may or may not.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 use regent::remote::{Remote, RemoteError};
-use regent_api::{BindingBody, BindingsResponse, Gate, PutBindingsRequest, ROUTES};
+use regent_api::{
+    BindingBody, BindingsResponse, Gate, PutBindingsRequest, ROUTES, UsageBody, UsageResponse,
+};
 use regent_election::access::{Binding, Bindings, Extent, Grant, Principal, Request, Right, judge};
 use regent_election::{Group, Node};
 use serde::Deserialize;
@@ -95,6 +97,26 @@ pub async fn apply(
     }
     let request = PutBindingsRequest { expected_version: present.version, bindings: wanted };
     Ok((remote.put_bindings(&request).await?.version, difference))
+}
+
+/// What principals take of the state, for people.
+#[must_use]
+pub fn usage_text(usage: &UsageResponse) -> String {
+    let mut text = String::new();
+    for UsageBody { principal, bytes } in &usage.largest {
+        let part = usage.bytes_max_each.map_or_else(String::new, |max| {
+            format!("  {} % of its share", bytes.saturating_mul(100) / max.max(1))
+        });
+        let _ = writeln!(text, "{bytes:>14} bytes  {principal}{part}");
+    }
+    let others = usage.principals.saturating_sub(usage.largest.len() as u64);
+    let each = usage.bytes_max_each.map_or_else(
+        || "one principal may take all of it".into(),
+        |max| format!("one principal may take {max}"),
+    );
+    let _ =
+        write!(text, "{others} more principals; the state has {} bytes, {each}", usage.state_bytes);
+    text
 }
 
 /// The right of a word: a right itself, or a verb like `campaign` or `step-down`.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use raft::eraftpb::{Entry as LogEntry, HardState, Message, SnapshotMetadata};
+use regent_election::access::Principal;
 use regent_election::codec::{CodecError, Input as Bytes, Wire, put_block};
 use regent_election::deed::DeedRecord;
 use regent_election::state::{Query, View};
@@ -208,7 +209,7 @@ pub enum PeerMessage {
 }
 
 /// Why a Raft leader did not append a proposal. Nothing happened, whatever it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decline {
     /// It does not lead, or takes nothing at the moment.
     Unable,
@@ -216,6 +217,8 @@ pub enum Decline {
     DiskFull,
     /// Its budget for the state is: [`Refusal::StateFull`].
     StateFull { used: u64, adds: u64, max: u64 },
+    /// The share of the principal that asked is: [`Refusal::ShareFull`].
+    ShareFull { who: Box<Principal>, used: u64, adds: u64, max: u64 },
 }
 
 impl From<Decline> for StoreError {
@@ -225,6 +228,9 @@ impl From<Decline> for StoreError {
             Decline::Unable => unavailable("the Raft leader could not take the change"),
             Decline::DiskFull => unavailable("the disk of the Raft leader is full"),
             Decline::StateFull { used, adds, max } => Refusal::StateFull { used, adds, max }.into(),
+            Decline::ShareFull { who, used, adds, max } => {
+                Refusal::ShareFull { who, used, adds, max }.into()
+            }
         }
     }
 }
@@ -339,6 +345,13 @@ impl PeerMessage {
                         adds.put(out);
                         max.put(out);
                     }
+                    Decline::ShareFull { who, used, adds, max } => {
+                        out.push(4);
+                        who.put(out);
+                        used.put(out);
+                        adds.put(out);
+                        max.put(out);
+                    }
                 }
             }
             Self::Heartbeat { boot, number, session, sequence, tenure } => {
@@ -409,6 +422,12 @@ impl PeerMessage {
                     1 => Decline::Unable,
                     2 => Decline::DiskFull,
                     3 => Decline::StateFull {
+                        used: Wire::take(&mut input)?,
+                        adds: Wire::take(&mut input)?,
+                        max: Wire::take(&mut input)?,
+                    },
+                    4 => Decline::ShareFull {
+                        who: Wire::take(&mut input)?,
                         used: Wire::take(&mut input)?,
                         adds: Wire::take(&mut input)?,
                         max: Wire::take(&mut input)?,

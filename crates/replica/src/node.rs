@@ -23,7 +23,7 @@ use raft::eraftpb::MessageType;
 use regent_election::access::AccessTable;
 use regent_election::limits::STATE_BYTES_MAX_DEFAULT;
 use regent_election::watch::{Bounds, Hub};
-use regent_election::{Incarnation, Moment};
+use regent_election::{Incarnation, Moment, StateBudget};
 use tokio::sync::oneshot;
 
 use crate::core::{Core, CoreConfig, Status};
@@ -78,8 +78,8 @@ pub struct NodeConfig {
     pub tune: Tune,
     /// What connections between replicas travel on.
     pub transport: Arc<dyn Transport>,
-    /// The most bytes that the state may weigh before growth is refused.
-    pub state_bytes_max: u64,
+    /// The most that the state may weigh, and a principal's part of it, before growth is refused.
+    pub state_budget: StateBudget,
     /// Who is told what it applies, if anybody.
     pub tape: Option<Arc<dyn Tape>>,
 }
@@ -93,7 +93,7 @@ impl Default for NodeConfig {
             is_witness: false,
             tune: Tune::default(),
             transport: Arc::new(Plaintext::Loopback),
-            state_bytes_max: STATE_BYTES_MAX_DEFAULT,
+            state_budget: StateBudget::whole(STATE_BYTES_MAX_DEFAULT),
             tape: None,
         }
     }
@@ -129,7 +129,7 @@ impl Node {
             snapshot_every: config.snapshot_every,
             is_witness: config.is_witness,
             is_taped: config.tape.is_some(),
-            state_bytes_max: config.state_bytes_max,
+            state_budget: config.state_budget,
         };
         let entries = recovered.entries.clone();
         let revision = recovered.replicated.state.revision();

@@ -3,6 +3,7 @@
 use regent_api::{
     AuthTokenBody, AuthTokensResponse, BindingsResponse, Code, CreateAuthTokenRequest,
     CreateAuthTokenResponse, Done, Problem, PutBindingsRequest, RevokeAuthTokenRequest,
+    UsageResponse,
 };
 use regent_election::access::{BearerToken, TokenId, TokenLabel};
 use regent_election::store::NewToken;
@@ -32,6 +33,14 @@ pub(crate) async fn act_put(
     let table = ask.change(ask.store().put_bindings(expected, list)).await?;
     tracing::info!(who = ask.who(), version = table.bindings().version(), "bindings were put");
     Ok(BindingsResponse::from(&*table))
+}
+
+pub(crate) async fn usage(call: Call) -> Reply {
+    reply::json(&act_usage(&call).await?)
+}
+
+pub(crate) async fn act_usage(ask: &Ask) -> Result<UsageResponse, Problem> {
+    Ok(ask.read(ask.store().shares()).await?.into())
 }
 
 pub(crate) async fn tokens(call: Call) -> Reply {

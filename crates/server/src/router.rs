@@ -169,6 +169,7 @@ pub(crate) const fn class(operation: Operation) -> Option<Class> {
         | Operation::Backup
         | Operation::ShowBindings
         | Operation::PutBindings
+        | Operation::ShowUsage
         | Operation::ListAuthTokens
         | Operation::CreateAuthToken
         | Operation::RevokeAuthToken => Some(Class::Admin),
@@ -221,6 +222,7 @@ fn verb(call: Call) -> Pin<Box<dyn Future<Output = Reply> + Send>> {
         Operation::Backup => Box::pin(backup::answer(call)),
         Operation::ShowBindings => Box::pin(access::show(call)),
         Operation::PutBindings => Box::pin(access::put(call)),
+        Operation::ShowUsage => Box::pin(access::usage(call)),
         Operation::ListAuthTokens => Box::pin(access::tokens(call)),
         Operation::CreateAuthToken => Box::pin(access::create(call)),
         Operation::RevokeAuthToken => Box::pin(access::revoke(call)),

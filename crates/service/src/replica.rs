@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use regent_election::limits::STATE_BYTES_MAX_DEFAULT;
 use regent_election::store::StoreError;
-use regent_election::{Command, Settings as StoreSettings};
+use regent_election::{Command, Settings as StoreSettings, StateBudget};
 use regent_replica::core::Recovered;
 use regent_replica::disk::error::DataDirError;
 use regent_replica::disk::{Disk, DiskOptions, Founding, Identity, Opened};
@@ -60,8 +60,8 @@ pub struct ReplicaSettings {
     pub certificates: Option<PeerCertificates>,
     /// Whether plaintext links may leave this machine.
     pub is_insecure: bool,
-    /// The most bytes that the state may weigh before growth is refused.
-    pub state_bytes_max: u64,
+    /// The most that the state may weigh, and a principal's part of it, before growth is refused.
+    pub state_budget: StateBudget,
 }
 
 impl Default for ReplicaSettings {
@@ -79,7 +79,7 @@ impl Default for ReplicaSettings {
             has_peers: None,
             certificates: None,
             is_insecure: false,
-            state_bytes_max: STATE_BYTES_MAX_DEFAULT,
+            state_budget: StateBudget::whole(STATE_BYTES_MAX_DEFAULT),
         }
     }
 }
@@ -153,7 +153,7 @@ pub(crate) async fn run(options: ReplicaOptions) -> Result<Arc<ReplicaStore>, Re
         snapshot_every: replica.snapshot_every,
         is_witness: replica.is_witness,
         tune: replica.tune,
-        state_bytes_max: replica.state_bytes_max,
+        state_budget: replica.state_budget,
         transport,
         ..NodeConfig::default()
     };

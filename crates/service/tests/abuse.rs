@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use regent::fresh;
 use regent::remote::Remote;
+use regent_election::StateBudget;
 use regent_replica::disk::DiskOptions;
 use regent_service::{ReplicaOptions, ReplicaSettings, Service};
 use serde_json::{Value, json};
@@ -31,7 +32,8 @@ impl Running {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let disk = DiskOptions { segment_bytes: 1 << 20, ..DiskOptions::default() };
-        let replica = ReplicaSettings { disk, state_bytes_max, ..ReplicaSettings::default() };
+        let state_budget = StateBudget::whole(state_bytes_max);
+        let replica = ReplicaSettings { disk, state_budget, ..ReplicaSettings::default() };
         let options = ReplicaOptions { replica, ..ReplicaOptions::new(directory, address) };
         let service = Service::on_replica(options).await.unwrap();
         let (stop, stopped) = oneshot::channel();

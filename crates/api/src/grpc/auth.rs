@@ -5,7 +5,7 @@ use super::read::text;
 use crate::problem::Problem;
 use crate::{
     AuthTokenBody, AuthTokensResponse, BindingBody, BindingsResponse, CreateAuthTokenRequest,
-    CreateAuthTokenResponse, PutBindingsRequest, RevokeAuthTokenRequest,
+    CreateAuthTokenResponse, PutBindingsRequest, RevokeAuthTokenRequest, UsageBody, UsageResponse,
 };
 
 impl From<BindingBody> for pb::Binding {
@@ -34,6 +34,15 @@ impl From<pb::PutBindingsRequest> for PutBindingsRequest {
     fn from(message: pb::PutBindingsRequest) -> Self {
         let bindings = message.bindings.into_iter().map(BindingBody::from).collect();
         Self { expected_version: message.expected_version, bindings }
+    }
+}
+
+impl From<UsageResponse> for pb::UsageResponse {
+    fn from(response: UsageResponse) -> Self {
+        let UsageResponse { largest, principals, bytes_max_each, state_bytes } = response;
+        let message = |UsageBody { principal, bytes }| pb::Usage { principal, bytes };
+        let largest = largest.into_iter().map(message).collect();
+        Self { largest, principals, bytes_max_each, state_bytes }
     }
 }
 

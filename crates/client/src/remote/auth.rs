@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use regent_api::{
     AuthTokensResponse, BindingsResponse, CreateAuthTokenRequest, CreateAuthTokenResponse, Done,
-    Operation, PutBindingsRequest, RevokeAuthTokenRequest,
+    Operation, PutBindingsRequest, RevokeAuthTokenRequest, UsageResponse,
 };
 
 use super::send::Call;
@@ -22,6 +22,11 @@ impl Remote {
         request: &PutBindingsRequest,
     ) -> RemoteResult<BindingsResponse> {
         self.sent(Operation::PutBindings, request).await
+    }
+
+    /// Which principals take most of the state.
+    pub async fn usage(&self) -> RemoteResult<UsageResponse> {
+        self.bare(Operation::ShowUsage).await
     }
 
     /// All bearer tokens, without their secrets.

@@ -336,7 +336,9 @@ impl Store for GuardedStore {
             | Query::Fences { group, .. }
             | Query::Replay(group, _) => self.check(Right::Observe, Extent::Group(group)).await?,
             Query::Census => self.check(Right::Observe, Extent::SomeGroup).await?,
-            Query::Access(_) => self.check(Right::Administer, Extent::Cluster).await?,
+            Query::Access(_) | Query::Shares => {
+                self.check(Right::Administer, Extent::Cluster).await?
+            }
         }
         self.inner.read(query, consistency).await
     }

@@ -468,6 +468,7 @@ fn is_permanent(refusal: &Refusal) -> bool {
         | Refusal::NobodyLeads { .. }
         | Refusal::Full { .. }
         | Refusal::StateFull { .. }
+        | Refusal::ShareFull { .. }
         | Refusal::SuccessorUnknown { .. }
         | Refusal::SuccessorAmbiguous { .. }
         | Refusal::SuccessorSilent { .. }

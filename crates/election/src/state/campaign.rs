@@ -62,8 +62,10 @@ impl State {
             None => self.open_fresh(turn, id, node, ttl_ms, passing)?,
         };
         let floor = self.term_floor;
-        let state = self.groups.get_or_insert(&group, || GroupState::new(floor));
-        let standby = Standby { session, priority, claimed, arrived, metadata };
+        let creator = || turn.who.clone();
+        let state = self.groups.get_or_insert(&group, || GroupState::new(floor, creator()));
+        let payer = self.sessions.get(&session).and_then(|session| session.owner.clone());
+        let standby = Standby { session, payer, priority, claimed, arrived, metadata };
         if wins {
             state.dequeue(session);
             if let Some(record) = self.sessions.get_mut(&session) {

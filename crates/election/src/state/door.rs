@@ -54,7 +54,7 @@ impl State {
             Door::Open if is_led => return Err(self.still_led(group)),
             Door::Open | Door::Moved { .. } => {}
         }
-        self.set_door(group, Door::Expected { from, since: turn.revision });
+        self.set_door(turn, group, Door::Expected { from, since: turn.revision });
         self.reindex(group);
         done()
     }
@@ -74,7 +74,7 @@ impl State {
             Door::Stopped { since } => return Err(stopped(group, *since)),
             Door::Open | Door::Expected { .. } => {}
         }
-        self.set_door(group, Door::Moved { to });
+        self.set_door(turn, group, Door::Moved { to });
         self.dismiss(turn, group, |_| false);
         let Some(state) = self.groups.get(group) else { return done() };
         let answer = match state.office {
@@ -118,7 +118,7 @@ impl State {
             return Err(self.still_led(group));
         }
         let heir = heir.and_then(|heir| self.standby_called(group, heir));
-        self.set_door(group, Door::Open);
+        self.set_door(turn, group, Door::Open);
         if let Some(state) = self.groups.get_mut(group) {
             state.term = state.term.max(above);
             state.came_from = Some(Box::new(from));
@@ -144,7 +144,7 @@ impl State {
             }
             Door::Open => {}
         }
-        self.set_door(group, Door::Stopped { since: turn.revision });
+        self.set_door(turn, group, Door::Stopped { since: turn.revision });
         self.reindex(group);
         let reason = Reason::new(STOPPED).ok().map(Box::new);
         let Some(state) = self.groups.get(group) else { return done() };
@@ -172,7 +172,7 @@ impl State {
             // It was resumed before.
             Door::Open => return done(),
         }
-        self.set_door(group, Door::Open);
+        self.set_door(turn, group, Door::Open);
         self.reindex(group);
         self.fill(turn, group, Cause::Elected, None);
         done()
@@ -195,9 +195,9 @@ impl State {
         self.groups.get(group).and_then(|state| state.door.as_deref()).unwrap_or(&Door::Open)
     }
 
-    fn set_door(&mut self, group: &Group, door: Door) {
+    fn set_door(&mut self, turn: &Turn, group: &Group, door: Door) {
         let floor = self.term_floor;
-        let state = self.groups.get_or_insert(group, || GroupState::new(floor));
+        let state = self.groups.get_or_insert(group, || GroupState::new(floor, turn.who.clone()));
         state.door = (!door.is_open()).then(|| Box::new(door));
     }
 

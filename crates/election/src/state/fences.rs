@@ -14,7 +14,8 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use super::{State, VerbResult, done};
+use super::accounts::Payer;
+use super::{State, Turn, VerbResult, done};
 use crate::door::Door;
 use crate::fence::{Fence, FenceError};
 use crate::limits::FENCES_PER_GROUP_MAX;
@@ -29,26 +30,41 @@ pub(super) struct Fences {
     /// No resource admits a term below this one.
     pub(super) floor: Term,
     /// The marks, none of them below the floor.
-    pub(super) marks: BTreeMap<Resource, Term>,
+    pub(super) marks: BTreeMap<Resource, Mark>,
+}
+
+/// What is remembered of one resource.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Mark {
+    /// The highest term that was admitted.
+    pub(super) term: Term,
+    /// Who asked for it first, and is charged.
+    pub(super) payer: Payer,
 }
 
 impl Fences {
     fn mark(&self, resource: &Resource) -> Term {
-        self.marks.get(resource).map_or(self.floor, |mark| self.floor.max(*mark))
+        self.marks.get(resource).map_or(self.floor, |mark| self.floor.max(mark.term))
     }
 
     /// Makes sure that no resource admits a term below this one any more.
     pub(super) fn raise(&mut self, floor: Term) {
         self.floor = self.floor.max(floor);
         for mark in self.marks.values_mut() {
-            *mark = self.floor.max(*mark);
+            mark.term = self.floor.max(mark.term);
         }
     }
 }
 
 impl State {
     /// Admits a term at a resource, unless a higher one was admitted there or it was never granted.
-    pub(super) fn admit(&mut self, group: &Group, resource: Resource, given: Term) -> VerbResult {
+    pub(super) fn admit(
+        &mut self,
+        turn: &Turn,
+        group: &Group,
+        resource: Resource,
+        given: Term,
+    ) -> VerbResult {
         self.check_home(group)?;
         let current = self.last_term(group);
         let never = || Refusal::NeverGranted { group: group.clone(), given, current };
@@ -74,7 +90,9 @@ impl State {
             return Err(Refusal::Full { what, max });
         }
         let fresh = || Box::new(Fences { floor: current, marks: BTreeMap::new() });
-        state.fences.get_or_insert_with(fresh).marks.insert(resource, fence.mark());
+        let marks = &mut state.fences.get_or_insert_with(fresh).marks;
+        let made = || Mark { term: Term::NONE, payer: turn.who.clone() };
+        marks.entry(resource).or_insert_with(made).term = fence.mark();
         done()
     }
 
@@ -84,7 +102,7 @@ impl State {
         let fences = self.groups.get_mut(group).and_then(|state| state.fences.as_deref_mut());
         let forgotten = fences.and_then(|fences| {
             let mark = fences.marks.remove(resource)?;
-            fences.raise(mark);
+            fences.raise(mark.term);
             Some(())
         });
         match forgotten {
@@ -128,7 +146,7 @@ impl State {
             .flat_map(|fences| fences.marks.range::<str, _>(from))
             .take_while(|(resource, _)| resource.as_str().starts_with(prefix))
             .take(count.saturating_add(1))
-            .map(|(resource, mark)| FenceView { resource: resource.clone(), mark: *mark })
+            .map(|(resource, mark)| FenceView { resource: resource.clone(), mark: mark.term })
             .collect();
         let is_more = fences.len() > count;
         fences.truncate(count);

@@ -18,10 +18,11 @@
 //! command of the same digest, and then that command tells the right by which its maker is judged.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 
-use super::{State, Turn, VerbResult};
+use super::{State, Turn, VerbResult, weight};
 use crate::access::Principal;
 use crate::codec::{CodecError, Input, Wire, malformed};
 use crate::command::{Command, WaitKind};
@@ -39,7 +40,8 @@ pub(super) type Proposals = BTreeMap<(Group, Revision), Proposal>;
 /// What one principal asked for, and waits for another to ask for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Proposal {
-    who: Principal,
+    /// Who asked, and is charged.
+    pub(super) who: Arc<Principal>,
     /// Of the bytes of the command. Not a print as for request ids: somebody could look for another command that has
     /// the same one.
     digest: CommandDigest,
@@ -72,7 +74,7 @@ impl CommandDigest {
 impl Proposal {
     /// Whether this principal is another one than the proposal's.
     fn is_by_other(&self, who: &Principal) -> bool {
-        match (&self.who, who) {
+        match (&*self.who, who) {
             (Principal::Local(_), Principal::Local(_)) => false,
             (one, other) => one != other,
         }
@@ -113,7 +115,7 @@ impl State {
         if self.is_proposed_by_other(group, &who, command, &digest) {
             return Ok(Some((group.clone(), digest)));
         }
-        let refusal = |proposal: Revision, by: &Principal, is_other| {
+        let refusal = |proposal: Revision, by: &Principal, is_other: bool| {
             let (group, by) = (group.clone(), Box::new(by.clone()));
             Refusal::SecondApprovalNeeded { group, proposal, by, is_other }
         };
@@ -136,7 +138,10 @@ impl State {
             }
         };
         let refusal = refusal(since, &who, false);
-        self.proposals.insert((group.clone(), since), Proposal { who, digest });
+        let payer = Some(Arc::clone(&who));
+        let replaced = self.proposals.insert((group.clone(), since), Proposal { who, digest });
+        self.proposal_has_gone(replaced);
+        self.accounts.charge(&payer, weight::PROPOSAL);
         Err(refusal)
     }
 
@@ -224,7 +229,8 @@ impl State {
     fn drop_proposals(&mut self, turn: &mut Turn, group: &Group, goes: impl Fn(&Proposal) -> bool) {
         let gone = self.proposals_of(group).filter(|(_, open)| goes(open)).map(|(since, _)| since);
         for since in gone.collect::<Vec<_>>() {
-            self.proposals.remove(&(group.clone(), since));
+            let gone = self.proposals.remove(&(group.clone(), since));
+            self.proposal_has_gone(gone);
             let (group, kind) = (group.clone(), WaitKind::Approval);
             turn.effects.push(Effect::WaitDropped { group, kind, since });
         }
@@ -237,7 +243,15 @@ impl State {
 
     /// Its ten minutes are over; whether it was still open.
     pub(super) fn drop_proposal(&mut self, group: &Group, since: Revision) -> bool {
-        self.proposals.remove(&(group.clone(), since)).is_some()
+        let gone = self.proposals.remove(&(group.clone(), since));
+        self.proposal_has_gone(gone)
+    }
+
+    /// Nobody is charged for a proposal that is not there any more; whether there was one.
+    fn proposal_has_gone(&mut self, gone: Option<Proposal>) -> bool {
+        let payer = gone.map(|proposal| proposal.who);
+        self.accounts.release(&payer, weight::PROPOSAL);
+        payer.is_some()
     }
 
     /// Whether some policy asks for two principals.
@@ -281,11 +295,13 @@ impl State {
     pub(super) fn take_proposals(&mut self, input: &mut Input<'_>) -> Result<(), CodecError> {
         for _ in 0..input.count("proposals")? {
             let group = Group::take(input)?;
-            let (who, digest) = (Principal::take(input)?, CommandDigest::take(input)?);
+            let who = self.accounts.intern(Principal::take(input)?);
+            let digest = CommandDigest::take(input)?;
             let key = (group, Revision::take(input)?);
             if self.proposals.keys().next_back().is_some_and(|last| *last >= key) {
                 return Err(malformed("proposals")("they are out of order, or one is named twice"));
             }
+            self.accounts.charge(&Some(Arc::clone(&who)), weight::PROPOSAL);
             self.proposals.insert(key, Proposal { who, digest });
         }
         self.check_proposals().map_err(malformed("proposals"))
@@ -339,7 +355,7 @@ mod tests {
             Ok(Answer::Done),
             "one switches it on"
         );
-        assert_eq!(state.encode()[0], 6, "it can be told without what came later");
+        assert_eq!(state.encode()[0], crate::state::STATE_VERSION, "alice is charged for it");
         state
     }
 
@@ -360,7 +376,8 @@ mod tests {
         }
         // It is off: one is enough, and nothing of it is left.
         assert_eq!(ask(&mut state, "user:alice", put(false)), Ok(Answer::Done));
-        assert_eq!(state.encode()[0], 5);
+        assert_eq!(State::decode(&state.encode()).as_ref(), Ok(&state));
+        assert!(state.waits().next().is_none());
     }
 
     #[test]

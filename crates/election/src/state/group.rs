@@ -1,8 +1,9 @@
 //! A group's record: its term, its office, its line, its last changes.
 
+use super::accounts::{Dues, Payer};
 use super::fences::Fences;
 use super::weight;
-use crate::codec::{wire_enum, wire_struct};
+use crate::codec::{CodecError, Input, Wire, wire_enum, wire_struct};
 use crate::door::Door;
 use crate::limits::HISTORY_PER_GROUP;
 use crate::name::{Home, Metadata, Reason, SessionNo};
@@ -13,15 +14,21 @@ use crate::term::{Revision, Term};
 /// Everything remembered of one group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct GroupState {
+    /// Who is charged for the group itself.
+    pub(super) creator: Payer,
     /// The last term granted. A tenure in office has exactly this one.
     pub(super) term: Term,
     /// The group's own policy; none means the store's default.
     pub(super) policy: Option<Box<Policy>>,
+    /// Who is charged for that policy; nobody without one.
+    pub(super) policy_payer: Payer,
     pub(super) office: Office,
     /// Who waits, the next one first: by priority, then by arrival.
     pub(super) line: Vec<Standby>,
     /// What the line weighs. It may be long, so it is not added up again with every change.
     pub(super) line_bytes: u64,
+    /// What changes in the line have changed in accounts; empty whenever the table has looked, never written to bytes.
+    pub(super) line_dues: Dues,
     /// Who comes before the whole line at the next vacancy, while it stands.
     pub(super) heir: Option<SessionNo>,
     /// The group goes when its last tenure has ended.
@@ -91,6 +98,8 @@ impl Office {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Tenure {
     pub(super) session: SessionNo,
+    /// The session's owner, who is charged; never written to bytes.
+    pub(super) payer: Payer,
     pub(super) priority: Priority,
     /// What the candidate claimed, before the policy had its say.
     pub(super) claimed: Priority,
@@ -127,6 +136,8 @@ pub(super) struct Offer {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Standby {
     pub(super) session: SessionNo,
+    /// The session's owner, who is charged; never written to bytes.
+    pub(super) payer: Payer,
     pub(super) priority: Priority,
     /// What the candidate claimed, before the policy had its say.
     pub(super) claimed: Priority,
@@ -136,13 +147,16 @@ pub(super) struct Standby {
 
 impl GroupState {
     /// A group in which nothing has happened, its terms starting above `floor`.
-    pub(super) fn new(floor: Term) -> Self {
+    pub(super) fn new(floor: Term, creator: Payer) -> Self {
         Self {
+            creator,
             term: floor,
             policy: None,
+            policy_payer: None,
             office: Office::Vacant,
             line: Vec::new(),
             line_bytes: 0,
+            line_dues: Dues::default(),
             heir: None,
             doomed: false,
             door: None,
@@ -161,7 +175,9 @@ impl GroupState {
                 > (standby.priority, std::cmp::Reverse(standby.arrived))
         };
         let place = self.line.partition_point(before);
-        self.line_bytes += weight::standby(&standby);
+        let bytes = weight::standby(&standby);
+        self.line_bytes += bytes;
+        self.line_dues.charge(&standby.payer, bytes);
         self.line.insert(place, standby);
     }
 
@@ -169,7 +185,7 @@ impl GroupState {
     /// was promised.
     pub(super) fn requeue(&mut self, place: usize, standby: Standby) {
         let before = self.line.remove(place);
-        self.line_bytes -= weight::standby(&before);
+        self.has_left(&before);
         self.enqueue(standby);
     }
 
@@ -177,7 +193,7 @@ impl GroupState {
     pub(super) fn dequeue(&mut self, session: SessionNo) -> Option<Standby> {
         let place = self.place_of(session)?;
         let standby = self.line.remove(place);
-        self.line_bytes -= weight::standby(&standby);
+        self.has_left(&standby);
         if self.line.is_empty() {
             self.line = Vec::new();
         }
@@ -198,12 +214,30 @@ impl GroupState {
         let line = std::mem::take(&mut self.line).into_iter();
         let (stay, leave): (Vec<_>, Vec<_>) = line.partition(|standby| stays(standby.session));
         self.line = stay;
-        self.line_bytes -= leave.iter().map(weight::standby).sum::<u64>();
+        for standby in &leave {
+            self.has_left(standby);
+        }
         self.heir = self.heir.filter(|heir| stays(*heir));
         if let Some(tenure) = self.office.tenure_mut() {
             tenure.offer = tenure.offer.filter(|offer| stays(offer.to));
         }
         leave.into_iter().map(|standby| standby.session).collect()
+    }
+
+    /// Whether anybody is charged for a part of it, the line aside.
+    pub(super) fn has_payers(&self) -> bool {
+        let is_led_for = |tenure: &Tenure| tenure.payer.is_some();
+        self.creator.is_some()
+            || self.policy_payer.is_some()
+            || self.fences.is_some()
+            || self.office.tenure().is_some_and(is_led_for)
+    }
+
+    /// A standby that is not in the line any more weighs nothing.
+    fn has_left(&mut self, standby: &Standby) {
+        let bytes = weight::standby(standby);
+        self.line_bytes -= bytes;
+        self.line_dues.release(&standby.payer, bytes);
     }
 
     /// Who holds the office, if it has offered it to somebody.
@@ -233,19 +267,63 @@ impl GroupState {
     }
 }
 
-wire_struct!(Standby { session, priority, claimed, arrived, metadata });
 wire_struct!(Offer { to, warm });
-wire_struct!(Tenure {
-    session,
-    priority,
-    claimed,
-    arrived,
-    metadata,
-    since,
-    accepted,
-    preemption_window,
-    offer,
-});
+
+impl Wire for Standby {
+    fn put(&self, out: &mut Vec<u8>) {
+        let Self { session, payer: _, priority, claimed, arrived, metadata } = self;
+        session.put(out);
+        priority.put(out);
+        claimed.put(out);
+        arrived.put(out);
+        metadata.put(out);
+    }
+
+    fn take(input: &mut Input<'_>) -> Result<Self, CodecError> {
+        Ok(Self {
+            session: Wire::take(input)?,
+            payer: None,
+            priority: Wire::take(input)?,
+            claimed: Wire::take(input)?,
+            arrived: Wire::take(input)?,
+            metadata: Wire::take(input)?,
+        })
+    }
+}
+
+/// A tenure opens like a standby.
+impl Wire for Tenure {
+    fn put(&self, out: &mut Vec<u8>) {
+        let Self { session, payer: _, priority, claimed, arrived, metadata, .. } = self;
+        session.put(out);
+        priority.put(out);
+        claimed.put(out);
+        arrived.put(out);
+        metadata.put(out);
+        let Self { since, accepted, preemption_window, offer, .. } = self;
+        since.put(out);
+        accepted.put(out);
+        preemption_window.put(out);
+        offer.put(out);
+    }
+
+    fn take(input: &mut Input<'_>) -> Result<Self, CodecError> {
+        let Standby { session, payer, priority, claimed, arrived, metadata } = Wire::take(input)?;
+        Ok(Self {
+            session,
+            payer,
+            priority,
+            claimed,
+            arrived,
+            metadata,
+            since: Wire::take(input)?,
+            accepted: Wire::take(input)?,
+            preemption_window: Wire::take(input)?,
+            offer: Wire::take(input)?,
+        })
+    }
+}
+
 wire_enum!(PreemptionWindow "a season" { 1 = Never, 2 = Waiting { since }, 3 = Open });
 wire_enum!(Office "an office" {
     1 = Vacant,

@@ -5,14 +5,18 @@
 //! was found in last is looked at first. Slots lie in chunks: nothing is ever moved, so that no entry pays for the
 //! growth of the whole.
 //!
+//! The table also knows what its groups weigh, and for whom. Before a group changes for the first time, what it weighs is
+//! taken off its payers' accounts; [`GroupTable::weigh`] puts the changed group on them again.
+//!
 //! The road not taken is a hash table. It needs chance against names chosen to collide, and the
 //! order of names would have to be kept beside it all the same.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Bound, Index};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use super::accounts::{Accounts, Dues};
 use super::group::GroupState;
 use super::weight;
 use crate::name::Group;
@@ -28,8 +32,10 @@ pub(super) struct GroupTable {
     free: Vec<u32>,
     /// What all groups weighed when they were last looked at.
     bytes: u64,
-    /// Slots whose groups may have changed since.
-    touched: Vec<u32>,
+    /// Slots whose groups may have changed since: they are on nobody's account, apart from their lines.
+    touched: BTreeSet<u32>,
+    /// What that has changed in accounts.
+    dues: Dues,
     /// The slots found last, by a hash of the name: guesses, never trusted without the name. Relaxed, because any
     /// guess will do. As many as there are groups, up to a bound.
     guesses: Vec<AtomicU32>,
@@ -67,6 +73,7 @@ impl Clone for GroupTable {
             free: self.free.clone(),
             bytes: self.bytes,
             touched: self.touched.clone(),
+            dues: self.dues.clone(),
             guesses: guesses(self.guesses.len()),
             missing: Mutex::default(),
         }
@@ -123,18 +130,33 @@ impl GroupTable {
             Some(slot) => slot,
             None => self.place(&group),
         };
-        self.touch(slot);
+        let was_touched = !self.touched.insert(slot);
         let state = GroupState { weight: 0, ..state };
         let before = self.at_mut(slot).and_then(|place| place.replace((group, state)));
-        self.bytes -= before.map_or(0, |(_, before)| before.weight);
+        if let Some((name, before)) = before {
+            self.has_gone(&name, &before, was_touched);
+        }
     }
 
     pub(super) fn remove(&mut self, group: &Group) -> Option<GroupState> {
         let slot = self.by_name.remove(group)?;
         self.free.push(slot);
-        let (_, state) = self.at_mut(slot)?.take()?;
-        self.bytes -= state.weight;
+        let was_touched = self.touched.remove(&slot);
+        let (name, state) = self.at_mut(slot)?.take()?;
+        self.has_gone(&name, &state, was_touched);
         Some(state)
+    }
+
+    /// A group that is not in the table any more weighs nothing.
+    fn has_gone(&mut self, name: &Group, state: &GroupState, was_touched: bool) {
+        self.bytes -= state.weight;
+        if !was_touched && state.has_payers() {
+            weight::parts(name, state, |payer, bytes| self.dues.release(payer, bytes));
+        }
+        self.dues.append(&mut state.line_dues.clone());
+        for standby in &state.line {
+            self.dues.release(&standby.payer, weight::standby(standby));
+        }
     }
 
     /// What all groups weigh, as of the last [`GroupTable::weigh`].
@@ -142,24 +164,37 @@ impl GroupTable {
         self.bytes
     }
 
-    /// Weighs every group that may have changed. Whoever changes groups calls it before their weight is asked
-    /// for, and after a bounded number of changes.
-    pub(super) fn weigh(&mut self) {
+    /// Weighs every group that may have changed, and charges who pays for it. Whoever changes groups calls it before
+    /// their weight is asked for, and after a bounded number of changes.
+    pub(super) fn weigh(&mut self, accounts: &mut Accounts) {
         for slot in std::mem::take(&mut self.touched) {
             let chunk = self.chunks.get_mut(slot as usize / CHUNK);
             let place = chunk.and_then(|chunk| chunk.get_mut(slot as usize % CHUNK));
             if let Some(Some((name, state))) = place {
-                let weight = weight::group(name, state);
+                let mut weight = state.line_bytes;
+                weight::parts(name, state, |payer, bytes| {
+                    weight += bytes;
+                    self.dues.charge(payer, bytes);
+                });
+                self.dues.append(&mut state.line_dues);
                 self.bytes = self.bytes + weight - state.weight;
                 state.weight = weight;
             }
         }
+        accounts.settle(std::mem::take(&mut self.dues));
     }
 
     /// Notes that the group in a slot may change.
     fn touch(&mut self, slot: u32) {
-        if self.touched.last() != Some(&slot) {
-            self.touched.push(slot);
+        if !self.touched.insert(slot) {
+            return;
+        }
+        let chunk = self.chunks.get(slot as usize / CHUNK);
+        let place = chunk.and_then(|chunk| chunk.get(slot as usize % CHUNK));
+        if let Some(Some((name, state))) = place
+            && state.has_payers()
+        {
+            weight::parts(name, state, |payer, bytes| self.dues.release(payer, bytes));
         }
     }
 
@@ -170,7 +205,9 @@ impl GroupTable {
 
     /// In no particular order.
     pub(super) fn values_mut(&mut self) -> impl Iterator<Item = &mut GroupState> {
-        self.touched = self.by_name.values().copied().collect();
+        for slot in self.by_name.values().copied().collect::<Vec<_>>() {
+            self.touch(slot);
+        }
         self.chunks.iter_mut().flatten().flatten().map(|(_, state)| state)
     }
 
@@ -249,7 +286,7 @@ mod tests {
     }
 
     fn state(term: u64) -> GroupState {
-        GroupState::new(Term::new(term).unwrap())
+        GroupState::new(Term::new(term).unwrap(), None)
     }
 
     proptest! {

@@ -32,10 +32,14 @@ impl State {
             Some(state) if state.doomed => return Err(Refusal::GroupEnding { group }),
             // The same again is no change: a wait for the minimum tenure must not start anew.
             Some(state) if state.policy == policy => return done(),
-            Some(state) => state.policy = policy,
+            Some(state) => {
+                state.policy_payer = turn.who.clone().filter(|_| policy.is_some());
+                state.policy = policy;
+            }
             None => {
                 self.check_groups()?;
-                let mut state = GroupState::new(self.term_floor);
+                let mut state = GroupState::new(self.term_floor, turn.who.clone());
+                state.policy_payer = turn.who.clone().filter(|_| policy.is_some());
                 state.policy = policy;
                 self.groups.insert(group.clone(), state);
             }

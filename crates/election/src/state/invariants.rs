@@ -6,12 +6,12 @@
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
+use super::fences::Mark;
 use super::group::{GroupState, Office};
 use super::session::Session;
 use super::{Index, State};
 use crate::limits::{FENCES_PER_GROUP_MAX, HISTORY_PER_GROUP};
 use crate::name::{Group, SessionNo};
-use crate::term::Term;
 
 fn holds(truth: bool, broken: impl FnOnce() -> String) -> Result<(), String> {
     if truth { Ok(()) } else { Err(broken()) }
@@ -49,6 +49,8 @@ impl State {
         self.check_proposals()?;
         let bytes = self.bytes_recomputed();
         holds(self.bytes() == bytes, || format!("{} bytes are {bytes} bytes", self.bytes()))?;
+        let (kept, fresh) = (&self.accounts, self.accounts_recomputed());
+        holds(*kept == fresh, || format!("the accounts {kept:?} are {fresh:?}"))?;
         holds(self.index == Index::recomputed(self), || "the index has drifted".into())
     }
 
@@ -62,6 +64,9 @@ impl State {
                 format!("{name} is offered to one who does not stand")
             })?;
         }
+        holds(group.policy.is_some() || group.policy_payer.is_none(), || {
+            format!("{name} has no policy, and somebody is charged for it")
+        })?;
         holds(group.heir.is_none_or(stands), || format!("{name} has an heir who does not stand"))?;
         let rank = |at: usize| (Reverse(group.line[at].priority), group.line[at].arrived);
         holds((1..group.line.len()).all(|at| rank(at - 1) <= rank(at)), || {
@@ -78,7 +83,7 @@ impl State {
             .is_none_or(|change| change.term == group.term && change.leader.as_ref() == leader);
         holds(remembers, || format!("the history of {name} does not end with its office"))?;
         if let Some(fences) = group.fences.as_deref() {
-            let is_within = |mark: &Term| (fences.floor..=group.term).contains(mark);
+            let is_within = |mark: &Mark| (fences.floor..=group.term).contains(&mark.term);
             let fits = fences.marks.len() <= FENCES_PER_GROUP_MAX && fences.floor <= group.term;
             holds(fits && fences.marks.values().all(is_within), || {
                 format!("a fence of {name} lies beyond its terms")

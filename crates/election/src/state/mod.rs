@@ -9,7 +9,7 @@
 //! `transfer` (offer, warm, transfer, accept), `step_down`, `groups` (policies and deletion), `door` (moves),
 //! `fences`, `elapsed`, `access` (bindings and tokens), `four_eyes` (what needs two principals). They meet in `office`, the only place that ends and begins
 //! tenures. `repeat` makes a repeated request take effect once; `view` reads; `snapshot` writes and reads the whole
-//! state; `weight` counts its bytes.
+//! state; `weight` counts its bytes, `accounts` for whom, and `budget` says what would be too many.
 //!
 //! The road not taken: deciding promotions outside, by a controller that watches vacancies. It would
 //! need a second round for every failover, and 100,000 of them for a crashed node.
@@ -17,7 +17,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::access::{AccessTable, Principal};
+use crate::access::AccessTable;
 use crate::command::{Command, Entry};
 use crate::name::{Group, Metadata, Node, SessionId, SessionNo};
 use crate::outcome::{Answer, Applied, Cause, Effect, Event, Refusal};
@@ -25,6 +25,8 @@ use crate::policy::{Policy, Settings};
 use crate::term::{Revision, Term};
 
 mod access;
+mod accounts;
+mod budget;
 mod campaign;
 mod door;
 mod elapsed;
@@ -50,12 +52,14 @@ mod transfer;
 mod view;
 mod weight;
 
+use accounts::{Accounts, Payer};
 use four_eyes::Proposals;
 use group::GroupState;
 use group_table::GroupTable;
 use repeat::Requests;
 use session::{EndedSessions, Session};
 
+pub use budget::{StateBudget, StateGrowth};
 pub use query::{Candidacy, Lens, Query, Question, Typed, View};
 pub use reborn::RebirthError;
 pub use single_group::SessionSummary;
@@ -78,6 +82,7 @@ pub struct State {
     ended: EndedSessions,
     access: Arc<AccessTable>,
     proposals: Proposals,
+    accounts: Accounts,
     index: Index,
     /// The entry that is being applied in slices, if any.
     work: Option<Work>,
@@ -100,8 +105,8 @@ struct Turn {
     revision: Revision,
     wall_ms: u64,
     silent: Vec<SessionNo>,
-    /// Who asks, if it is known: the owner of a session that is opened.
-    who: Option<Principal>,
+    /// Who asks, if it is known: the owner of a session that is opened, and who is charged for what is made.
+    who: Payer,
     events: Vec<Event>,
     effects: Vec<Effect>,
 }
@@ -172,6 +177,7 @@ impl State {
             ended: EndedSessions::default(),
             access: Arc::default(),
             proposals: Proposals::new(),
+            accounts: Accounts::default(),
             index: Index::default(),
             work: None,
         }
@@ -203,7 +209,7 @@ impl State {
             revision: self.revision,
             wall_ms,
             silent,
-            who,
+            who: who.map(|who| self.accounts.intern(who)),
             events: Vec::new(),
             effects: Vec::new(),
         };
@@ -223,7 +229,7 @@ impl State {
     /// when it is finished.
     pub fn advance(&mut self, groups_max: usize) -> Option<Applied> {
         let applied = self.advance_slice(groups_max);
-        self.groups.weigh();
+        self.groups.weigh(&mut self.accounts);
         applied
     }
 
@@ -296,7 +302,7 @@ impl State {
             Command::PutPolicy { group, policy } => self.put_policy(turn, group, policy),
             Command::Move { group, step } => self.move_group(turn, &group, step),
             Command::Delete { group } => self.delete(turn, &group),
-            Command::Admit { group, resource, term } => self.admit(&group, resource, term),
+            Command::Admit { group, resource, term } => self.admit(turn, &group, resource, term),
             Command::ForgetFence { group, resource } => self.forget_fence(&group, &resource),
             Command::Report { group, finding, reason } => {
                 self.report(turn, &group, finding, reason)

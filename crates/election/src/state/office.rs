@@ -156,6 +156,7 @@ impl State {
         state.office = Office::Held {
             tenure: Tenure {
                 session: standby.session,
+                payer: standby.payer,
                 priority: standby.priority,
                 claimed: standby.claimed,
                 arrived: standby.arrived,

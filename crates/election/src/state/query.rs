@@ -12,8 +12,8 @@ use crate::access::AccessView;
 use crate::name::{Digests, Group, Metadata, Resource, SessionId, SessionNo};
 use crate::outcome::{Change, Event, Refusal};
 use crate::store::{
-    Census, FencesPage, GroupView, GroupsPage, HeartbeatView, LeaderView, SessionView, StoreError,
-    StoreResult,
+    Census, FencesPage, GroupView, GroupsPage, HeartbeatView, LeaderView, SessionView, SharesView,
+    StoreError, StoreResult,
 };
 use crate::term::{Cursor, Incarnation};
 use crate::watch::Replay;
@@ -62,6 +62,8 @@ pub enum Query {
     Replay(Group, Cursor),
     /// How many of everything?
     Census,
+    /// Who takes most of the state?
+    Shares,
     /// Who may do what, and whose is this session, if one is named?
     Access(Option<SessionId>),
 }
@@ -83,6 +85,7 @@ impl Query {
             | Self::Fences { .. }
             | Self::Replay(..)
             | Self::Census
+            | Self::Shares
             | Self::Access(None) => {}
         }
         self
@@ -102,6 +105,7 @@ impl Query {
             | Self::Heartbeat(_)
             | Self::Groups { .. }
             | Self::Census
+            | Self::Shares
             | Self::Access(_) => None,
         }
     }
@@ -130,6 +134,8 @@ pub enum View {
     Replay(Option<Replay>),
     /// To [`Query::Census`].
     Census(Census),
+    /// To [`Query::Shares`].
+    Shares(SharesView),
     /// To [`Query::Access`].
     Access(AccessView),
 }
@@ -245,6 +251,14 @@ impl Question<Census> {
     }
 }
 
+impl Question<SharesView> {
+    /// [`Query::Shares`].
+    #[must_use]
+    pub fn shares() -> Self {
+        question!(Query::Shares, Shares)
+    }
+}
+
 impl Question<AccessView> {
     /// [`Query::Access`].
     #[must_use]
@@ -330,6 +344,7 @@ impl State {
                 View::Replay(self.replay(group, *cursor, lens.incarnation))
             }
             Query::Census => View::Census(self.census()),
+            Query::Shares => View::Shares(self.shares_view()),
             Query::Access(session) => View::Access(self.access_view(*session)),
         })
     }

@@ -12,7 +12,7 @@
 
 use super::group::{Marks, Office};
 use super::repeat::Requests;
-use super::{Index, State};
+use super::{Index, State, weight};
 use crate::limits::{TERM_GIVEN_MAX, TERM_MAX};
 use crate::mutant::{self, Mutant};
 use crate::name::Group;
@@ -92,6 +92,7 @@ impl State {
                 fences.raise(group.term);
             }
         }
+        self.groups.weigh(&mut self.accounts);
         // Ids of the old life may or may not have run in what was lost: all of them are refused.
         let last = Revision(self.revision.0.saturating_add(LEAP));
         self.requests = Requests::without_session();
@@ -119,9 +120,7 @@ impl State {
         }
         for group in self.groups.values_mut() {
             group.office = Office::Vacant;
-            group.line = Vec::new();
-            group.line_bytes = 0;
-            group.heir = None;
+            group.dismiss(|_| false);
             group.marks = Marks::default();
             // The last line of a history says who leads; nobody does any more.
             group.history.clear();
@@ -131,13 +130,15 @@ impl State {
             // A ceiling that was lowered ended nobody: the longest lease that may still run counts.
             let ceiling = &mut self.settings.ttl_ms_ceiling;
             *ceiling = session.ttl_ms_longest.max(*ceiling);
+            self.session_weighs_nothing(&session);
             self.ended.remember(session.id);
         }
-        self.sessions_bytes = 0;
         // What one proposed in the old life is for two in the new one.
-        self.proposals.clear();
+        for (_, proposal) in std::mem::take(&mut self.proposals) {
+            self.accounts.release(&Some(proposal.who), weight::PROPOSAL);
+        }
         self.by_secret.clear();
-        self.groups.weigh();
+        self.groups.weigh(&mut self.accounts);
     }
 }
 

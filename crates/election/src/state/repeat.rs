@@ -10,7 +10,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use super::group::Office;
-use super::{Rest, State, Turn, VerbResult};
+use super::{Rest, State, Turn, VerbResult, weight};
 use crate::codec::{CodecError, Wire, malformed, wire_struct};
 use crate::command::{Command, Repeats};
 use crate::limits::{REQUESTS_PER_SESSION, REQUESTS_WITHOUT_SESSION};
@@ -203,8 +203,10 @@ impl State {
                 Some(secret) => {
                     let session = self.by_secret.get(&secret).copied();
                     if let Some(session) = session.and_then(|no| self.sessions.get_mut(&no)) {
-                        let has_grown = session.requests.remember(request);
-                        self.note_request(has_grown);
+                        if session.requests.remember(request) {
+                            self.sessions_bytes += weight::REQUEST;
+                            self.accounts.charge(&session.owner, weight::REQUEST);
+                        }
                     }
                 }
             }

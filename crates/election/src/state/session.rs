@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
+use super::accounts::Payer;
 use super::repeat::Requests;
-use crate::access::Principal;
 use crate::limits::SESSIONS_ENDED_REMEMBERED;
 use crate::name::{Group, Node, SessionId};
 
@@ -12,8 +12,8 @@ use crate::name::{Group, Node, SessionId};
 pub(super) struct Session {
     pub(super) id: SessionId,
     pub(super) node: Node,
-    /// Who opened it: nobody else may use it. None if it was opened without authentication.
-    pub(super) owner: Option<Box<Principal>>,
+    /// Who opened it, and is charged for it: nobody else may use it. None if it was opened without authentication.
+    pub(super) owner: Payer,
     pub(super) ttl_ms: u64,
     /// The longest ttl this session ever had. Its holder may still count on it, and the machine
     /// knows no time, so waits for this session's holder use it.

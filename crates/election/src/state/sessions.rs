@@ -67,7 +67,7 @@ impl State {
         let session = Session {
             id,
             node,
-            owner: turn.who.clone().map(Box::new),
+            owner: turn.who.clone(),
             ttl_ms,
             ttl_ms_longest: ttl_ms,
             passing,
@@ -78,7 +78,9 @@ impl State {
             requests: Requests::of_session(),
         };
         self.by_secret.insert(id, no);
-        self.sessions_bytes += weight::session(&session);
+        let bytes = weight::session(&session);
+        self.sessions_bytes += bytes;
+        self.accounts.charge(&session.owner, bytes);
         self.sessions.insert(no, session);
         turn.effects.push(Effect::SessionOpened { session: no, ttl_ms });
         Ok(no)
@@ -186,7 +188,7 @@ impl State {
     /// Removes the record of a session that neither leads nor stands.
     pub(super) fn forget_session(&mut self, turn: &mut Turn, session: SessionNo) {
         if let Some(record) = self.sessions.remove(&session) {
-            self.sessions_bytes -= weight::session(&record);
+            self.session_weighs_nothing(&record);
             self.by_secret.remove(&record.id);
             self.ended.remember(record.id);
             turn.effects.push(Effect::SessionEnded { session });

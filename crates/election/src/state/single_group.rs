@@ -7,7 +7,7 @@
 //! if the engine was restored or emptied: then its terms are raised before anything is granted.
 
 use super::group::Office;
-use super::{State, Turn, weight};
+use super::{State, Turn};
 use crate::name::{Group, SessionId, SessionNo};
 use crate::outcome::{Answer, Applied, Cause};
 use crate::term::{Revision, Term};
@@ -90,7 +90,7 @@ impl State {
             .collect();
         for no in idle.iter().take(idle.len().saturating_sub(idle_max)) {
             if let Some(session) = self.sessions.remove(no) {
-                self.sessions_bytes -= weight::session(&session);
+                self.session_weighs_nothing(&session);
                 self.by_secret.remove(&session.id);
             }
         }
@@ -135,7 +135,7 @@ impl State {
                 self.settle(&mut turn, holder);
             }
         }
-        self.groups.weigh();
+        self.groups.weigh(&mut self.accounts);
         Some(Applied {
             revision: turn.revision,
             answer: Ok(Answer::Done),

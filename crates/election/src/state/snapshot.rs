@@ -7,31 +7,37 @@
 //!                owner, and then every session has `owner?` and the state ends with the table of access; or 6,
 //!                like 5, if some policy asks for two principals, and then the proposals follow; or 7, like 6, if
 //!                some group came from another store, and then every group has `came from?`, or if a group has
-//!                several proposals, or is not known and has one
+//!                several proposals, or is not known and has one; or 8, like 7, if somebody is charged for a group, a
+//!                policy or a fence, and then the payers are listed and every group ends with `charges`
 //! settings       ttl ceiling, auto-create, most groups, default policy
 //! revision       number
 //! term floor     number
 //! sessions       list of: number, id, node, ttl, longest ttl, passing, epoch, requests, owner?
+//! payers?        list of the principals that are charged for groups, policies and fences, in order
 //! groups         list of: name, term, policy?, office, line, heir?, doomed, door?, fences?,
-//!                came from?, history
+//!                came from?, history, charges?
+//! charges        who is charged for the group, for its policy, and for each of its fences in order: a place in the
+//!                list of payers, counted from 1, or 0 for nobody
 //! requests       list of those without a session, oldest first; forgotten revision?
 //! ended          list of 64-bit prints of ended session ids, oldest first
 //! access?        version of the bindings, bindings, list of tokens by their ids
 //! proposals?     list of: group, who, SHA-256 of the command, revision
 //! ```
-//! Who leads and stands where is written once, in the groups; a session's own lists and the index
+//! What is charged to whom is written where it is made, and added up when the bytes are read. Who leads and stands where is written once, in the groups; a session's own lists and the index
 //! are computed when the bytes are read, so they cannot disagree. Lists are in order and name nothing
 //! twice, so that equal states have equal bytes; others are refused, as is a state that breaks what
 //! must be true of every group and session.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::fences::Fences;
+use super::accounts::{Dues, Payer};
+use super::fences::{Fences, Mark};
 use super::group::{GroupState, Marks, Office, Standby};
 use super::repeat::Requests;
 use super::session::Session;
 use super::{Index, State, weight};
+use crate::access::Principal;
 use crate::codec::{CodecError, Input, Wire, malformed};
 use crate::door::Door;
 use crate::limits::TTL_MS_CEILING;
@@ -40,10 +46,11 @@ use crate::policy::{Policy, Settings};
 use crate::term::{Revision, Term};
 
 /// The version that opens every encoded state.
-pub const STATE_VERSION: u8 = 7;
-/// The version without groups that came from elsewhere, the one without proposals, the one without access, the one
+pub const STATE_VERSION: u8 = 8;
+/// The version without payers, the one without groups that came from elsewhere, the one without proposals, the one without access, the one
 /// without stopped groups, the one without fences, and the one without doors either. Each is written as long as no group needs a later one, so that programs which know only that read what later ones
 /// write.
+const STATE_VERSION_UNPAID: u8 = 7;
 const STATE_VERSION_NATIVE: u8 = 6;
 const STATE_VERSION_ALONE: u8 = 5;
 const STATE_VERSION_OPEN: u8 = 4;
@@ -66,13 +73,20 @@ impl State {
             no.put(&mut out);
             put_session(session, &mut out);
             if version >= STATE_VERSION_ALONE {
-                session.owner.put(&mut out);
+                session.owner.as_deref().cloned().put(&mut out);
             }
+        }
+        let payers = Payers::of(self);
+        if version >= STATE_VERSION {
+            payers.put(&mut out);
         }
         (self.groups.len() as u64).put(&mut out);
         for (name, group) in self.groups.iter() {
             name.put(&mut out);
             put_group(group, version, &mut out);
+            if version >= STATE_VERSION {
+                payers.put_charges(group, &mut out);
+            }
         }
         self.requests.parts().put(&mut out);
         self.ended.prints().collect::<Vec<u64>>().put(&mut out);
@@ -87,9 +101,12 @@ impl State {
 
     /// The earliest version that can tell all of this state.
     fn version(&self) -> u8 {
+        if self.groups.iter().any(|(_, group)| payers_of(group).any(Option::is_some)) {
+            return STATE_VERSION;
+        }
         let came = |(_, group): (&Group, &GroupState)| group.came_from.is_some();
         if !self.has_plain_proposals() || self.groups.iter().any(came) {
-            return STATE_VERSION;
+            return STATE_VERSION_UNPAID;
         }
         if self.wants_two() || !self.proposals.is_empty() {
             return STATE_VERSION_NATIVE;
@@ -122,19 +139,30 @@ impl State {
             let no = SessionNo::take(&mut input)?;
             let mut session = take_session(&mut input)?;
             if version >= STATE_VERSION_ALONE {
-                session.owner = Wire::take(&mut input)?;
+                let owner: Option<Principal> = Wire::take(&mut input)?;
+                session.owner = owner.map(|owner| state.accounts.intern(owner));
             }
             state.by_secret.insert(session.id, no);
             in_order("sessions", state.sessions.keys().next_back(), &no)?;
-            state.sessions_bytes += weight::session(&session);
+            let bytes = weight::session(&session);
+            state.sessions_bytes += bytes;
+            state.accounts.charge(&session.owner, bytes);
             state.sessions.insert(no, session);
+        }
+        let mut payers = Payers::default();
+        if version >= STATE_VERSION {
+            payers = Payers::take(&mut input, &state)?;
         }
         for _ in 0..u64::take(&mut input)? {
             let name = Group::take(&mut input)?;
-            let group = take_group(&mut input, version)?;
+            let mut group = take_group(&mut input, version)?;
+            if version >= STATE_VERSION {
+                payers.take_charges(&mut group, &mut input)?;
+            }
             in_order("groups", state.groups.last_name(), &name)?;
             state.adopt(name, group)?;
         }
+        payers.check_used()?;
         state.requests = Requests::without_session().restored(Wire::take(&mut input)?)?;
         let prints = Vec::<u64>::take(&mut input)?;
         for print in &prints {
@@ -150,7 +178,7 @@ impl State {
             state.take_proposals(&mut input)?;
         }
         input.end()?;
-        state.groups.weigh();
+        state.groups.weigh(&mut state.accounts);
         if state.version() != version {
             return Err(malformed("a state")("an earlier version would have told all of it"));
         }
@@ -164,19 +192,22 @@ impl State {
     }
 
     /// Takes a group that was read, and tells its sessions and the index about it.
-    fn adopt(&mut self, name: Group, group: GroupState) -> Result<(), CodecError> {
+    fn adopt(&mut self, name: Group, mut group: GroupState) -> Result<(), CodecError> {
         let no_such = |session: SessionNo| CodecError::Malformed {
             what: "a group",
             why: format!("{name} names session {session}, which is not open"),
         };
-        if let Some(tenure) = group.office.tenure() {
+        if let Some(tenure) = group.office.tenure_mut() {
             let session = tenure.session;
             let record = self.sessions.get_mut(&session).ok_or_else(|| no_such(session))?;
+            tenure.payer = record.owner.clone();
             record.leads.insert(name.clone());
         }
-        for standby in &group.line {
+        for standby in &mut group.line {
             let session = standby.session;
             let record = self.sessions.get_mut(&session).ok_or_else(|| no_such(session))?;
+            standby.payer = record.owner.clone();
+            group.line_dues.charge(&standby.payer, weight::standby(standby));
             if !record.stands.insert(name.clone()) {
                 let why = format!("{session} stands twice in {name}");
                 return Err(CodecError::Malformed { what: "a group", why });
@@ -235,7 +266,7 @@ fn put_group(group: &GroupState, version: u8, out: &mut Vec<u8>) {
     if version >= STATE_VERSION_STOPLESS {
         group.fences.put(out);
     }
-    if version == STATE_VERSION {
+    if version >= STATE_VERSION_UNPAID {
         group.came_from.put(out);
     }
     group.history.put(out);
@@ -246,20 +277,97 @@ fn take_group(input: &mut Input<'_>, version: u8) -> Result<GroupState, CodecErr
     let office = Office::take(input)?;
     let line = Vec::<Standby>::take(input)?;
     Ok(GroupState {
+        creator: None,
         term,
         policy,
+        policy_payer: None,
         office,
         line_bytes: line.iter().map(weight::standby).sum(),
         line,
+        line_dues: Dues::default(),
         heir: Wire::take(input)?,
         doomed: Wire::take(input)?,
         door: if version == STATE_VERSION_DOORLESS { None } else { Wire::take(input)? },
         fences: if version >= STATE_VERSION_STOPLESS { Wire::take(input)? } else { None },
-        came_from: if version == STATE_VERSION { Wire::take(input)? } else { None },
+        came_from: if version >= STATE_VERSION_UNPAID { Wire::take(input)? } else { None },
         history: Wire::take(input)?,
         marks: Marks::default(),
         weight: 0,
     })
+}
+
+/// Everybody who may be charged for a part of a group, its offices and lines aside.
+fn payers_of(group: &GroupState) -> impl Iterator<Item = &Payer> {
+    let marks = group.fences.iter().flat_map(|fences| fences.marks.values());
+    [&group.creator, &group.policy_payer].into_iter().chain(marks.map(|mark| &mark.payer))
+}
+
+/// The same, to be filled in.
+fn payers_of_mut(group: &mut GroupState) -> impl Iterator<Item = &mut Payer> {
+    let marks = group.fences.iter_mut().flat_map(|fences| fences.marks.values_mut());
+    let own = [&mut group.creator, &mut group.policy_payer];
+    own.into_iter().chain(marks.map(|mark| &mut mark.payer))
+}
+
+/// Those who are charged, in order, and whether a group has named them.
+#[derive(Default)]
+struct Payers(Vec<(Arc<Principal>, bool)>);
+
+impl Payers {
+    fn of(state: &State) -> Self {
+        let named = state.groups.iter().flat_map(|(_, group)| payers_of(group)).flatten();
+        let all: BTreeSet<&Arc<Principal>> = named.collect();
+        Self(all.into_iter().map(|who| (Arc::clone(who), true)).collect())
+    }
+
+    fn put(&self, out: &mut Vec<u8>) {
+        (self.0.len() as u64).put(out);
+        for (who, _) in &self.0 {
+            (**who).put(out);
+        }
+    }
+
+    fn take(input: &mut Input<'_>, state: &State) -> Result<Self, CodecError> {
+        let mut payers: Vec<(Arc<Principal>, bool)> = Vec::new();
+        for _ in 0..input.count("payers")? {
+            let who = state.accounts.intern(Wire::take(input)?);
+            in_order("payers", payers.last().map(|(last, _)| last), &who)?;
+            payers.push((who, false));
+        }
+        Ok(Self(payers))
+    }
+
+    fn put_charges(&self, group: &GroupState, out: &mut Vec<u8>) {
+        for payer in payers_of(group) {
+            let place = payer.as_ref().map_or(0, |payer| {
+                let place = self.0.binary_search_by(|(who, _)| who.cmp(payer));
+                1 + place.expect("all payers of all groups are in the list") as u64
+            });
+            place.put(out);
+        }
+    }
+
+    fn take_charges(
+        &mut self,
+        group: &mut GroupState,
+        input: &mut Input<'_>,
+    ) -> Result<(), CodecError> {
+        for payer in payers_of_mut(group) {
+            let Some(place) = u64::take(input)?.checked_sub(1) else { continue };
+            let named = usize::try_from(place).ok().and_then(|place| self.0.get_mut(place));
+            let (who, is_used) = named.ok_or_else(|| malformed("a payer")("it is not listed"))?;
+            *is_used = true;
+            *payer = Some(Arc::clone(who));
+        }
+        Ok(())
+    }
+
+    fn check_used(&self) -> Result<(), CodecError> {
+        match self.0.iter().find(|(_, is_used)| !is_used) {
+            None => Ok(()),
+            Some((who, _)) => Err(malformed("payers")(format!("{who} pays for nothing"))),
+        }
+    }
 }
 
 impl Wire for Fences {
@@ -268,7 +376,7 @@ impl Wire for Fences {
         (self.marks.len() as u64).put(out);
         for (resource, mark) in &self.marks {
             resource.put(out);
-            mark.put(out);
+            mark.term.put(out);
         }
     }
 
@@ -278,7 +386,7 @@ impl Wire for Fences {
         for _ in 0..input.count("fences")? {
             let resource = Resource::take(input)?;
             in_order("fences", marks.keys().next_back(), &resource)?;
-            marks.insert(resource, Term::take(input)?);
+            marks.insert(resource, Mark { term: Term::take(input)?, payer: None });
         }
         Ok(Self { floor, marks })
     }

@@ -12,6 +12,7 @@ use super::campaign::{self, Campaign, Campaigned};
 use super::port::{Consistency, Store, StoreError, StoreResult};
 use super::views::{
     Census, FencesPage, GroupView, GroupsPage, HeartbeatView, LeaderView, OfficeState, SessionView,
+    SharesView,
 };
 use crate::access::{AccessTable, Binding, Principal, SecretDigest, TokenId, TokenLabel};
 use crate::belief::Beliefs;
@@ -363,6 +364,11 @@ impl dyn Store {
     /// Counts for metrics.
     pub async fn census(&self) -> StoreResult<Census> {
         self.ask(Question::census(), Consistency::Stale).await
+    }
+
+    /// Who takes most of the state.
+    pub async fn shares(&self) -> StoreResult<SharesView> {
+        self.ask(Question::shares(), Consistency::Stale).await
     }
 }
 

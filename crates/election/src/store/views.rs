@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::access::Principal;
 use crate::door::Door;
 pub use crate::fence::{FenceView, FencesPage};
 use crate::name::{Group, Home, Metadata, Node};
@@ -175,4 +176,17 @@ pub struct Census {
     /// See [`Census::state_bytes`].
     pub state_bytes_max: u64,
     pub revision: Revision,
+}
+
+/// Who takes most of the state.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SharesView {
+    /// The largest shares in bytes, at most [`SHARES_SHOWN_MAX`](crate::limits::SHARES_SHOWN_MAX), the largest first.
+    pub largest: Vec<(Principal, u64)>,
+    /// How many principals take anything.
+    pub principals: u64,
+    /// The most that one may take; none is no bound.
+    pub share_bytes_max: Option<u64>,
+    /// What the whole state weighs, what is charged to nobody included.
+    pub state_bytes: u64,
 }

@@ -117,6 +117,7 @@ fn refused(refusal: &Refusal) -> &'static str {
         Refusal::NobodyLeads { .. } => "NobodyLeads",
         Refusal::Full { .. } => "Full",
         Refusal::StateFull { .. } => "StateFull",
+        Refusal::ShareFull { .. } => "ShareFull",
         Refusal::SuccessorUnknown { .. } => "SuccessorUnknown",
         Refusal::SuccessorAmbiguous { .. } => "SuccessorAmbiguous",
         Refusal::SuccessorSilent { .. } => "SuccessorSilent",

@@ -361,6 +361,7 @@ fn question(line: &mut Line<'_>, query: &Query) -> fmt::Result {
         }
         Query::History(group) => line.display("q", &format_args!("history {group}")),
         Query::Census => line.display("q", &"census"),
+        Query::Shares => line.display("q", &"shares"),
         Query::Access(_) => line.display("q", &"access"),
         Query::Replay(group, cursor) => line.display("q", &format_args!("replay {group} {cursor}")),
     }
@@ -413,6 +414,7 @@ fn seen(line: &mut Line<'_>, view: &View) -> fmt::Result {
         | View::Groups(_)
         | View::History(_)
         | View::Census(_)
+        | View::Shares(_)
         | View::Access(_)
         | View::Replay(_) => line.debug("view", view),
     }

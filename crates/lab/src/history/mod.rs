@@ -461,6 +461,7 @@ pub fn plain(mut view: View) -> View {
         }
         // The budget is each replica's own.
         View::Census(census) => census.state_bytes_max = 0,
+        View::Shares(shares) => shares.share_bytes_max = None,
         View::Session(_)
         | View::Heartbeat(_)
         | View::History(_)
@@ -483,6 +484,6 @@ pub fn revision_of(view: &View) -> Option<Revision> {
         View::Groups(page) => Some(page.revision),
         View::Fences(page) => Some(page.revision),
         View::Census(census) => Some(census.revision),
-        View::History(_) | View::Replay(_) | View::Access(_) => None,
+        View::History(_) | View::Replay(_) | View::Shares(_) | View::Access(_) => None,
     }
 }

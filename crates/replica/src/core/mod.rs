@@ -42,7 +42,7 @@ use regent_election::ledger::Ledger;
 use regent_election::limits::STATE_BYTES_MAX_DEFAULT;
 use regent_election::mutant::{self, Mutant};
 use regent_election::store::StoreError;
-use regent_election::{Incarnation, Moment, SessionNo};
+use regent_election::{Incarnation, Moment, SessionNo, StateBudget};
 
 use crate::io::{Outputs, PeerMessage, Response, Token};
 use crate::limits::{
@@ -83,8 +83,9 @@ pub struct CoreConfig {
     pub is_witness: bool,
     /// Whether it tells a recorder what every entry did.
     pub is_taped: bool,
-    /// The most bytes that the state may weigh before this replica, leading, proposes no more growth.
-    pub state_bytes_max: u64,
+    /// The most that the state may weigh, and a principal's part of it, before this replica, leading, proposes no more
+    /// growth.
+    pub state_budget: StateBudget,
 }
 
 impl CoreConfig {
@@ -100,7 +101,7 @@ impl CoreConfig {
             snapshot_every: LOG_ENTRIES_BETWEEN_SNAPSHOTS,
             is_witness: false,
             is_taped: false,
-            state_bytes_max: STATE_BYTES_MAX_DEFAULT,
+            state_budget: StateBudget::whole(STATE_BYTES_MAX_DEFAULT),
         }
     }
 }
@@ -298,7 +299,7 @@ impl Core {
             rounds: Rounds::new(config.id.get(), config.boot, patience),
             node,
             ledger: Ledger::new(replicated, config.incarnation, now)
-                .with_bytes_max(config.state_bytes_max),
+                .with_budget(config.state_budget),
             now,
             timing: config.timing,
             patience_percent: 100,

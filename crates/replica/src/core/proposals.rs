@@ -12,8 +12,9 @@ use raft::eraftpb::{Entry as LogEntry, Message, MessageType};
 use regent_election::mutant::{self, Mutant};
 use regent_election::state::Query;
 use regent_election::store::StoreError;
-use regent_election::{Command, Entry, Moment, Refusal, RequestId};
+use regent_election::{Command, Entry, Moment, Refusal, RequestId, StateGrowth};
 
+use super::growth::Added;
 use super::{Core, Role, unavailable};
 use crate::io::{Decline, PeerMessage, Token};
 use crate::limits::PROPOSALS_MAX;
@@ -70,7 +71,7 @@ impl Core {
         let mut locals = Vec::new();
         let mut remotes = Vec::new();
         let mut declined = Vec::new();
-        let mut grows = 0;
+        let mut grows = Added::default();
         // It must not be passed over as silent by its own campaign.
         let mut heard = BTreeSet::new();
         for submission in std::mem::take(&mut self.submissions) {
@@ -80,8 +81,8 @@ impl Core {
                         self.refuse(token, self.why_not(&command));
                         continue;
                     }
-                    match self.check_budget(&command, request.as_ref(), grows) {
-                        Ok(bytes) => grows += bytes,
+                    match self.check_budget(&command, request.as_ref(), &grows) {
+                        Ok(growth) => grows.note(&command, growth),
                         Err(refusal) => {
                             self.refuse(token, refusal.into());
                             continue;
@@ -103,8 +104,8 @@ impl Core {
                 Submission::Remote { replica, boot, number, command, request } => {
                     // At once: a second copy in this very batch must not be declined after the first was taken.
                     self.note_taken(replica, boot, number);
-                    match self.check_remote(&command, request.as_ref(), grows) {
-                        Ok(bytes) => grows += bytes,
+                    match self.check_remote(&command, request.as_ref(), &grows) {
+                        Ok(growth) => grows.note(&command, growth),
                         Err(why) => {
                             declined.push((replica, boot, number, why));
                             continue;
@@ -135,13 +136,13 @@ impl Core {
         self.decline(remotes.into_iter().map(unable).chain(declined));
     }
 
-    /// Whether a change that another replica's client asks for may be appended, and how many bytes it adds.
+    /// Whether a change that another replica's client asks for may be appended, and how much it adds.
     fn check_remote(
         &mut self,
         command: &Command,
         request: Option<&RequestId>,
-        grows: u64,
-    ) -> Result<u64, Decline> {
+        grows: &Added,
+    ) -> Result<StateGrowth, Decline> {
         if command.is_for_drivers() || self.is_held_back(command) {
             return Err(Decline::Unable);
         }
@@ -151,6 +152,8 @@ impl Core {
         self.check_budget(command, request, grows).map_err(|refusal| {
             if let Refusal::StateFull { used, adds, max } = refusal {
                 Decline::StateFull { used, adds, max }
+            } else if let Refusal::ShareFull { who, used, adds, max } = refusal {
+                Decline::ShareFull { who, used, adds, max }
             } else {
                 Decline::Unable
             }
@@ -200,7 +203,7 @@ impl Core {
                 self.refuse(token, self.why_not(&command));
                 continue;
             }
-            if let Err(refusal) = self.check_budget(&command, request.as_ref(), 0) {
+            if let Err(refusal) = self.check_budget(&command, request.as_ref(), &Added::default()) {
                 self.refuse(token, refusal.into());
                 continue;
             }

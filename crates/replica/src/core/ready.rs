@@ -201,7 +201,7 @@ impl Core {
         };
         self.out.installed = Some(replicated.state.revision());
         self.ledger = Ledger::new(replicated, self.config.incarnation, self.now)
-            .with_bytes_max(self.config.state_bytes_max);
+            .with_budget(self.config.state_budget);
         self.committed.clear();
         self.applying = None;
         self.applied = index;

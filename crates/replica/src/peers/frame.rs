@@ -16,7 +16,8 @@ use crate::member::ReplicaId;
 
 const MAGIC: &[u8; 8] = b"RGNTPEER";
 /// 2: a heartbeat names the tenure that it must prove. 3: what is declined says why.
-const VERSION: u8 = 3;
+/// 4: also for the share of a principal.
+const VERSION: u8 = 4;
 const GREETING_BYTES: usize = 8 + 1 + 1 + 16 + 8 + 8 + 8 + 4;
 
 /// Most bytes in one frame: a full message of entries and some more.

@@ -9,7 +9,7 @@ use regent_election::state::{Query, View};
 use regent_election::store::OfficeState;
 use regent_election::{
     Answer, Command, Event, Group, IfLost, Metadata, Moment, Node, Refusal, Revision, SessionId,
-    Settings,
+    Settings, StateBudget,
 };
 use regent_replica::core::Refused;
 use regent_replica::disk::snapshot::advance;
@@ -42,7 +42,7 @@ pub(crate) struct Cluster {
     /// Who is told to be a witness, until the members say what it is.
     pub(crate) joins_as_witness: BTreeSet<ReplicaId>,
     /// Who has another budget for the state than the default, in bytes.
-    pub(crate) budgets: BTreeMap<ReplicaId, u64>,
+    pub(crate) budgets: BTreeMap<ReplicaId, StateBudget>,
     /// Disks that confirm nothing: what waits for each.
     pub(crate) stalled: BTreeMap<ReplicaId, Vec<Batch>>,
     /// Everything that was published to watchers of a replica since its start.
@@ -115,8 +115,8 @@ impl Cluster {
         let mut config = CoreConfig::new(replica, disk.boot, replica.get() * 7919 + disk.boot);
         config.snapshot_every = self.snapshot_every;
         config.is_witness = self.joins_as_witness.contains(&replica);
-        if let Some(bytes_max) = self.budgets.get(&replica) {
-            config.state_bytes_max = *bytes_max;
+        if let Some(budget) = self.budgets.get(&replica) {
+            config.state_budget = *budget;
         }
         self.cores.insert(replica, Core::new(config, recovered, self.now).unwrap());
     }

@@ -1,8 +1,9 @@
 //! The budget of the state: who refuses growth, and that replicas with different budgets stay the same.
 
+use regent_election::access::{Binding, Role};
 use regent_election::policy::NodePattern;
 use regent_election::store::StoreError;
-use regent_election::{Command, Group, Policy, Refusal};
+use regent_election::{Command, Group, Policy, Refusal, StateBudget};
 use regent_replica::ReplicaId;
 use regent_replica::io::{PeerMessage, Request, Response};
 
@@ -26,7 +27,7 @@ fn with_budgets(budgets: &[(u64, u64)]) -> Cluster {
     let mut cluster = Cluster::new(budgets.len() as u64);
     for (number, bytes_max) in budgets {
         cluster.stop(id(*number));
-        cluster.budgets.insert(id(*number), *bytes_max);
+        cluster.budgets.insert(id(*number), StateBudget::whole(*bytes_max));
         cluster.start(id(*number));
     }
     cluster
@@ -89,7 +90,7 @@ fn replicas_with_different_budgets_keep_the_same_state() {
     }
     cluster.run(500);
     let leader = cluster.await_leader();
-    let bytes_max = cluster.budgets[&leader];
+    let bytes_max = cluster.budgets[&leader].bytes_max;
     assert!(taken > 10 && bytes(&cluster, leader) <= bytes_max, "{taken}");
     let state = |number| &cluster.cores[&id(number)].replicated().state;
     assert!(state(1) == state(2) && state(2) == state(3));
@@ -104,7 +105,7 @@ fn what_the_raft_leader_refuses_for_its_budget_a_followers_client_is_told() {
     // All are as large, and the leader's becomes smaller: the followers do not know the answer themselves.
     for follower in (1..=3).map(id).filter(|id| *id != leader) {
         cluster.stop(follower);
-        cluster.budgets.insert(follower, 64 * BUDGET);
+        cluster.budgets.insert(follower, StateBudget::whole(64 * BUDGET));
         cluster.start(follower);
         cluster.run(500);
     }
@@ -161,4 +162,103 @@ fn a_change_that_comes_twice_at_once_is_not_declined_after_it_was_taken() {
     cluster.run(100);
     let told = cluster.answers.remove(&token);
     assert!(matches!(told, Some(Response::Applied { answer: Ok(_), .. })), "{told:?}");
+}
+
+fn share(bytes: u64) -> StateBudget {
+    StateBudget { bytes_max: 64 * BUDGET, share_max: Some(bytes) }
+}
+
+/// A cluster in which two principals may make groups, with this budget.
+fn with_principals(replicas: u64, budget: StateBudget) -> Cluster {
+    let mut cluster = Cluster::new(replicas);
+    for number in (1..=replicas).map(id) {
+        cluster.stop(number);
+        cluster.budgets.insert(number, budget);
+        cluster.start(number);
+    }
+    let leader = cluster.await_leader();
+    let operator = |who: &str| Binding {
+        who: who.parse().unwrap(),
+        role: Role::Operator,
+        groups: vec!["*".parse().unwrap()],
+        nodes: vec!["self".parse().unwrap()],
+    };
+    let bindings = vec![operator("user:greedy"), operator("user:modest")];
+    let put = Command::PutBindings { expected_version: 0, bindings };
+    cluster.submit(leader, put).unwrap();
+    cluster
+}
+
+fn put_as(who: &str, number: u32) -> Request {
+    let command = large(number).on_behalf_of(who.parse().unwrap());
+    Request::Submit { command, request: None, query: None }
+}
+
+/// What is proposed and not applied counts for the principal that proposed it, and for no other.
+#[test]
+fn proposals_that_come_together_do_not_pass_a_share_together() {
+    let mut cluster = with_principals(1, share(BUDGET));
+    let leader = cluster.await_leader();
+    let mut tokens = Vec::new();
+    for number in 0..200 {
+        tokens.push((false, cluster.ask(leader, put_as("user:greedy", number))));
+        if number % 20 == 0 {
+            tokens.push((true, cluster.ask(leader, put_as("user:modest", 1000 + number))));
+        }
+    }
+    cluster.run(50);
+    let mut refused = 0;
+    for (is_modest, token) in tokens {
+        match cluster.answers.remove(&token).unwrap() {
+            Response::Applied { answer, .. } => drop(answer.unwrap()),
+            Response::Error(StoreError::Refused(Refusal::ShareFull { who, used, adds, max })) => {
+                assert_eq!((who.to_string().as_str(), is_modest), ("user:greedy", false));
+                assert_eq!(max, BUDGET);
+                assert!(used + adds > max && used <= max, "{used} + {adds} of {max}");
+                refused += 1;
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!((150..200).contains(&refused), "{refused} of 200");
+    let state = &cluster.cores[&leader].replicated().state;
+    let used = |who: &str| state.bytes_of(&who.parse().unwrap());
+    assert!(used("user:greedy") <= BUDGET && used("user:modest") <= BUDGET / 2);
+    assert!(used("user:greedy") > BUDGET - (64 << 10), "{}", used("user:greedy"));
+    let delete = Command::Delete { group: Group::new("g0").unwrap() };
+    cluster.submit(leader, delete.on_behalf_of("user:greedy".parse().unwrap())).unwrap();
+    cluster.submit(leader, large(0).on_behalf_of("user:greedy".parse().unwrap())).unwrap();
+}
+
+/// A client is told by any replica whose share is full, also if only the Raft leader knows.
+#[test]
+fn what_the_raft_leader_refuses_for_a_share_a_followers_client_is_told() {
+    let mut cluster = with_principals(3, share(BUDGET));
+    let leader = cluster.await_leader();
+    for follower in (1..=3).map(id).filter(|id| *id != leader) {
+        cluster.stop(follower);
+        cluster.budgets.insert(follower, share(32 * BUDGET));
+        cluster.start(follower);
+        cluster.run(500);
+    }
+    assert_eq!(cluster.leader(), Some(leader));
+    let follower = (1..=3).map(id).find(|id| *id != leader).unwrap();
+    let refused =
+        (0..100).find_map(|number| match cluster.answer(follower, put_as("user:greedy", number)) {
+            Response::Applied { answer, .. } => {
+                answer.unwrap();
+                None
+            }
+            other => Some(other),
+        });
+    match refused {
+        Some(Response::Error(StoreError::Refused(Refusal::ShareFull { who, max, .. }))) => {
+            assert_eq!((who.to_string().as_str(), max), ("user:greedy", BUDGET));
+        }
+        other => panic!("{other:?}"),
+    }
+    cluster.run(500);
+    let state = |number| &cluster.cores[&id(number)].replicated().state;
+    assert!(state(1) == state(2) && state(2) == state(3));
+    assert_eq!(state(1).largest_shares(10).len(), 1);
 }

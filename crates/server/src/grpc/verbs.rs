@@ -352,6 +352,14 @@ impl Regent for Verbs {
         yes(access::act_put(&ask, message.into()).await?)
     }
 
+    async fn show_usage(
+        &self,
+        request: Request<pb::ShowUsageRequest>,
+    ) -> GrpcResult<pb::UsageResponse> {
+        let (ask, pb::ShowUsageRequest {}) = self.enter(Operation::ShowUsage, request)?;
+        yes(access::act_usage(&ask).await?)
+    }
+
     async fn list_auth_tokens(
         &self,
         request: Request<pb::ListAuthTokensRequest>,

@@ -4,6 +4,7 @@ use regent_api::{Gate, Route};
 use regent_election::access::{BearerToken, Binding, Role, SecretDigest, TokenId, TokenLabel};
 use regent_election::store::NewToken;
 use regent_server::{Auth, ServerConfig};
+use regent_stores::MemoryStore;
 use sha2::{Digest, Sha256};
 
 use super::Server;
@@ -75,7 +76,12 @@ pub(crate) async fn guarded() -> Server {
 
 /// The same with other settings.
 pub(crate) async fn guarded_with(config: ServerConfig) -> Server {
-    let server = Server::with(ServerConfig { auth: Auth::Required, ..config }).await;
+    guarded_on(MemoryStore::new().unwrap(), config).await
+}
+
+/// The same over a store that is as the test wants it.
+pub(crate) async fn guarded_on(store: MemoryStore, config: ServerConfig) -> Server {
+    let server = Server::on(store, ServerConfig { auth: Auth::Required, ..config }).await;
     let mut bindings = Vec::new();
     for (number, someone) in EVERYBODY.iter().enumerate() {
         let principal = format!("node:{}", someone.name);

@@ -37,9 +37,14 @@ impl Server {
     }
 
     pub(crate) async fn with(config: ServerConfig) -> Self {
+        Self::on(MemoryStore::new().unwrap(), config).await
+    }
+
+    /// A server over a store that is as the test wants it.
+    pub(crate) async fn on(store: MemoryStore, config: ServerConfig) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let store: Arc<dyn Store> = Arc::new(MemoryStore::new().unwrap());
+        let store: Arc<dyn Store> = Arc::new(store);
         let (stop, stopped) = oneshot::channel::<()>();
         let served = tokio::spawn({
             let store = Arc::clone(&store);

@@ -22,6 +22,7 @@ mod metrics;
 mod process;
 mod rates;
 mod sessions;
+mod shares;
 mod shutdown;
 mod slow;
 mod support;

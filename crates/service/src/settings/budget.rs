@@ -1,22 +1,39 @@
-//! How much memory the state of a store may take, if nobody says.
+//! How much memory the state of a store may take, and a principal's part of it.
 
 use std::fs;
 use std::path::Path;
 
+use regent_election::StateBudget;
 use regent_election::limits::STATE_BYTES_MAX_DEFAULT;
 
-use super::{Effective, Key};
+use super::{ConfigError, Effective, Key};
 
 /// The part of the memory that the state may take: beside it there are the snapshot that is being written, the log,
 /// events for watchers and connections.
 const PART: u64 = 4;
 
 impl Effective {
-    /// What `state_mib_max` says, or what suits this machine.
-    pub(super) fn state_bytes_max(&self) -> u64 {
-        match self.count(Key::StateMibMax) {
+    /// What `state_mib_max` and `state_percent_per_principal` say, or what suits this machine.
+    pub(super) fn state_budget(&self) -> Result<StateBudget, ConfigError> {
+        let bytes_max = match self.count(Key::StateMibMax) {
             0 => fitting(memory()),
             mib => u64::from(mib) << 20,
+        };
+        let percent = self.count(Key::StatePercentPerPrincipal);
+        let budget = StateBudget::whole(bytes_max).at_least_usable();
+        match percent {
+            0 => Ok(budget),
+            1..=100 => {
+                let share_max = Some(budget.bytes_max / 100 * u64::from(percent));
+                Ok(StateBudget { share_max, ..budget })
+            }
+            101.. => {
+                let origin = self.origin(Key::StatePercentPerPrincipal).clone();
+                let what = format!(
+                    "state_percent_per_principal is {percent}: at most 100, or 0 for no bound"
+                );
+                Err(ConfigError::Given { origin, what })
+            }
         }
     }
 }

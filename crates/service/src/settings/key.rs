@@ -8,6 +8,7 @@ use std::fmt;
 use std::time::Duration;
 
 use regent_election::Settings as StoreSettings;
+use regent_election::limits::STATE_PERCENT_PER_PRINCIPAL_DEFAULT;
 use regent_replica::disk::limits::SEGMENT_BYTES_DEFAULT;
 use regent_replica::limits::LOG_ENTRIES_BETWEEN_SNAPSHOTS;
 use regent_server::{Auth, ReplaceFailing, ServerConfig};
@@ -203,6 +204,9 @@ keys! {
     StateMibMax = "state_mib_max", ValueKind::Count,
         Flag::new("Store", "N", "Most memory for the state in MiB; 0: 1024, or a quarter of memory"),
         "most memory for groups, sessions and policies, in MiB; beyond it whatever grows is refused with FULL; 0 means 1024, or a quarter of this machine's memory if that is less";
+    StatePercentPerPrincipal = "state_percent_per_principal", ValueKind::Count,
+        Flag::new("Store", "N", "Most of state_mib_max for one principal in percent; 0: no bound [default: 25]"),
+        "most of state_mib_max that one principal may take, in percent, with auth = \"required\"; beyond it what it adds is refused with FULL; 0 is no bound";
     TtlMin = "ttl_min", ValueKind::Duration,
         Flag::new("Store", "DURATION", "Shortest ttl in groups without a policy of their own [default: 500ms]"),
         "shortest ttl in groups without a policy of their own";
@@ -346,6 +350,7 @@ impl Key {
             Self::AutoCreate => Value::Bool(store.auto_create),
             Self::GroupsMax => count(usize::try_from(store.groups_max).unwrap_or(usize::MAX)),
             Self::StateMibMax => Value::Count(0),
+            Self::StatePercentPerPrincipal => Value::Count(STATE_PERCENT_PER_PRINCIPAL_DEFAULT),
             Self::TtlMin => time(store.default_policy.ttl_ms_min),
             Self::TtlMax => time(store.ttl_ms_ceiling),
             Self::Cluster => Value::Text(server.cluster),

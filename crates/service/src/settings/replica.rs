@@ -47,7 +47,7 @@ impl Effective {
                 .map(ToString::to_string),
             certificates: self.certificates()?,
             is_insecure: self.bool(Key::Insecure),
-            state_bytes_max: self.state_bytes_max(),
+            state_budget: self.state_budget()?,
         })
     }
 

@@ -46,7 +46,7 @@ impl Shared {
                 self.page(prefix, after.as_ref(), count).await.map(View::Groups)
             }
             Query::Census => self.census().await.map(View::Census),
-            Query::Access(_) => Err(no_access()),
+            Query::Access(_) | Query::Shares => Err(no_access()),
             Query::Candidacy { group, .. } => {
                 let latest = match consistency {
                     Consistency::Stale => self.latest(group),

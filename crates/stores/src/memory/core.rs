@@ -11,7 +11,7 @@ use regent_election::state::{Query, State, View};
 use regent_election::store::{HeartbeatView, StoreError, StoreResult};
 use regent_election::{
     Applied, Command, Event, Incarnation, Moment, Refusal, RequestId, Revision, SessionId,
-    SessionNo,
+    SessionNo, StateBudget, StateGrowth,
 };
 
 /// How far the store has come.
@@ -39,9 +39,9 @@ impl Core {
         state: State,
         incarnation: Incarnation,
         now: Moment,
-        state_bytes_max: u64,
+        budget: StateBudget,
     ) -> Self {
-        let mut ledger = Ledger::new(state, incarnation, now).with_bytes_max(state_bytes_max);
+        let mut ledger = Ledger::new(state, incarnation, now).with_budget(budget);
         ledger.serve(now);
         Self { ledger, caused: Vec::new(), phase: Phase::Open, driver_wakes_at: now }
     }
@@ -72,7 +72,7 @@ impl Core {
             // Whoever asks is alive, and must not be passed over as silent by its own campaign.
             self.ledger.shows_life(regent_clock::now(), session);
         }
-        self.ledger.check_budget(&command, request.as_ref(), 0)?;
+        self.ledger.check_budget(&command, request.as_ref(), StateGrowth::default())?;
         Ok(self.run(command, request))
     }
 

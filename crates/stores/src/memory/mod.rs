@@ -25,7 +25,7 @@ use std::thread::JoinHandle;
 use regent_election::limits::STATE_BYTES_MAX_DEFAULT;
 use regent_election::state::State;
 use regent_election::watch::{Bounds, Hub};
-use regent_election::{Command, Incarnation, Settings};
+use regent_election::{Command, Incarnation, Settings, StateBudget};
 
 use self::core::Core;
 use shared::Shared;
@@ -37,14 +37,14 @@ pub struct MemoryOptions {
     pub settings: Option<Settings>,
     /// How much is remembered for watchers.
     pub watch: Bounds,
-    /// The most bytes that the state may weigh before growth is refused.
-    pub state_bytes_max: u64,
+    /// The most that the state may weigh, and a principal's part of it, before growth is refused.
+    pub state_budget: StateBudget,
 }
 
 impl Default for MemoryOptions {
     fn default() -> Self {
-        let state_bytes_max = STATE_BYTES_MAX_DEFAULT;
-        Self { settings: None, watch: Bounds::default(), state_bytes_max }
+        let state_budget = StateBudget::whole(STATE_BYTES_MAX_DEFAULT);
+        Self { settings: None, watch: Bounds::default(), state_budget }
     }
 }
 
@@ -86,7 +86,7 @@ impl MemoryStore {
         let state = State::new(Settings::default());
         let hub = Hub::new(incarnation, state.revision(), options.watch);
         let now = regent_clock::now();
-        let core = Core::new(state, incarnation, now, options.state_bytes_max);
+        let core = Core::new(state, incarnation, now, options.state_budget);
         let shared = Arc::new(Shared::new(core, hub));
         // From here on, dropping the store ends its thread, if there is one.
         let store = Self { shared: Arc::clone(&shared), incarnation, driver: Mutex::default() };

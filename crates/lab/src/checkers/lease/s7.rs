@@ -68,6 +68,7 @@ fn seen(case: &Case<'_>, from: u64, to: u64, view: &View) -> Result<(), String> 
         | View::Fences(_)
         | View::Replay(_)
         | View::Census(_)
+        | View::Shares(_)
         | View::Access(_) => Ok(()),
     }
 }
