@@ -129,15 +129,20 @@ async fn bearer(app: &App, peer: &Peer, text: &str) -> Result<Caller, Problem> {
         return identified.map_err(|why| unknown(&why));
     }
     let token: BearerToken = text.parse().map_err(|why| unknown(&format!("{why}")))?;
-    let table = app.store.ask(Question::access(None), Consistency::Stale).await?.table;
+    let view = app.store.ask(Question::access(None), Consistency::Stale).await?;
     let digest = digest(&token);
-    match table.token(token.id) {
+    match view.table.token(token.id) {
         Some(record) if record.digest.is(&digest) => Ok(Caller {
             who: record.principal.clone(),
             token: Some(token.id),
             voucher: None,
             wall_ms,
         }),
+        None if view.may_be_old => Err(Problem::new(
+            Code::StoreUnavailable,
+            "this server has not heard of a majority since it started, and does not know the token",
+        )
+        .retry_after(1000)),
         Some(_) | None => Err(unknown(
             "this cluster does not know the token; if it was made this very moment, try again",
         )),
