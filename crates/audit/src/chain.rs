@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 
 use crate::checkpoint::Checkpoint;
 use crate::limits::DEFECTS_LISTED_MAX;
-use crate::line::{Content, Line};
+use crate::line::{Begin, Content, Line};
 
 /// The SHA-256 of some bytes, in hexadecimal.
 pub(crate) fn hash(bytes: &[u8]) -> String {
@@ -96,6 +96,12 @@ pub enum Defect {
         "{place}: the first files are missing: the log says that only those before {kept_from} were removed"
     )]
     StartMissing { place: Place, kept_from: u64 },
+    #[error(
+        "{place}: the log does not begin with a chain but with line {seq}: what stood before it was removed"
+    )]
+    NoBeginning { place: Place, seq: u64 },
+    #[error("{place}: this was file {file} when it was written: files were removed or renamed")]
+    Renamed { place: Place, file: u64 },
     #[error("{place}: half a line stands in the middle of the log")]
     Torn { place: Place },
     #[error("{place}: the checkpoint is not good: {why}")]
@@ -213,7 +219,9 @@ pub struct Verifier<'a> {
     head: Option<Head>,
     first: Option<(Place, u64)>,
     chain: Option<String>,
-    /// The newest word about which files were removed.
+    /// The newest word about which files were removed, and the newest that a checkpoint covers. With keys only that
+    /// one counts: behind the last checkpoint anybody can write.
+    trimmed_to: u64,
     kept_from: u64,
     report: Report,
 }
@@ -229,6 +237,7 @@ impl<'a> Verifier<'a> {
             head: None,
             first: None,
             chain: None,
+            trimmed_to: 1,
             kept_from: 1,
             report: Report {
                 lines: 0,
@@ -292,12 +301,8 @@ impl<'a> Verifier<'a> {
     }
 
     fn link(&mut self, place: Place, line: &Line) {
-        let is_begin = matches!(line.content, Content::Begin(_));
         let Some(head) = &self.head else {
-            // The first line of all: a beginning, or what follows on files that were removed.
-            if is_begin && (line.seq != 1 || line.prev != Head::none().hash) {
-                self.defect(Defect::Changed { place, seq: line.seq });
-            }
+            self.link_first(place, line);
             return;
         };
         let (seq, follows) = (head.seq.saturating_add(1), head.hash == line.prev);
@@ -314,6 +319,31 @@ impl<'a> Verifier<'a> {
         }
     }
 
+    /// The first line of all: the beginning of a chain, or of a file that follows on others which were removed.
+    fn link_first(&mut self, place: Place, line: &Line) {
+        let is_numbered = line.seq == 1 && line.prev == Head::none().hash;
+        match &line.content {
+            Content::Begin(_) if !is_numbered => {
+                self.defect(Defect::Changed { place, seq: line.seq });
+            }
+            // Another chain was in the files before, and the first file has none before it.
+            Content::Begin(Begin { after: Some(why), .. }) if place.file == 1 => {
+                self.defect(Defect::NewChain { place, why: why.chars().take(300).collect() });
+            }
+            Content::Begin(_) | Content::File { .. } => {}
+            Content::Start { .. }
+            | Content::Change(_)
+            | Content::Refused(_)
+            | Content::Denied(_)
+            | Content::Gap { .. }
+            | Content::Repaired { .. }
+            | Content::Trimmed { .. }
+            | Content::Checkpoint { .. }
+            | Content::End
+            | Content::Unknown => self.defect(Defect::NoBeginning { place, seq: line.seq }),
+        }
+    }
+
     fn content(&mut self, place: Place, line: &Line) {
         // The checkpoint that covers the end stands behind it.
         if !matches!(line.content, Content::Checkpoint { .. }) {
@@ -321,7 +351,10 @@ impl<'a> Verifier<'a> {
         }
         match &line.content {
             Content::Begin(begin) => self.chain = Some(begin.chain.clone()),
-            Content::File { chain, .. } => {
+            Content::File { chain, file } => {
+                if *file != place.file {
+                    self.defect(Defect::Renamed { place, file: *file });
+                }
                 if self.chain.as_ref().is_some_and(|known| known != chain) {
                     self.defect(Defect::Changed { place, seq: line.seq });
                 }
@@ -337,7 +370,7 @@ impl<'a> Verifier<'a> {
             Content::Repaired { bytes, .. } => {
                 self.report.found.push(Omission::Repaired { seq: line.seq, bytes: *bytes });
             }
-            Content::Trimmed { file } => self.kept_from = self.kept_from.max(*file),
+            Content::Trimmed { file } => self.trimmed_to = self.trimmed_to.max(*file),
             Content::Checkpoint { signed } => self.checkpoint(place, line, signed),
             Content::Start { clean: true, .. }
             | Content::Change(_)
@@ -359,6 +392,7 @@ impl<'a> Verifier<'a> {
                     self.report.checkpoints_good += 1;
                     self.report.signed_to = Some(checkpoint.seq);
                     self.report.signed_by = Some(kid);
+                    self.kept_from = self.trimmed_to;
                 } else {
                     let why = format!("it signs line {} of another chain", checkpoint.seq);
                     self.defect(Defect::Checkpoint { place, why });
@@ -373,6 +407,9 @@ impl<'a> Verifier<'a> {
     /// What was found.
     #[must_use]
     pub fn finish(mut self) -> Report {
+        if self.keys.is_none() {
+            self.kept_from = self.trimmed_to;
+        }
         if let Some((place, _)) = self.first
             && place.file > self.kept_from
         {

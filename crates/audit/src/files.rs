@@ -269,20 +269,22 @@ impl Files {
     /// Begins the next file.
     pub(crate) fn begin_next(&mut self) -> io::Result<()> {
         self.sync()?;
-        let path = path_of(&self.directory, self.number + 1);
+        let next = self.number.checked_add(1);
+        let next = next.ok_or_else(|| io::Error::other("its newest file has the last number"))?;
+        let path = path_of(&self.directory, next);
         let mut options = OpenOptions::new();
         let flags = OFlags::NOFOLLOW.bits().cast_signed();
         options.read(true).append(true).create_new(true).mode(0o600).custom_flags(flags);
         self.file = options.open(path)?;
         File::open(&self.directory)?.sync_all()?;
-        self.number += 1;
+        self.number = next;
         self.bytes = 0;
         Ok(())
     }
 
     /// The number of the oldest file that is to be kept, if there are older ones.
     pub(crate) fn keeps_from(&self) -> io::Result<Option<u64>> {
-        let from = (self.number + 1).saturating_sub(FILES_MAX);
+        let from = self.number.saturating_add(1).saturating_sub(FILES_MAX);
         let oldest = of_directory(&self.directory)?.first().map(|(number, _)| *number);
         Ok(oldest.is_some_and(|oldest| oldest < from).then_some(from))
     }

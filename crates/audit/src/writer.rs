@@ -146,6 +146,8 @@ struct Chain {
     files: Files,
     head: Head,
     id: String,
+    /// The log says that the files before this one go, and they are still there.
+    trims_to: Option<u64>,
 }
 
 /// The thread.
@@ -212,7 +214,7 @@ impl Writer {
                     lines.push(Content::Repaired { bytes, sha256 });
                 }
                 lines.push(Content::Start { clean: found.has_ended, version });
-                Chain { files, head: found.head, id: found.chain }
+                Chain { files, head: found.head, id: found.chain, trims_to: None }
             }
             None => {
                 let id = random_id().map_err(failed)?;
@@ -225,7 +227,7 @@ impl Writer {
                     version,
                     after: broken,
                 }));
-                Chain { files, head: Head::none(), id }
+                Chain { files, head: Head::none(), id, trims_to: None }
             }
         };
         self.covered = chain.head.seq;
@@ -301,6 +303,19 @@ impl Writer {
             self.shared.lost.fetch_add(1, Ordering::Relaxed);
             self.lose(1, DISK_REFUSED);
         }
+        self.trim();
+    }
+
+    /// Removes the oldest files, if the log has said that they go. Who verifies with keys believes that word only when
+    /// it is signed.
+    fn trim(&mut self) {
+        if self.chain.as_ref().is_some_and(|chain| chain.trims_to.is_some()) {
+            self.checkpoint();
+            self.attempt(|chain| match chain.trims_to.take() {
+                Some(from) => chain.files.sync().and_then(|()| chain.files.remove_before(from)),
+                None => Ok(()),
+            });
+        }
     }
 
     fn tell_gap(&mut self) {
@@ -355,6 +370,7 @@ impl Writer {
         if is_full {
             self.attempt(turn_over);
         }
+        self.trim();
         if is_due(self.unsynced_since, SYNC_EVERY) && self.attempt(|chain| chain.files.sync()) {
             self.unsynced_since = None;
         }
@@ -400,15 +416,14 @@ fn append(chain: &mut Chain, at_ms: u64, content: Content) -> io::Result<()> {
     Ok(())
 }
 
-/// Begins another file. The oldest go only after the log has said so.
+/// Begins another file, and says which of the oldest go.
 fn turn_over(chain: &mut Chain) -> io::Result<()> {
     chain.files.begin_next()?;
     let (id, file) = (chain.id.clone(), chain.files.number());
     append(chain, wall_ms(), Content::File { chain: id, file })?;
     if let Some(from) = chain.files.keeps_from()? {
         append(chain, wall_ms(), Content::Trimmed { file: from })?;
-        chain.files.sync()?;
-        chain.files.remove_before(from)?;
+        chain.trims_to = Some(from);
     }
     Ok(())
 }

@@ -87,9 +87,10 @@ impl Places {
             // What the operator wrote may have parameters.
             Some(url) => Address::parse(url.split(['?', '#']).next().unwrap_or_default()),
         };
-        // Who began with TLS is not led away from it.
-        let keeps_tls = OF_TLS.contains(&there.scheme) || !began.is_some_and(asks_for_tls);
-        let own = own.filter(|_| keeps_tls);
+        // Who began with TLS is not led away from it, unless the whole address is listed.
+        if !OF_TLS.contains(&there.scheme) && began.is_some_and(asks_for_tls) {
+            return false;
+        }
         let listed: Vec<Host> = self.listed.iter().filter_map(|place| host(place)).collect();
         there.hosts.iter().all(|(name, port)| {
             let is_own = own.iter().flat_map(|own| &own.hosts).any(|(known, _)| known == name);
@@ -280,7 +281,8 @@ mod tests {
         ] {
             for to in ["http://a.example", "postgres://a.example/elections", "etcd://a.example"] {
                 assert!(!allowed(&[], Some(began), to), "{began} {to}");
-                assert!(allowed(&["a.example"], Some(began), to), "{began} {to}");
+                assert!(!allowed(&["a.example"], Some(began), to), "{began} {to}");
+                assert!(allowed(&[to], Some(began), to), "{began} {to}");
             }
             assert!(allowed(&[], Some(began), "etcds://a.example"), "{began}");
         }

@@ -32,6 +32,8 @@ pub struct Handle {
     pub(crate) status: Arc<Mutex<Status>>,
     /// Who may do what, as far as it has applied.
     pub(crate) access: Arc<Mutex<Arc<AccessTable>>>,
+    /// Whether everything is applied that was committed when it started.
+    pub(crate) has_caught_up: Arc<AtomicBool>,
     pub(crate) peers: Arc<Peers>,
     pub(crate) threads: Arc<Mutex<Vec<JoinHandle<()>>>>,
     pub(crate) is_stopping: Arc<AtomicBool>,
@@ -94,6 +96,15 @@ impl Handle {
     #[must_use]
     pub fn access(&self) -> Arc<AccessTable> {
         Arc::clone(&self.access.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Whether a linearizable read was answered since the start.
+    pub(crate) fn has_caught_up(&self) -> bool {
+        self.has_caught_up.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn caught_up(&self) {
+        self.has_caught_up.store(true, Ordering::Release);
     }
 
     /// Which replica of which cluster it is.

@@ -215,6 +215,7 @@ impl Node {
             inbox,
             status,
             access,
+            has_caught_up: Arc::default(),
             peers,
             threads: Arc::new(Mutex::new(threads)),
             is_stopping: Arc::default(),

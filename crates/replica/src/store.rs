@@ -49,6 +49,18 @@ impl ReplicaStore {
         let command = Command::PutSettings { settings: Box::new(settings) };
         self.submit(command, None, None).await.map(drop)
     }
+
+    /// Waits until everything is applied that was committed when this replica started, and says whether it is. A replica
+    /// begins with its last snapshot: who may do what may have changed since.
+    async fn catch_up(&self) -> bool {
+        let query = Query::Access(None).with_digest();
+        let read = self.handle.ask(Request::Read { query, linearizable: true }).await;
+        let is_current = matches!(read, Ok(Response::View { .. }));
+        if is_current {
+            self.handle.caught_up();
+        }
+        is_current
+    }
 }
 
 fn unexpected(response: &Response) -> StoreError {
@@ -124,7 +136,9 @@ impl Store for ReplicaStore {
         let linearizable = consistency == Consistency::Linearizable;
         // Asked with every request, also of those who may do nothing.
         if query == Query::Access(None) && !linearizable && !self.handle.is_witness() {
-            return Ok(View::Access(AccessView { table: self.handle.access(), session: None }));
+            let may_be_old = !(self.handle.has_caught_up() || Box::pin(self.catch_up()).await);
+            let table = self.handle.access();
+            return Ok(View::Access(AccessView { table, session: None, may_be_old }));
         }
         let query = query.with_digest(&mut Digests::default());
         match self.handle.ask(Request::Read { query, linearizable }).await? {

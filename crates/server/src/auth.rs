@@ -136,14 +136,19 @@ async fn bearer(app: &App, peer: &Peer, text: &str) -> Result<Caller, Problem> {
             (token.id, digest(&token))
         }
     };
-    let table = app.store.ask(Question::access(None), Consistency::Stale).await?.table;
-    match table.token(id) {
+    let view = app.store.ask(Question::access(None), Consistency::Stale).await?;
+    match view.table.token(id) {
         Some(record) if record.digest.is(&digest) => {
             if known.is_none() {
                 peer.activity.knows_token(text, id, digest);
             }
             Ok(Caller { who: record.principal.clone(), token: Some(id), voucher: None, wall_ms })
         }
+        None if view.may_be_old => Err(Problem::new(
+            Code::StoreUnavailable,
+            "this server has not heard of a majority since it started, and does not know the token",
+        )
+        .retry_after(1000)),
         Some(_) | None => Err(unknown(
             "this cluster does not know the token; if it was made this very moment, try again",
         )),

@@ -293,3 +293,88 @@ fn two_processes_do_not_write_one_log() {
     let error = Audit::start(room.path(), 5, "main", None).unwrap_err();
     assert!(matches!(error, OpenError::TooSmall { bytes: 5 }), "{error}");
 }
+
+#[test]
+fn lines_that_go_from_the_beginning_of_the_log_are_found() {
+    let room = tempfile::tempdir().unwrap();
+    run(room.path(), &["a", "b", "c"]);
+    edit(room.path(), |lines| drop(lines.drain(..3)));
+    let report = judge(room.path());
+    assert!(
+        matches!(report.defects[..], [Defect::NoBeginning { seq: 4, .. }]),
+        "begin, a and b were removed: {report:?}"
+    );
+}
+
+#[test]
+fn files_that_are_removed_and_renamed_are_found() {
+    let room = tempfile::tempdir().unwrap();
+    let audit = Audit::start(room.path(), BYTES_MIN, "main", signer(1)).unwrap();
+    (0..150).for_each(|number| audit.changed(act(&format!("v{number}"))));
+    drop(audit);
+    let files = of_directory(room.path()).unwrap();
+    assert!(files.len() > 2 && files[0].0 == 1, "{files:?}");
+    assert!(judge(room.path()).is_complete());
+    // The first file goes, and every other takes the name of the one before.
+    files.windows(2).for_each(|two| fs::rename(&two[1].1, &two[0].1).unwrap());
+    let report = judge(room.path());
+    let renamed = |defect: &Defect| matches!(defect, Defect::Renamed { place, file } if place.file + 1 == *file);
+    assert!(report.defects.iter().any(renamed), "{report:?}");
+}
+
+#[test]
+fn a_chain_whose_predecessor_was_removed_says_so() {
+    let room = tempfile::tempdir().unwrap();
+    run(room.path(), &["a", "b"]);
+    edit(room.path(), |lines| lines[1] = lines[1].replace("alice", "bob"));
+    run(room.path(), &["c"]);
+    let files = of_directory(room.path()).unwrap();
+    fs::rename(&files[1].1, &files[0].1).unwrap();
+    let report = judge(room.path());
+    assert!(matches!(report.defects[..], [Defect::NewChain { .. }]), "{report:?}");
+}
+
+/// Who has no key can write behind the last checkpoint. What stands there explains no file that is missing.
+#[test]
+fn a_forged_word_of_removed_files_explains_nothing() {
+    let room = tempfile::tempdir().unwrap();
+    let audit = Audit::start(room.path(), BYTES_MIN, "main", signer(1)).unwrap();
+    (0..150).for_each(|number| audit.changed(act(&format!("v{number}"))));
+    drop(audit);
+    let files = of_directory(room.path()).unwrap();
+    let Head { seq, hash } = judge(room.path()).head;
+    let (newest, path) = files.last().unwrap();
+    let forged =
+        Line { seq: seq + 1, prev: hash, at_ms: 1, content: Content::Trimmed { file: *newest } };
+    let text = fs::read_to_string(path).unwrap();
+    fs::write(path, text + &serde_json::to_string(&forged).unwrap() + "\n").unwrap();
+    let (_, others) = files.split_last().unwrap();
+    others.iter().for_each(|(_, path)| fs::remove_file(path).unwrap());
+    let report = judge(room.path());
+    assert!(matches!(report.defects[..], [Defect::StartMissing { .. }]), "{report:?}");
+}
+
+/// The word that explains removed files is signed before they go: a kill right after leaves a log that verifies.
+#[test]
+fn files_go_only_after_the_word_of_it_is_signed() {
+    let room = tempfile::tempdir().unwrap();
+    let shared = Arc::<Shared>::default();
+    let mut writer = Writer::open(room.path(), BYTES_MIN, "main", signer(1), shared).unwrap();
+    let is_trimmed = |path: &Path| of_directory(path).unwrap()[0].0 > 1;
+    while !is_trimmed(room.path()) {
+        writer.write(1, Content::Change(act("a")));
+        writer.keep_up();
+    }
+    // As a kill leaves it.
+    drop(writer);
+    let report = judge(room.path());
+    assert!(report.is_intact(), "{report:?}");
+}
+
+#[test]
+fn a_file_with_the_last_of_all_numbers_ends_no_process() {
+    let room = tempfile::tempdir().unwrap();
+    fs::write(room.path().join(format!("audit-{}.jsonl", u64::MAX)), "{}\n").unwrap();
+    let error = Audit::start(room.path(), 1 << 20, "main", None).unwrap_err();
+    assert!(matches!(error, OpenError::Io { .. }), "{error}");
+}

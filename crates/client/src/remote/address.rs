@@ -4,6 +4,7 @@
 //! A build without TLS refuses `https://` rather than speak in the clear.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -48,6 +49,11 @@ pub enum AddressError {
     /// A socket beside other addresses.
     #[error("unix:// names the one server of this machine, and stands alone")]
     NotAlone,
+    /// A server elsewhere, named by one that was asked over a socket.
+    #[error(
+        "{given} is on another machine, and nothing says that it is spoken to by TLS; name it with https://"
+    )]
+    InTheClear { given: String },
     /// Some by TLS and some in the clear.
     #[error("either all addresses of a service are https:// or none is")]
     Mixed,
@@ -75,9 +81,23 @@ impl Address {
     }
 
     /// Another server, `host:port`, spoken to in the same way.
+    ///
+    /// A socket does not say whether the network is spoken to by TLS, and a token and the ids of sessions go with every
+    /// request: beside a socket there are only servers of this machine.
     pub(crate) fn beside(&self, authority: &str) -> Result<Self, AddressError> {
         let scheme = if self.is_tls { "https" } else { "http" };
-        format!("{scheme}://{authority}").parse()
+        let there: Self = format!("{scheme}://{authority}").parse()?;
+        if self.socket.is_some() && !there.is_on_loopback() {
+            return Err(AddressError::InTheClear { given: shorten(authority) });
+        }
+        Ok(there)
+    }
+
+    fn is_on_loopback(&self) -> bool {
+        let uri: Option<Uri> = self.base.parse().ok();
+        let host = uri.as_ref().and_then(Uri::host).unwrap_or_default();
+        let ip = host.trim_matches(['[', ']']).parse::<IpAddr>();
+        host == "localhost" || ip.is_ok_and(|ip| ip.is_loopback())
     }
 
     /// Whether this is the server at `host:port`.
@@ -233,6 +253,21 @@ mod tests {
         assert_eq!(address.of("/v1").unwrap().to_string(), "http://localhost/v1");
         assert!("unix://regent.sock".parse::<Address>().is_err());
         assert_eq!(Address::list("unix:///a,http://b"), Err(AddressError::NotAlone));
+    }
+
+    /// The one who answers on the socket names where the log's leader is, and the token goes there.
+    #[test]
+    fn nothing_goes_from_a_socket_to_another_machine_in_the_clear() {
+        let socket: Address = "unix:///run/regent.sock".parse().unwrap();
+        for here in ["127.0.0.1:7400", "[::1]:7400", "localhost:7400"] {
+            assert_eq!(socket.beside(here).unwrap().to_string(), format!("http://{here}"));
+        }
+        for elsewhere in ["10.0.0.5:7400", "localhost.example:7400", "[fe80::1]:7400", "a:127"] {
+            let error = socket.beside(elsewhere).unwrap_err();
+            assert!(matches!(error, AddressError::InTheClear { .. }), "{elsewhere}: {error}");
+        }
+        let plain: Address = "http://10.0.0.4:7400".parse().unwrap();
+        assert!(plain.beside("10.0.0.5:7400").is_ok());
     }
 
     #[test]

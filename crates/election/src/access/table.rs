@@ -47,6 +47,9 @@ pub struct AccessView {
     pub table: Arc<AccessTable>,
     /// None if no such session is open as far as this was read, or if none was asked about.
     pub session: Option<SessionOwner>,
+    /// Whether this server has not heard of a majority since it started, so that what was revoked before that may look
+    /// good here. It is enough for reads of what may be old, and for nothing else.
+    pub may_be_old: bool,
 }
 
 /// Whose a session is. It never changes.

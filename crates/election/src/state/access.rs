@@ -38,7 +38,7 @@ impl State {
             node: session.node.clone(),
             owner: session.owner.as_deref().cloned(),
         });
-        AccessView { table: Arc::clone(&self.access), session }
+        AccessView { table: Arc::clone(&self.access), session, may_be_old: false }
     }
 
     /// Whether `who` may have this command applied now.

@@ -6,9 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use regent_election::access::{
+    Binding, Caller, GuardedStore, Role as AccessRole, SecretDigest, TokenId, TokenLabel,
+};
 use regent_election::state::Query;
-use regent_election::store::{Consistency, Open, Store};
-use regent_election::{Group, Node as Label, Settings};
+use regent_election::store::{Consistency, NewToken, Open, Store, StoreError};
+use regent_election::{Group, Node as Label, Refusal, Settings};
 use regent_replica::disk::files::{DirectoryLock, Files, OpenFile};
 use regent_replica::disk::{Disk, DiskOptions, Founding, Identity, RealFiles};
 use regent_replica::io::{Request, Response};
@@ -307,4 +310,57 @@ async fn a_connection_that_carries_nothing_is_given_up_for_another() {
     for store in stores {
         store.shut_down().await;
     }
+}
+
+/// S11: a replica that starts shows what its last snapshot knew, and hears of its leader before it has what was
+/// committed since.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_token_that_was_revoked_is_not_good_again_after_a_restart() {
+    let mut cluster = Cluster::start(3, 20).await;
+    let leader = cluster.leader().await;
+    let behind = (1..=3).map(id).find(|replica| *replica != leader).unwrap();
+    let store = cluster.store(leader);
+    let participant = Binding {
+        who: "node:*".parse().unwrap(),
+        role: AccessRole::Participant,
+        groups: vec!["*".parse().unwrap()],
+        nodes: vec!["self".parse().unwrap()],
+    };
+    until_done(|| store.put_bindings(0, vec![participant.clone()])).await;
+    let token = TokenId(1);
+    let label = TokenLabel::new("x").unwrap();
+    let (digest, principal) = (SecretDigest([0; 32]), "node:a".parse().unwrap());
+    let new = NewToken { token, digest, principal, expires_ms: None, label };
+    until_done(|| store.create_token(new.clone())).await;
+    // So many that the snapshot of the one that falls behind knows the token, and that the rest takes a while.
+    for number in 1..=60 {
+        until_done(|| store.open(open(number))).await;
+    }
+    let read = cluster.store(behind);
+    until_done(|| read.session(session(60))).await;
+    drop(read);
+    cluster.stop(behind).await;
+    for number in 100..300 {
+        until_done(|| store.open(open(number))).await;
+    }
+    until_done(|| store.revoke_token(token)).await;
+    cluster.restart(behind).await;
+    let who = "node:a".parse().unwrap();
+    let caller = Caller { who, token: Some(token), voucher: None, wall_ms: || 1 };
+    let guarded = GuardedStore::new(cluster.store(behind), caller, Arc::default());
+    let guarded: &dyn Store = &guarded;
+    let until = Instant::now() + PATIENCE;
+    let opened = loop {
+        match guarded.open(open(1000)).await {
+            Err(StoreError::Unavailable { .. }) if Instant::now() < until => {
+                tokio::task::yield_now().await;
+            }
+            ended => break ended,
+        }
+    };
+    assert!(
+        matches!(opened, Err(StoreError::Refused(Refusal::CredentialOver { .. }))),
+        "{opened:?}"
+    );
+    cluster.end().await;
 }
