@@ -108,7 +108,7 @@ async fn walk(app: &Arc<App>, route: &'static Route, request: Request<Incoming>)
         None => Bytes::new(),
     };
     // The place is taken only once the body is here: a slow sender holds up nobody.
-    let place = app.enter(class(route.operation), guard.as_ref(), &peer.activity)?;
+    let place = app.enter(route.operation, guard.as_ref(), &peer.activity)?;
     let query = parts.uri.query().unwrap_or_default().to_owned();
     let headers = parts.headers;
     let Peer { activity, trail, .. } = peer;

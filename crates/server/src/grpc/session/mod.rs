@@ -200,7 +200,7 @@ impl Shared {
     /// A place for a request of this kind.
     fn enter(&self, operation: Operation) -> Result<Ask, Problem> {
         let Link { guard, activity, .. } = &self.link;
-        let place = self.app.enter(router::class(operation), guard.as_ref(), activity)?;
+        let place = self.app.enter(operation, guard.as_ref(), activity)?;
         Ok(self.link.ask(place))
     }
 
