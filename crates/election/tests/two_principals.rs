@@ -70,7 +70,7 @@ fn guarded() -> State {
 }
 
 fn ask(state: &mut State, who: &str, command: Command) -> Result<Answer, Refusal> {
-    let answer = state.apply(Entry::bare(command.on_behalf_of(who.parse().unwrap()))).answer;
+    let answer = state.apply(Entry::bare(command.on_behalf_of(who.parse().unwrap(), None))).answer;
     assert_eq!(state.check_invariants(), Ok(()));
     assert_eq!(State::decode(&state.encode()).as_ref(), Ok(&*state));
     answer
