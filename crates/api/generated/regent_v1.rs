@@ -82,6 +82,9 @@ pub struct Problem {
     /// The right that the caller lacks: `observe`, `stand`, `operate`, `administer` or `replicate`.
     #[prost(string, optional, tag = "26")]
     pub right: ::core::option::Option<::prost::alloc::string::String>,
+    /// What is wrong with the credential: `expired` or `revoked`.
+    #[prost(string, optional, tag = "27")]
+    pub flaw: ::core::option::Option<::prost::alloc::string::String>,
 }
 /// It is done, or had been done already.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]

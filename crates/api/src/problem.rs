@@ -124,6 +124,9 @@ pub struct Facts {
     /// The right that the caller lacks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub right: Option<String>,
+    /// What is wrong with the credential: `expired` or `revoked`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flaw: Option<String>,
 }
 
 impl Problem {

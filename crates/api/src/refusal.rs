@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use regent_election::access::Right;
+use regent_election::access::{CredentialFlaw, Right};
 use regent_election::{Cause, Refusal};
 
 use crate::problem::{Code, Problem};
@@ -145,8 +145,8 @@ impl From<Refusal> for Problem {
                 facts.group = group;
                 facts.right = Some(right.word().to_owned());
             }
+            Refusal::CredentialOver { flaw } => facts.flaw = Some(flaw.word().to_owned()),
             Refusal::SessionOfAnother
-            | Refusal::CredentialOver { .. }
             | Refusal::BindingsChanged { .. }
             | Refusal::Access(_)
             | Refusal::TokenUnknown { .. }
@@ -241,9 +241,16 @@ impl Problem {
                 why: self.detail.clone().into_boxed_str(),
             },
             Code::SessionOfAnother => Refusal::SessionOfAnother,
+            // A server that does not say which: then it may be one that its bearer can replace.
+            Code::CredentialOver => Refusal::CredentialOver {
+                flaw: facts
+                    .flaw
+                    .as_deref()
+                    .and_then(|it| it.parse().ok())
+                    .unwrap_or(CredentialFlaw::Expired),
+            },
             Code::BadRequest
             | Code::Unauthenticated
-            | Code::CredentialOver
             | Code::AuthTokenUnknown
             | Code::AuthTokenExists
             | Code::SecondApprovalNeeded
@@ -300,6 +307,8 @@ mod tests {
             Refusal::SessionUnknown,
             Refusal::SessionMismatch,
             Refusal::SessionOfAnother,
+            Refusal::CredentialOver { flaw: CredentialFlaw::Expired },
+            Refusal::CredentialOver { flaw: CredentialFlaw::Revoked },
             Refusal::Denied { right: Right::Stand, group: Some(group()), why: "no binding".into() },
             Refusal::HeartbeatNotNewer { given: 5, last: 9 },
             Refusal::NotLeader { group: group(), given, term: current, leader },

@@ -89,7 +89,8 @@ pub(crate) async fn run(args: ServeArgs, log: &LogArgs) -> CommandResult {
         Err(error) => return Err(Failure::new(Exit::Config, format!("socket: {error}"))),
     };
     warn(&settings, address, &service.describe());
-    greet(address, settings.tls.is_some(), &service.describe());
+    let is_guarded = settings.server.auth == Auth::Required;
+    greet(address, settings.tls.is_some(), is_guarded, &service.describe());
     memory::give_back();
 
     let on_split_brain = settings.on_split_brain.map(alarm::command);
@@ -302,6 +303,7 @@ fn warn(settings: &Settings, address: SocketAddr, store: &Description) {
     if settings.server.auth == Auth::Required
         && let Some(socket) = &settings.socket
     {
+        let socket = std::path::absolute(socket).unwrap_or_else(|_| socket.clone());
         remark(&format!(
             "callers need a credential; administer on this machine with --server unix://{}",
             socket.display()
@@ -316,7 +318,7 @@ fn warn(settings: &Settings, address: SocketAddr, store: &Description) {
 }
 
 /// A few lines for whoever started it. Nothing depends on their being read.
-fn greet(address: SocketAddr, is_tls: bool, store: &Description) {
+fn greet(address: SocketAddr, is_tls: bool, is_guarded: bool, store: &Description) {
     let scheme = if is_tls { "https" } else { "http" };
     let url = format!("{scheme}://{}", reachable(address));
     // Who has logged in elsewhere would try it there.
@@ -328,15 +330,14 @@ fn greet(address: SocketAddr, is_tls: bool, store: &Description) {
         _ => format!("data is in {}", store.place),
     };
     let caveat = store.caveat.as_ref().map(|caveat| format!("\n{caveat}")).unwrap_or_default();
-    let lines = format!(
-        "regent {version} listens on {url}\n\
-         {place} ({}, {}){caveat}\n\
-         try in another terminal:\n  \
-         regent campaign billing --node a{server}\n  \
-         regent leader billing{server}\n  \
-         regent watch{server}\n",
-        store.name, store.level,
-    );
+    let verbs = ["campaign billing --node a", "leader billing", "watch"];
+    let tries = verbs.map(|verb| format!("  regent {verb}{server}\n")).concat();
+    // They would need a credential, or a CA.
+    let tries =
+        if is_tls || is_guarded { "" } else { &format!("try in another terminal:\n{tries}") };
+    let (name, level) = (store.name, &store.level);
+    let lines =
+        format!("regent {version} listens on {url}\n{place} ({name}, {level}){caveat}\n{tries}");
     let mut stdout = io::stdout().lock();
     let _ = stdout.write_all(lines.as_bytes()).and_then(|()| stdout.flush());
 }

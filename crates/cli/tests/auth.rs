@@ -120,6 +120,44 @@ fn a_candidate_that_keeps_its_office_shows_its_token_and_bindings_survive_a_rest
     kept.line_with("web-1 leads");
 }
 
+/// Whoever takes a right or a token away need not wait for a lease: the leader stops at its next heartbeat and resigns.
+#[test]
+fn a_leader_that_loses_its_right_or_its_token_stops_at_once_and_the_next_one_leads() {
+    let room = Room::new();
+    let server = guarded(&room);
+    let bind = |names: &[&str]| {
+        let one = |name: &&str| {
+            format!("[[binding]]\nwho = \"{name}\"\nrole = \"participant\"\ngroups = [\"*\"]\n")
+        };
+        let text: String = names.iter().map(one).collect();
+        fs::write(room.path("bindings.toml"), text).unwrap();
+        yes(admin(&room, &["auth", "apply", "--file", "bindings.toml"]));
+    };
+    bind(&["node:web-*"]);
+    let stand = |name: &str| {
+        let file = format!("{name}.token");
+        let secret = token(&room, &format!("node:{name}"), &file);
+        let keep = ["campaign", "billing", "--node", name, "--keep", "--ttl", "6s"];
+        let kept = server.start(&room, &[&keep[..], &["--token-file", &file]].concat());
+        (kept, secret)
+    };
+    let (first, _) = stand("web-1");
+    first.line_with("web-1 leads");
+    let (second, secret) = stand("web-2");
+    second.line_with("web-1 leads");
+    bind(&["node:web-2", "node:web-3"]);
+    first.line_with("the right to lead was withdrawn");
+    second.line_with("web-2 leads");
+    let history = yes(admin(&room, &["history", "billing"]));
+    assert!(history.contains("policy"), "{history}");
+
+    let (third, _) = stand("web-3");
+    third.line_with("web-2 leads");
+    yes(admin(&room, &["auth", "token", "revoke", secret.split('_').nth(1).unwrap()]));
+    second.line_with("the right to lead was withdrawn");
+    third.line_with("web-3 leads");
+}
+
 #[test]
 fn a_server_without_authentication_stays_on_this_machine_unless_that_is_wanted() {
     let room = Room::new();
@@ -131,6 +169,10 @@ fn a_server_without_authentication_stays_on_this_machine_unless_that_is_wanted()
     assert!(server.log().contains("INSECURE"), "{}", server.log());
     let shown = server.yes(&room, &["cluster", "status", "--output", "json"]);
     assert!(shown.contains("\"auth\":\"off\""), "{shown}");
+    // What is printed can be used as it is, wherever the data directory is.
+    let guarded = room.serve("127.0.0.1:0", &["--data-dir", "beside", "--auth", "required"]);
+    let socket = format!("--server unix://{}", room.text("beside/run/regent.sock"));
+    assert!(guarded.log().contains(&socket), "{}", guarded.log());
 }
 
 /// Runs a command with this on its standard input.

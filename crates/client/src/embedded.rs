@@ -16,6 +16,8 @@ use regent_election::Settings;
 use regent_election::store::Store;
 use regent_replica::disk::error::DataDirError;
 use regent_replica::disk::{Disk, DiskOptions, Founding, Identity, Opened, RealFiles};
+#[cfg(feature = "tls")]
+use regent_replica::peers::Encrypted;
 use regent_replica::peers::{Plaintext, Transport, beyond_loopback};
 use regent_replica::{Member, Members, Node, NodeConfig, ReplicaId, ReplicaStore, Timing};
 use tokio::net::TcpListener;
@@ -56,6 +58,8 @@ pub struct Embedded {
     plaintext: Plaintext,
     #[cfg(feature = "tls")]
     certificates: Option<regent_tls::PeerFiles>,
+    #[cfg(feature = "tls")]
+    revocations: Option<PathBuf>,
 }
 
 impl Embedded {
@@ -75,6 +79,8 @@ impl Embedded {
             plaintext,
             #[cfg(feature = "tls")]
             certificates: None,
+            #[cfg(feature = "tls")]
+            revocations: None,
         }
     }
 
@@ -123,6 +129,15 @@ impl Embedded {
     ) -> Self {
         let (certificate, key, ca) = (certificate.into(), key.into(), ca.into());
         self.certificates = Some(regent_tls::PeerFiles { certificate, key, ca, crl: None });
+        self
+    }
+
+    /// Lists of certificates that are not believed any more, one of every CA of [`Embedded::tls`]:
+    /// `regent tls revoke` writes them. They count for new connections, and are read again when they change. A
+    /// certificate whose CA has no list in the file is refused.
+    #[cfg(feature = "tls")]
+    pub fn revocation_lists(mut self, path: impl Into<PathBuf>) -> Self {
+        self.revocations = Some(path.into());
         self
     }
 
@@ -204,8 +219,16 @@ impl Embedded {
     ) -> Result<Arc<dyn Transport>, ConnectError> {
         #[cfg(feature = "tls")]
         if let Some(files) = &self.certificates {
-            return crate::links::encrypted(files.clone(), opened.identity)
-                .map_err(|error| ConnectError::Store(error.to_string()));
+            let files = regent_tls::PeerFiles { crl: self.revocations.clone(), ..files.clone() };
+            let links = Encrypted::open(files, opened.identity, Arc::default());
+            let links = links.map_err(|error| ConnectError::Store(error.to_string()))?;
+            return Ok(Arc::new(links));
+        }
+        #[cfg(feature = "tls")]
+        if self.revocations.is_some() {
+            let why =
+                "revocation_lists() is about certificates, and there are none; call tls(), too";
+            return Err(ConnectError::Store(why.to_owned()));
         }
         let members = &opened.recovered.replicated.members;
         let address = listener.local_addr().ok().map(|address| address.to_string());

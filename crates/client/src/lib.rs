@@ -102,8 +102,6 @@ mod lead;
 mod leader_watch;
 mod leadership;
 mod limits;
-#[cfg(all(feature = "embedded", feature = "tls"))]
-mod links;
 mod lock;
 pub mod metrics;
 mod options;

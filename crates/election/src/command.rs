@@ -293,11 +293,19 @@ pub enum Command {
 /// A command of an authenticated caller. It is never itself one on behalf of somebody else: the bytes of such a
 /// nesting are refused, so that reading them takes no more stack than reading a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OnBehalf(Box<Command>);
+pub struct OnBehalf {
+    /// The token that was shown, if any: one that is revoked where the command is applied counts for nothing.
+    token: Option<TokenId>,
+    command: Box<Command>,
+}
 
 impl OnBehalf {
-    const fn get(&self) -> &Command {
-        &self.0
+    pub(crate) const fn get(&self) -> &Command {
+        &self.command
+    }
+
+    pub(crate) const fn token(&self) -> Option<TokenId> {
+        self.token
     }
 }
 
@@ -305,10 +313,13 @@ impl Command {
     /// This command as an authenticated caller asks for it. One that is on behalf of somebody already stays so: nobody
     /// can speak in another's name.
     #[must_use]
-    pub fn on_behalf_of(self, who: Principal) -> Self {
+    pub fn on_behalf_of(self, who: Principal, token: Option<TokenId>) -> Self {
         match self {
             Self::As { .. } => self,
-            command => Self::As { who, command: OnBehalf(Box::new(command)) },
+            command => {
+                let command = OnBehalf { token, command: Box::new(command) };
+                Self::As { who, command }
+            }
         }
     }
 
@@ -316,7 +327,7 @@ impl Command {
     #[must_use]
     pub fn into_parts(self) -> (Option<Principal>, Self) {
         match self {
-            Self::As { who, command } => (Some(who), *command.0),
+            Self::As { who, command } => (Some(who), *command.command),
             command => (None, command),
         }
     }
@@ -375,13 +386,23 @@ impl Command {
 
 impl Wire for OnBehalf {
     fn put(&self, out: &mut Vec<u8>) {
-        self.0.put(out);
+        if let Some(token) = self.token {
+            TOKEN_TAG.put(out);
+            token.put(out);
+        }
+        self.command.put(out);
     }
     fn take(input: &mut Input<'_>) -> Result<Self, CodecError> {
+        let token = if input.peek() == Some(TOKEN_TAG) {
+            u8::take(input)?;
+            Some(TokenId::take(input)?)
+        } else {
+            None
+        };
         if input.peek() == Some(AS_TAG) {
             return Err(malformed("a command")("it is on behalf of two principals"));
         }
-        Ok(Self(Box::new(Command::take(input)?)))
+        Ok(Self { token, command: Box::new(Command::take(input)?) })
     }
 }
 
@@ -396,6 +417,9 @@ pub struct Kind {
 
 /// The tag of [`Command::As`] in the list below.
 const AS_TAG: u8 = 26;
+
+/// What stands before a token in [`OnBehalf`], where otherwise the tag of a command stands: no command has it.
+const TOKEN_TAG: u8 = 255;
 
 /// Generates encoding, names and field lists of all commands from one list.
 macro_rules! commands {

@@ -267,9 +267,8 @@ impl<S: AsRef<State> + AsMut<State>> Ledger<S> {
             return None;
         }
         // What another principal asks for is no sign of life of the session that it names.
-        if let Some(who) = command.who() {
-            self.state().may(who, command.plain()).ok()?;
-        }
+        // Nor is what a revoked token asks for.
+        self.state().admits(command).ok()?;
         if let Command::ChangeTtl { ttl_ms, .. } = command.plain() {
             self.state().may_change_ttl(session, *ttl_ms).ok()?;
         }

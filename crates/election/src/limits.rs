@@ -118,10 +118,18 @@ pub const EVENT_RING_COUNT_MIN: usize = 2 * GROUPS_PER_SESSION_MAX;
 /// Events queued for one watcher before it is sent back to the ring.
 pub const WATCHER_QUEUE_MAX: usize = 1024;
 
+/// Most that a term may rise above the mark of a fence in front of a resource in one step, if nobody vouches for it. A
+/// term rises by one with every election: this is a week of elections, one every ten seconds, without a single write. A
+/// term that leaps further is an attack, or a group that was restored or moved: an operator confirms that.
+pub const TERM_STEP_MAX: u64 = 1 << 16;
+
 /// Most groups in one page of a listing.
 pub const GROUPS_PAGE_MAX: usize = 512;
 /// Pages that one request searches for groups that its caller may observe.
 pub const PAGES_SEARCHED_MAX: usize = 64;
+/// How often a watch of an authenticated caller is judged that has nothing to tell. A revoked token keeps its places for
+/// that long at most; more often, ten thousand silent watches would cost more than those that tell something.
+pub const WATCH_JUDGED_EVERY_MS: u64 = 5000;
 /// Sessions whose owners a server remembers, so that their heartbeats ask for nothing else: about 40 MB of names.
 pub const KNOWN_SESSIONS_MAX: usize = 200_000;
 

@@ -137,7 +137,7 @@ impl Store {
 
 fn of(who: Option<&str>, command: Command) -> Command {
     match who {
-        Some(who) => command.on_behalf_of(principal(who)),
+        Some(who) => command.on_behalf_of(principal(who), None),
         None => command,
     }
 }
@@ -261,7 +261,7 @@ fn repeats_do_not_go_round_a_share() {
         for nonce in 0..64 {
             let request = RequestId::new(store.0.revision(), &format!("r{nonce}")).unwrap();
             let change = Command::ChangeTtl { session: session(*number), ttl_ms: TTL_MS };
-            let change = change.on_behalf_of(principal(who));
+            let change = change.on_behalf_of(principal(who), None);
             match store.0.check_budget(&change, Some(&request), NONE, BUDGET) {
                 Ok(_) => {
                     store.apply_with(None, change, Some(request)).unwrap();
@@ -369,7 +369,7 @@ fn an_authenticated_leader_that_resigned_can_stand_again_in_a_full_store() {
     let resign = Command::Resign { group: group("g"), session: session(1), term };
     store.apply(Some(who), resign).unwrap();
     let [again, new] =
-        ["g", "new"].map(|name| campaign(1, name, large()).on_behalf_of(principal(who)));
+        ["g", "new"].map(|name| campaign(1, name, large()).on_behalf_of(principal(who), None));
     // What is pending fills the budget, or the share, to the brim. Half of the reserve is for such a campaign.
     let max: u64 = 1 << 20;
     let whole = StateBudget { bytes_max: max, share_max: None };

@@ -70,7 +70,7 @@ fn guarded() -> State {
 }
 
 fn ask(state: &mut State, who: &str, command: Command) -> Result<Answer, Refusal> {
-    let answer = state.apply(Entry::bare(command.on_behalf_of(who.parse().unwrap()))).answer;
+    let answer = state.apply(Entry::bare(command.on_behalf_of(who.parse().unwrap(), None))).answer;
     assert_eq!(state.check_invariants(), Ok(()));
     assert_eq!(State::decode(&state.encode()).as_ref(), Ok(&*state));
     answer
@@ -216,7 +216,7 @@ fn proposals_are_counted_by_the_budget() {
     let mut state = guarded();
     let full = state.bytes() / 2;
     let check = |command: Command| {
-        let command = command.on_behalf_of("user:alice".parse().unwrap());
+        let command = command.on_behalf_of("user:alice".parse().unwrap(), None);
         state.check_budget(&command, None, StateGrowth::default(), StateBudget::whole(full))
     };
     let refused = check(down("x"));
@@ -229,7 +229,7 @@ fn proposals_are_counted_by_the_budget() {
     assert!(ask(&mut state, "user:alice", delete()).is_err());
     assert!((700..=adds).contains(&(state.bytes() - bytes)));
     for name in ["user:alice", "user:bob"] {
-        let command = delete().on_behalf_of(name.parse().unwrap());
+        let command = delete().on_behalf_of(name.parse().unwrap(), None);
         let none = StateGrowth::default();
         let taken = state.check_budget(&command, None, none, StateBudget::whole(full));
         assert_eq!(taken, Ok(none), "{name}");

@@ -9,13 +9,12 @@ use regent::fencing::http::door::Door;
 use regent::fencing::http::{TERM_HEADER, TOKEN_HEADER, problem_of_turn, term_of};
 use regent::fencing::signed::Verifier;
 use regent_api::{Code, Problem};
-use regent_election::{Group, Refusal, Term};
+use regent_election::{Group, Term};
 
 use crate::body::GatewayAnswer;
 use crate::current::Current;
 use crate::exchange::exchange;
 use crate::headers::{check, check_read, towards_upstream};
-use crate::limits::TERM_STEP_MAX;
 use crate::metrics::Metrics;
 use crate::reply;
 use crate::report::Reporter;
@@ -47,19 +46,13 @@ pub(crate) struct App {
     pub(crate) metrics: Metrics,
 }
 
-/// Refuses a term that is too far above the mark for anybody to believe it. Without this, one request
-/// could raise the mark to the highest term there is, and no leader would ever write again.
+/// Refuses a term that leaps, and names the ways out that the gateway has.
 fn check_step(group: &Group, given: Term, mark: Term) -> Result<(), Problem> {
-    let step = given.get().saturating_sub(mark.get());
-    if step <= TERM_STEP_MAX {
-        return Ok(());
-    }
-    let mut problem: Problem =
-        Refusal::NeverGranted { group: group.clone(), given, current: mark }.into();
-    problem.detail = format!(
-        "term {given} is {step} above the highest that passed, {mark}, and a step is at most {TERM_STEP_MAX}; if the group was restored or moved, stop the gateway and confirm the term with --reset-mark, or use --strict or --require-signed"
-    );
-    Err(problem)
+    let way_out = "stop the gateway and confirm the term with --reset-mark, or use --strict or --require-signed";
+    regent::fencing::http::check_step(given, mark, way_out).map_err(|mut problem| {
+        problem.facts.group = Some(group.clone());
+        problem
+    })
 }
 
 /// From a request to its answer.

@@ -11,7 +11,7 @@ use hyper::header::{
     ACCESS_CONTROL_REQUEST_METHOD, CONNECTION, CONTENT_LENGTH, EXPECT, HOST, HeaderMap, HeaderName,
     HeaderValue, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRANSFER_ENCODING, UPGRADE, VIA,
 };
-use hyper::{Method, Request, Version};
+use hyper::{Method, Request, Uri, Version};
 use regent_api::{Code, Problem};
 
 use crate::limits::HEAD_BYTES_MAX;
@@ -76,10 +76,8 @@ pub(crate) fn check_read<B: Body>(request: &Request<B>) -> Result<(), Problem> {
         return Err(Problem::new(Code::BadRequest, detail));
     }
     let header = request.headers().keys().map(HeaderName::as_str).find(|name| names_method(name));
-    let query = request.uri().query().unwrap_or_default();
-    let parameter = form_urlencoded::parse(query.as_bytes()).map(|(name, _)| name);
-    let parameter = parameter.into_iter().find(|name| is_method_parameter(name));
-    match header.map(str::to_owned).or(parameter.map(Cow::into_owned)) {
+    let parameter = parameters(request.uri()).find(|(name, value)| names_write(name, value));
+    match header.map(str::to_owned).or(parameter.map(|(name, _)| name.into_owned())) {
         None => Ok(()),
         Some(name) => {
             let detail =
@@ -95,11 +93,25 @@ fn names_method(header: &str) -> bool {
     header != ACCESS_CONTROL_REQUEST_METHOD.as_str() && header.contains("method")
 }
 
-/// Whether a parameter of a query names a method.
-fn is_method_parameter(name: &str) -> bool {
-    let name = name.to_ascii_lowercase().replace('_', "-");
-    ["-method", "$httpmethod", "x-http-method", "x-http-method-override", "x-method-override"]
-        .contains(&&*name)
+/// The parameters of an address, as any storage may see them: those of the query, which some divide by semicolons,
+/// and those that some take out of the path.
+fn parameters(uri: &Uri) -> impl Iterator<Item = (Cow<'_, str>, Cow<'_, str>)> {
+    let of_path = uri.path().split('/').flat_map(|part| part.split(';').skip(1));
+    let of_query = uri.query().unwrap_or_default().split(['&', ';']);
+    of_path.chain(of_query).flat_map(|part| form_urlencoded::parse(part.as_bytes()))
+}
+
+/// Whether a parameter may make a storage take a read for a write. A plain `method` is also what a form asks for, so
+/// there its value decides.
+fn names_write(name: &str, value: &str) -> bool {
+    let name = name.trim().to_ascii_lowercase().replace('_', "-");
+    let is_override =
+        ["-method", "$httpmethod", "x-http-method", "x-http-method-override", "x-method-override"]
+            .contains(&&*name);
+    let writes = ["put", "post", "patch", "delete", "copy", "move", "lock", "unlock", "mkcol"];
+    let value = value.trim().to_ascii_lowercase();
+    let is_plain = ["method", "httpmethod", "http-method"].contains(&&*name);
+    is_override || (is_plain && writes.contains(&&*value))
 }
 
 /// Takes out what belongs to one connection.

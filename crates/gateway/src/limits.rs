@@ -16,10 +16,8 @@ pub const IDLE_CONNECTION_FOR: Duration = Duration::from_secs(10);
 pub const CONNECT_WITHIN: Duration = Duration::from_secs(5);
 /// Requests that wait for those of lower terms.
 pub const WAITING_MAX: usize = 1024;
-/// Most that a term may rise above the mark in one step, if nobody vouches for it. A term rises by one
-/// with every election: this is a week of elections, one every ten seconds, without a single write. A term that
-/// leaps further is an attack, or a group that was restored or moved: an operator confirms that.
-pub const TERM_STEP_MAX: u64 = 1 << 16;
+pub use regent_election::limits::TERM_STEP_MAX;
+
 /// Most bytes of the reason for which an operator sets a mark: a sentence or two.
 pub const REASON_BYTES_MAX: usize = 512;
 /// Connections of those who read metrics.

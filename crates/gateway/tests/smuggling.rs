@@ -126,11 +126,27 @@ async fn a_read_without_a_term_names_no_other_method() {
         assert!(answer.starts_with("HTTP/1.1 400 "), "{name}: {answer}");
         assert_eq!(all(&mut done), Vec::<String>::new(), "{name}");
     }
-    for query in ["_method=PUT", "a=1&_METHOD=delete", "%5fmethod=PUT", "x-http-method=PUT"] {
-        let head = format!("GET /row?{query} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
+    for target in [
+        "/row?_method=PUT",
+        "/row?a=1&_METHOD=delete",
+        "/row?%5fmethod=PUT",
+        "/row?x-http-method=PUT",
+        "/row?a=1;_method=PUT",
+        "/row?method=PUT",
+        "/row?a=1;http_method=Delete",
+        "/row;_method=PUT",
+        "/folder;a=1;method=delete/row?b=2",
+    ] {
+        let head = format!("GET {target} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
         let answer = send(address, &head).await;
-        assert!(answer.starts_with("HTTP/1.1 400 "), "{query}: {answer}");
-        assert_eq!(all(&mut done), Vec::<String>::new(), "{query}");
+        assert!(answer.starts_with("HTTP/1.1 400 "), "{target}: {answer}");
+        assert_eq!(all(&mut done), Vec::<String>::new(), "{target}");
+    }
+    for target in ["/row?method=card", "/row;v=1?a=1;b=2", "/method=PUT", "/row?method=get"] {
+        let head = format!("GET {target} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
+        let answer = send(address, &head).await;
+        assert!(answer.starts_with("HTTP/1.1 200 "), "an honest read passes: {target}: {answer}");
+        assert_eq!(all(&mut done), ["GET"], "{target}");
     }
     let ask = "origin: http://y\r\naccess-control-request-method: PUT\r\n";
     let answer = send(address, &request("OPTIONS", ask, "")).await;

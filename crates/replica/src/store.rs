@@ -53,7 +53,7 @@ impl ReplicaStore {
     /// Waits until everything is applied that was committed when this replica started, and says whether it is. A replica
     /// begins with its last snapshot: who may do what may have changed since.
     async fn catch_up(&self) -> bool {
-        let query = Query::Access(None).with_digest();
+        let query = Query::Access(None);
         let read = self.handle.ask(Request::Read { query, linearizable: true }).await;
         let is_current = matches!(read, Ok(Response::View { .. }));
         if is_current {

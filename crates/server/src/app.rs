@@ -30,7 +30,8 @@ use crate::held::Holdings;
 use crate::issuers::Issuers;
 use crate::metrics::Metrics;
 use crate::process::Readiness;
-use crate::rate::{AskedBy, RateLimits};
+use crate::rate::{AskedBy, FailureLimits, RateLimits};
+use crate::router;
 use crate::signing::Signing;
 use crate::socket::ConnectionActivity;
 use crate::tls::{Handshakes, Tls};
@@ -56,6 +57,8 @@ pub(crate) struct App {
     /// How late tasks run.
     pub(crate) queue_delay: QueueDelay,
     pub(crate) rates: RateLimits,
+    /// How often an address may show what is no credential.
+    pub(crate) failures: FailureLimits,
     /// What requests and answers of all connections hold in memory.
     pub(crate) holdings: Holdings,
     pub(crate) connection_limit: ConnectionLimit,
@@ -88,15 +91,19 @@ impl App {
         let _ = self.phase.clone().wait_for(|now| *now >= phase).await;
     }
 
-    /// A place for a request of this class, if its caller does not ask too often and not too many are under way.
+    /// A place for a request, if its caller does not ask too often and not too many are under way. What says how the
+    /// process is needs no place, but is counted like a read, unless anybody may ask for it.
     pub(crate) fn enter(
         &self,
-        class: Option<Class>,
+        operation: Operation,
         guard: Option<&GuardedStore>,
         activity: &ConnectionActivity,
     ) -> Result<Option<Entered>, Problem> {
+        let class = router::class(operation);
+        if class.is_some() || operation.route().gate != Gate::Open {
+            self.count(class.unwrap_or(Class::Read), guard, activity)?;
+        }
         let Some(class) = class else { return Ok(None) };
-        self.count(class, guard, activity)?;
         self.admission.admit(class).map(Some).ok_or_else(|| self.shed(class))
     }
 
@@ -345,6 +352,7 @@ mod tests {
             admission: Admission::new(1, 1),
             queue_delay: QueueDelay::new(config.queue_delay_max),
             rates: RateLimits::new(0, 0),
+            failures: FailureLimits::new(0),
             holdings: Holdings::default(),
             connection_limit: ConnectionLimit::new(1, 1),
             handshakes: Arc::default(),

@@ -23,7 +23,7 @@ use regent_election::{Account, Group, Refusal};
 use sha2::{Digest, Sha256};
 
 use crate::admission::Class;
-use crate::app::App;
+use crate::app::{App, dice};
 use crate::audit;
 use crate::config::Auth;
 use crate::quiet::{self, Quiet};
@@ -47,7 +47,15 @@ pub(crate) async fn admit(
     let (Auth::Required, Gate::Needs(right)) = (app.config.auth, route.gate) else {
         return Ok(None);
     };
-    let caller = identify(app, peer, headers).await?;
+    let caller = match identify(app, peer, headers).await {
+        Ok(caller) => caller,
+        Err(problem) => {
+            if problem.code == Code::Unauthenticated {
+                app.failures.count(regent_clock::now(), peer.activity.address(), dice)?;
+            }
+            return Err(problem);
+        }
+    };
     peer.trail.identified(&caller.who);
     let guarded = GuardedStore::new(audit::store(app, &peer.trail), caller, Arc::clone(&app.known));
     // What a caller holds it may give up: whether it holds it, the store knows.
@@ -125,6 +133,11 @@ async fn identify(app: &App, peer: &Peer, headers: &HeaderMap) -> Result<Caller,
 /// A token that is not of this cluster's making may be one of an issuer that is believed.
 async fn bearer(app: &App, peer: &Peer, text: &str) -> Result<Caller, Problem> {
     if let Some(issuers) = app.issuers.as_ref().filter(|_| !text.starts_with(TOKEN_PREFIX)) {
+        let (now, address) = (regent_clock::now(), peer.activity.address());
+        // Not judged: the answer is that of one more failure.
+        if app.failures.is_used_up(now, address) && !issuers.is_good(text) {
+            return Err(unknown("the token is not judged"));
+        }
         let identified = issuers.identify(text, peer.client.clone()).await;
         return identified.map_err(|why| unknown(&why));
     }

@@ -119,7 +119,7 @@ impl Default for ServerConfig {
             connections_max: 20_000,
             connections_per_address_max: 4_000,
             requests_max: 4_096,
-            queue_delay_max: Duration::from_millis(100),
+            queue_delay_max: Duration::from_millis(250),
             waiting_max: 20_000,
             requests_per_principal: 5_000,
             renewals_per_principal: 50_000,

@@ -8,17 +8,23 @@ pub(crate) use left_out::{Issuers, keep_fresh};
 #[cfg(feature = "jwt")]
 mod built_in {
     use std::path::Path;
-    use std::sync::Arc;
+    use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-    use regent_election::access::{Caller, CredentialFlaw, Principal, Voucher};
+    use regent_election::access::{Caller, CredentialFlaw, Generations, Principal, Voucher};
     use regent_jwt::{Believed, SignedBy, Verified};
+    use sha2::{Digest, Sha256};
 
     use crate::app::App;
     use crate::auth::wall_ms;
+    use crate::limits::GOOD_TOKENS_MAX;
 
     /// Whose tokens are believed, and by which keys.
     #[derive(Debug)]
-    pub(crate) struct Issuers(Believed);
+    pub(crate) struct Issuers {
+        believed: Believed,
+        /// Digests of tokens that were found good.
+        good: Mutex<Generations<[u8; 32], ()>>,
+    }
 
     /// A token that was believed: it is good until it is over or its issuer withdraws the key, and as long as
     /// whatever else the caller has shown.
@@ -47,7 +53,17 @@ mod built_in {
 
     impl Issuers {
         pub(crate) fn open(path: &Path) -> Result<Self, String> {
-            Believed::open(path).map(Self).map_err(|error| error.to_string())
+            let believed = Believed::open(path).map_err(|error| error.to_string())?;
+            Ok(Self { believed, good: Mutex::new(Generations::new(GOOD_TOKENS_MAX)) })
+        }
+
+        /// Whether this very token was found good lately. It is judged again all the same.
+        pub(crate) fn is_good(&self, token: &str) -> bool {
+            self.good().get(Sha256::digest(token).into()).is_some()
+        }
+
+        fn good(&self) -> MutexGuard<'_, Generations<[u8; 32], ()>> {
+            self.good.lock().unwrap_or_else(PoisonError::into_inner)
         }
 
         /// The caller that a token names. Whether the token is over is judged with every request: its bearer may
@@ -57,9 +73,10 @@ mod built_in {
             token: &str,
             certificate: Option<Arc<dyn Voucher>>,
         ) -> Result<Caller, String> {
-            let verified = self.0.identify(token, wall_ms() / 1000).await;
+            let verified = self.believed.identify(token, wall_ms() / 1000).await;
             let (verified, signed_by) =
                 verified.map_err(|why| format!("the token is not believed: {why}"))?;
+            self.good().insert(Sha256::digest(token).into(), ());
             let who = verified.who.clone();
             let voucher: Arc<dyn Voucher> =
                 Arc::new(JwtVoucher { verified, signed_by, certificate });
@@ -70,7 +87,7 @@ mod built_in {
     /// Reads the keys of issuers again, for as long as the server runs.
     pub(crate) async fn keep_fresh(app: Arc<App>) {
         if let Some(issuers) = &app.issuers {
-            issuers.0.keep_fresh().await;
+            issuers.believed.keep_fresh().await;
         }
     }
 }
@@ -92,6 +109,10 @@ mod left_out {
         pub(crate) fn open(_: &Path) -> Result<Self, String> {
             Err("this program was built without JSON Web Tokens; build it with --features jwt"
                 .into())
+        }
+
+        pub(crate) fn is_good(&self, _: &str) -> bool {
+            match *self {}
         }
 
         pub(crate) async fn identify(

@@ -11,11 +11,17 @@ pub(crate) const BURST: Duration = Duration::from_secs(2);
 pub(crate) const CALLERS_MAX: usize = 1 << 16;
 /// How often those are looked for, at most: it takes a walk over all of them.
 pub(crate) const FORGET_EVERY: Duration = Duration::from_secs(1);
+/// Wrong credentials that an address may show: one for so many requests that a caller may send. A fleet that starts before
+/// its tokens are made stays below it; the signatures of that many tokens take a fortieth of a processor.
+pub(crate) const FAILURES_PART: u32 = 10;
+/// Tokens of other issuers that were found good lately, and are judged also for an address that failed too often.
+#[cfg(feature = "jwt")]
+pub(crate) const GOOD_TOKENS_MAX: usize = 1 << 14;
 /// Within which time those who were refused together come back.
 pub(crate) const RETRY_SPREAD_MS: u64 = 200;
 
 /// How often the delay of the runtime's queue is measured. Each probe wakes two threads, about 20 µs.
-pub(crate) const PROBE_EVERY: Duration = Duration::from_millis(20);
+pub(crate) const PROBE_EVERY: Duration = Duration::from_millis(50);
 /// For how long a refusal for that delay is held back. All 4000 connections of one address then cost less than a fifth of
 /// a core in refusals.
 pub(crate) const REFUSAL_HELD_FOR_MS: Range<u64> = 200..400;

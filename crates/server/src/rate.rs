@@ -19,7 +19,7 @@ use regent_election::Moment;
 use regent_election::access::Principal;
 
 use crate::admission::Class;
-use crate::limits::{BURST, CALLERS_MAX, FORGET_EVERY, RETRY_SPREAD_MS};
+use crate::limits::{BURST, CALLERS_MAX, FAILURES_PART, FORGET_EVERY, RETRY_SPREAD_MS};
 
 /// Who asks.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -98,6 +98,47 @@ impl RateLimits {
         };
         drop(callers);
         taken.map_err(|wait| refuse(&caller, class, per_s, wait, dice()))
+    }
+}
+
+/// How often an address may fail to say who it is. What is shown must be judged to be found wrong, and for a signature
+/// that is dear: an address beyond its budget is judged no more, unless what it shows was found good lately.
+///
+/// Only failures count, so callers behind one address keep no good credential from being served.
+#[derive(Debug)]
+pub(crate) struct FailureLimits(RateLimits);
+
+impl FailureLimits {
+    /// Failures are one in [`FAILURES_PART`] of the requests that one caller may send; zero is no limit.
+    pub(crate) fn new(requests_per_s: u32) -> Self {
+        let failures_per_s = requests_per_s.div_ceil(FAILURES_PART);
+        Self(RateLimits::new(failures_per_s, 0))
+    }
+
+    /// Counts a failure: beyond the budget it is answered by this.
+    pub(crate) fn count(
+        &self,
+        now: Moment,
+        address: IpAddr,
+        dice: impl FnOnce() -> u64,
+    ) -> Result<(), Problem> {
+        let taken = self.0.take(now, || AskedBy::Address(address), Class::Read, dice);
+        taken.map_err(|Problem { retry_after_ms, .. }| {
+            let retry_after_ms = retry_after_ms.unwrap_or(RETRY_SPREAD_MS);
+            let detail = format!(
+                "{address} shows more than {} wrong credentials a second; nothing happened, look for the program that has none, then try again in {retry_after_ms} ms",
+                self.0.other_per_s.unwrap_or_default(),
+            );
+            Problem::new(Code::RateLimited, detail).retry_after(retry_after_ms)
+        })
+    }
+
+    /// Whether one more failure of this address would be beyond its budget.
+    pub(crate) fn is_used_up(&self, now: Moment, address: IpAddr) -> bool {
+        let Some(per_s) = self.0.other_per_s else { return false };
+        let callers = self.0.callers.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = callers.full_at.get(&AskedBy::Address(address));
+        known.is_some_and(|buckets| fill(buckets.other, now, per_s).is_err())
     }
 }
 
@@ -191,6 +232,21 @@ mod tests {
         let problem = limits.take(now, || address(1), Class::Read, || 0).unwrap_err();
         assert!(problem.detail.contains("0.0.0.1 sends more than 10 requests"), "{problem:?}");
         assert_eq!((problem.status, problem.retry_after_ms), (429, Some(101)));
+    }
+
+    #[test]
+    fn an_address_that_fails_too_often_is_judged_no_more_and_another_is() {
+        let limits = FailureLimits::new(100);
+        let (now, one) = (Moment::from_millis(1000), IpAddr::from([10, 0, 0, 1]));
+        let failures = (0..1000).filter(|_| limits.count(now, one, || 0).is_ok()).count();
+        assert_eq!(failures as u64, 10 * BURST.as_secs());
+        assert!(limits.is_used_up(now, one));
+        assert!(!limits.is_used_up(now, IpAddr::from([10, 0, 0, 2])));
+        let problem = limits.count(now, one, || 0).unwrap_err();
+        assert!(problem.detail.contains("10.0.0.1 shows more than 10 wrong"), "{problem:?}");
+        let later = now + Duration::from_millis(100);
+        assert!(!limits.is_used_up(later, one) && limits.count(later, one, || 0).is_ok());
+        assert!(FailureLimits::new(0).count(now, one, || 0).is_ok(), "no limit");
     }
 
     /// A bucket that is full need not be remembered, and those for whom there is no room share one.

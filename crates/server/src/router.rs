@@ -124,7 +124,7 @@ async fn walk(
         None => Bytes::new(),
     };
     // The place is taken only once the body is here: a slow sender holds up nobody.
-    let place = app.enter(class, guard.as_ref(), &peer.activity)?;
+    let place = app.enter(route.operation, guard.as_ref(), &peer.activity)?;
     let (uri, headers) = (mem::take(&mut parts.uri), mem::take(&mut parts.headers));
     let Peer { activity, trail, .. } = peer;
     let ask = Ask { app: Arc::clone(app), guard, activity, trail, place };

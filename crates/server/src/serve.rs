@@ -27,7 +27,7 @@ use crate::listen::{Listener, listen};
 use crate::metrics::Metrics;
 use crate::observer;
 use crate::process::Readiness;
-use crate::rate::RateLimits;
+use crate::rate::{FailureLimits, RateLimits};
 use crate::signing::Signing;
 
 /// Why a server did not start.
@@ -101,6 +101,7 @@ pub async fn serve_cluster(
         admission: Admission::new(config.requests_max, config.waiting_max),
         queue_delay: QueueDelay::new(config.queue_delay_max),
         rates: RateLimits::new(config.requests_per_principal, config.renewals_per_principal),
+        failures: FailureLimits::new(config.requests_per_principal),
         holdings: Holdings::default(),
         connection_limit: ConnectionLimit::new(
             within_open_files(config.connections_max),

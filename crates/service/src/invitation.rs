@@ -74,6 +74,9 @@ pub enum InvitationError {
     /// The server says nonsense.
     #[error("the server that was asked is no replica that can invite: {0}")]
     Server(String),
+    /// Nobody could use it.
+    #[error("an invitation that ends at once invites nobody; give --expires-in a second or more")]
+    Late,
     /// It was used too late.
     #[error(
         "the invitation of replica {id} ended {ago_s} s ago; remove the replica (`regent cluster remove {id}`) and invite another number"
@@ -108,9 +111,20 @@ impl fmt::Debug for Invitation {
     }
 }
 
-/// Looks whether somebody can be invited, before the cluster takes it in: whether the number is free, and whether the
-/// CA can issue a certificate for it. One that was taken in as a learner under the same addresses can still be invited:
-/// an earlier attempt broke off.
+/// For how long an invitation and its certificate are good.
+#[derive(Clone, Copy, Debug)]
+pub struct GoodFor {
+    /// Of the certificate.
+    pub days: u32,
+    /// Of the invitation, in seconds.
+    pub seconds: u64,
+    /// From when on, in seconds since 1970.
+    pub since_s: u64,
+}
+
+/// Looks whether somebody can be invited, before the cluster takes it in: all that would be refused afterwards, when
+/// the cluster has a member that cannot join. One that was taken in as a learner under the same addresses can still be
+/// invited, since an earlier attempt may have broken off: the cluster takes the very same member in twice.
 ///
 /// # Errors
 /// If not.
@@ -118,19 +132,73 @@ pub fn may_invite(
     cluster: &ClusterResponse,
     guest: &AddMemberRequest,
     ca: &Path,
-) -> Result<bool, InvitationError> {
-    authority::may_issue(ca, &Owner::Replica(guest.id))?;
+    good_for: GoodFor,
+) -> Result<(), InvitationError> {
+    if good_for.seconds == 0 {
+        return Err(InvitationError::Late);
+    }
+    authority::may_issue(ca, &Owner::Replica(guest.id), good_for.days, good_for.since_s)?;
+    revocations(ca)?;
     known_auth(cluster)?;
+    cluster_id(&cluster.cluster_id).map_err(InvitationError::Server)?;
     let Some(member) = cluster.members.iter().find(|member| member.id == guest.id) else {
-        return Ok(true);
+        return Ok(());
     };
     let is_same = member.kind == MemberKind::Learner
         && member.peer_address == guest.peer_address
         && member.client_address == guest.client_address;
     if is_same {
-        return Ok(false);
+        return Ok(());
     }
     Err(InvitationError::Member { id: guest.id, peer: member.peer_address.clone() })
+}
+
+/// The revocation list of a CA.
+fn revocations(ca: &Path) -> Result<String, FileError> {
+    regent_files::read_text(&ca.join("ca.crl"), 1 << 20, Trust::Own)
+}
+
+/// A file that is there and empty until an invitation is written into it. It is made first: when the cluster has taken
+/// the replica in, it is too late to find out that the file cannot be written. Dropped before, it is removed.
+#[derive(Debug)]
+pub struct InvitationFile {
+    path: PathBuf,
+    is_written: bool,
+}
+
+impl InvitationFile {
+    /// Makes a file that only this user may read, and that must not be there yet.
+    ///
+    /// # Errors
+    /// If it cannot be made.
+    pub fn create(path: PathBuf) -> Result<Self, InvitationError> {
+        match regent_files::create_private(&path, b"") {
+            Ok(()) => Ok(Self { path, is_written: false }),
+            Err(source) => Err(InvitationError::Io { path, source }),
+        }
+    }
+
+    /// Writes the invitation into it.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn write(mut self, invitation: &Invitation) -> Result<(), InvitationError> {
+        let io = |source| InvitationError::Io { path: self.path.clone(), source };
+        let body = toml::to_string(invitation).map_err(|error| io(io::Error::other(error)))?;
+        let text = format!("{MARK}{}\n{body}", digest(&body));
+        regent_files::replace_private(&self.path, text.as_bytes()).map_err(io)?;
+        self.is_written = true;
+        Ok(())
+    }
+}
+
+impl Drop for InvitationFile {
+    fn drop(&mut self) {
+        if !self.is_written {
+            // Nothing is in it; that it stays there is said by the next attempt.
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
 }
 
 /// Whether the cluster authenticates callers. A replica that does not passes on what strangers ask for, so one is invited
@@ -150,9 +218,9 @@ impl Invitation {
         cluster: &ClusterResponse,
         guest: &AddMemberRequest,
         ca: &Path,
-        days: u32,
-        (now_s, good_for_s): (u64, u64),
+        good_for: GoodFor,
     ) -> Result<Self, InvitationError> {
+        let GoodFor { days, seconds, since_s: now_s } = good_for;
         let number = cluster_id(&cluster.cluster_id).map_err(InvitationError::Server)?;
         let auth = known_auth(cluster)?;
         let name = ReplicaName { cluster: number, replica: guest.id };
@@ -169,24 +237,13 @@ impl Invitation {
             client_address: guest.client_address.clone(),
             witness: guest.witness,
             auth,
-            expires_at_s: now_s.saturating_add(good_for_s),
+            expires_at_s: now_s.saturating_add(seconds),
             members: members.join(","),
             certificate: text(&made.certificate, Trust::Own)?,
             key: text(&made.key, Trust::Secret)?,
             ca: text(&made.ca, Trust::Own)?,
-            crl: text(&ca.join("ca.crl"), Trust::Own)?,
+            crl: revocations(ca)?,
         })
-    }
-
-    /// Writes it into a file that only this user may read, and that must not be there yet.
-    ///
-    /// # Errors
-    /// If it cannot be written.
-    pub fn write(&self, path: &Path) -> Result<(), InvitationError> {
-        let io = |source| InvitationError::Io { path: path.to_owned(), source };
-        let body = toml::to_string(self).map_err(|error| io(io::Error::other(error)))?;
-        let text = format!("{MARK}{}\n{body}", digest(&body));
-        regent_files::create_private(path, text.as_bytes()).map_err(io)
     }
 
     /// Reads one that nobody else could read.
@@ -362,17 +419,30 @@ mod tests {
         let at = |name: &str| room.path().join(name);
         let (ca, now_s) = (at("ca"), NOW_S());
         authority::init(&ca, 30, now_s).unwrap();
-        let taken = may_invite(&cluster(), &guest(1), &ca).unwrap_err().to_string();
+        let good_for = GoodFor { days: 7, seconds: DAY_S, since_s: now_s };
+        let may = |id, good_for| may_invite(&cluster(), &guest(id), &ca, good_for);
+        let taken = may(1, good_for).unwrap_err().to_string();
         assert!(taken.contains("replica 1 is a member already, at a:7401"), "{taken}");
-        assert!(may_invite(&cluster(), &guest(2), &ca).unwrap());
-        let good_for = (now_s, DAY_S);
-        let invitation = Invitation::issue(&cluster(), &guest(2), &ca, 7, good_for).unwrap();
-        let again = may_invite(&cluster(), &guest(2), &ca).unwrap_err();
-        assert!(matches!(again, InvitationError::Tls(TlsError::Exists { .. })), "{again}");
+        for days in [0, 31, u32::MAX] {
+            let refused = may(2, GoodFor { days, ..good_for }).unwrap_err();
+            assert!(matches!(refused, InvitationError::Tls(_)), "{days}: {refused}");
+        }
+        assert!(may(2, GoodFor { seconds: 0, ..good_for }).is_err(), "nobody could use it");
+        fs::rename(ca.join("ca.crl"), at("hidden")).unwrap();
+        assert!(may(2, good_for).is_err(), "it would lack the revocation list");
+        fs::rename(at("hidden"), ca.join("ca.crl")).unwrap();
+        may(2, good_for).unwrap();
+        assert!(InvitationFile::create(at("no/such/folder")).is_err());
         let file = at("2.invitation");
-        invitation.write(&file).unwrap();
+        drop(InvitationFile::create(file.clone()).unwrap());
+        assert!(!file.exists(), "one that was not needed is gone");
+        let place = InvitationFile::create(file.clone()).unwrap();
+        let invitation = Invitation::issue(&cluster(), &guest(2), &ca, good_for).unwrap();
+        let again = may(2, good_for).unwrap_err();
+        assert!(matches!(again, InvitationError::Tls(TlsError::Exists { .. })), "{again}");
+        place.write(&invitation).unwrap();
         assert_eq!(Invitation::read(&file).unwrap(), invitation);
-        assert!(invitation.write(&file).is_err(), "nothing is written over");
+        assert!(InvitationFile::create(file.clone()).is_err(), "nothing is written over");
         assert!(!format!("{invitation:?}").contains("KEY"));
 
         // Every byte counts.
@@ -408,7 +478,7 @@ mod tests {
         let text = fs::read_to_string(&config).unwrap();
         assert!(text.contains("auth = \"required\""), "strangers would be served: {text}");
         let silent = ClusterResponse { auth: None, ..cluster() };
-        let silent = may_invite(&silent, &guest(3), &ca).unwrap_err().to_string();
+        let silent = may_invite(&silent, &guest(3), &ca, good_for).unwrap_err().to_string();
         assert!(silent.contains("authenticates"), "{silent}");
         let left = at("left");
         fs::create_dir_all(left.join(JOINED)).unwrap();

@@ -56,7 +56,9 @@ pub use directory::holds_replica;
 pub use error::ReplicaError;
 pub use founding::{Founded, bootstrap, bootstrap_all, cluster_id, prepare_to_join};
 #[cfg(feature = "tls")]
-pub use invitation::{Invitation, InvitationError, ListenAt, join, may_invite};
+pub use invitation::{
+    GoodFor, Invitation, InvitationError, InvitationFile, ListenAt, join, may_invite,
+};
 pub use recover::{Recovery, Survivor};
 pub use replica::{ReplicaOptions, ReplicaSettings, StartTape};
 pub use restore::{Restore, Restored};

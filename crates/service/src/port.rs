@@ -118,6 +118,12 @@ impl Cluster for ReplicaCluster {
         {
             host_and_port(text).map_err(|why| Problem::new(Code::BadRequest, why).at(field))?;
         }
+        let AddMemberRequest { peer_address, client_address, witness, .. } = request.clone();
+        let member = Member { peer_address, client_address, is_witness: witness };
+        // Asked for twice, by somebody who did not hear the answer.
+        if status.members.get(&id) == Some(&member) && !status.voters.contains(&id) {
+            return Ok(());
+        }
         if let Some(why) = objection_to_adding(&status, id, &request) {
             return Err(Problem::new(Code::MemberRefused, why));
         }
@@ -128,8 +134,6 @@ impl Cluster for ReplicaCluster {
             );
             return Err(Problem::new(Code::MemberRefused, why));
         }
-        let AddMemberRequest { peer_address, client_address, witness, .. } = request;
-        let member = Member { peer_address, client_address, is_witness: witness };
         self.change(MemberChange::Add { id, member }).await
     }
 
@@ -418,7 +422,9 @@ fn objection_to_adding(
     request: &AddMemberRequest,
 ) -> Option<String> {
     if status.members.contains_key(&id) {
-        return Some(format!("replica {id} is a member already"));
+        return Some(format!(
+            "replica {id} is a member already, as another kind or at other addresses (regent cluster status)"
+        ));
     }
     // A number that was used before may belong to a disk that remembers another life; and the
     // replica with the lower number dials, so one that knows nobody must have the highest.

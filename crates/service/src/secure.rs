@@ -84,7 +84,7 @@ use tls::encrypted;
 
 #[cfg(feature = "tls")]
 mod tls {
-    //! The transport over TLS.
+    //! TLS, or either.
 
     use std::collections::BTreeSet;
     use std::io;
@@ -92,8 +92,8 @@ mod tls {
     use std::sync::{Mutex, MutexGuard, PoisonError};
 
     use async_trait::async_trait;
-    use regent_replica::peers::Channel;
-    use regent_tls::{PeerFiles, PeerTls, Reload, ReplicaName, keep_fresh};
+    use regent_replica::peers::{Channel, Encrypted};
+    use regent_tls::PeerFiles;
     use tokio::net::TcpStream;
 
     use super::{Arc, Identity, Notify, PeerCertificates, Plaintext, ReplicaError, Transport};
@@ -103,9 +103,6 @@ mod tls {
     /// Most peers that are remembered to speak no TLS: more than a cluster has.
     const WITHOUT_MAX: usize = 64;
 
-    #[derive(Debug)]
-    struct Tls(Arc<PeerTls>);
-
     pub(super) fn encrypted(
         files: &PeerCertificates,
         identity: Identity,
@@ -113,10 +110,8 @@ mod tls {
         plain: Option<Plaintext>,
     ) -> Result<Arc<dyn Transport>, ReplicaError> {
         let PeerCertificates { certificate, key, ca, crl, .. } = files.clone();
-        let own = ReplicaName { cluster: identity.cluster, replica: identity.replica.get() };
-        let tls = Arc::new(PeerTls::open(own, PeerFiles { certificate, key, ca, crl })?);
-        keep_fresh(&tls, reload, "peer");
-        let tls = Tls(tls);
+        let files = PeerFiles { certificate, key, ca, crl };
+        let tls = Encrypted::open(files, identity, reload)?;
         Ok(match plain {
             None => Arc::new(tls),
             Some(plain) => Arc::new(Either { tls, plain, without: Mutex::default() }),
@@ -128,7 +123,7 @@ mod tls {
     /// cannot prove who it is gets no second chance in plaintext.
     #[derive(Debug)]
     struct Either {
-        tls: Tls,
+        tls: Encrypted,
         plain: Plaintext,
         /// Who ended the last connection without a word of TLS.
         without: Mutex<BTreeSet<SocketAddr>>,
@@ -183,27 +178,6 @@ mod tls {
 
         fn reload_failures(&self) -> u64 {
             self.tls.reload_failures()
-        }
-    }
-
-    #[async_trait]
-    impl Transport for Tls {
-        async fn connect(&self, stream: TcpStream) -> io::Result<Channel> {
-            let (stream, name) = self.0.connect(stream).await?;
-            Channel::proven(stream, name.cluster, name.replica)
-        }
-
-        async fn accept(&self, stream: TcpStream) -> io::Result<Channel> {
-            let (stream, name) = self.0.accept(stream).await?;
-            Channel::proven(stream, name.cluster, name.replica)
-        }
-
-        fn expires_at_s(&self) -> Option<u64> {
-            Some(self.0.expires_at_s())
-        }
-
-        fn reload_failures(&self) -> u64 {
-            self.0.failures()
         }
     }
 }

@@ -7,10 +7,13 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use common::{bid, campaign, group, leader, memory, reign, secret, waiting, win};
+use regent_election::access::{
+    Binding, Caller, GuardedStore, Role, SecretDigest, TokenId, TokenLabel,
+};
 use regent_election::state::{Query, View};
 use regent_election::store::{
-    CampaignSession, Consistency, Description, Done, Heartbeat, HeartbeatView, Level, Scope,
-    StepDown, Store, StoreError, StoreResult, Time, Watch,
+    CampaignSession, Consistency, Description, Done, Heartbeat, HeartbeatView, Level, NewToken,
+    Scope, StepDown, Store, StoreError, StoreResult, Time, Watch,
 };
 use regent_election::{
     Command, Cursor, Group, Policy, Reason, Refusal, RequestId, SessionId, Settings, Term,
@@ -244,4 +247,50 @@ async fn many_writers_at_once_are_all_answered() {
         writer.await.unwrap();
     }
     assert_eq!(store.census().await.unwrap().revision.0, 64 * 20);
+}
+
+/// Nothing happens in its groups, so only time can find out that nobody may see it any more.
+#[tokio::test(start_paused = true)]
+async fn a_silent_watch_ends_with_its_token_and_with_the_right_to_watch() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new().unwrap());
+    let token = TokenId(7);
+    let new = NewToken {
+        token,
+        digest: SecretDigest([7; 32]),
+        principal: "user:onlooker".parse().unwrap(),
+        expires_ms: None,
+        label: TokenLabel::new("").unwrap(),
+    };
+    store.create_token(new).await.unwrap();
+    let bind = async |groups: &str, version| {
+        let binding = Binding {
+            who: "user:onlooker".parse().unwrap(),
+            role: Role::Observer,
+            groups: vec![groups.parse().unwrap()],
+            nodes: Vec::new(),
+        };
+        store.put_bindings(version, vec![binding]).await.unwrap();
+    };
+    bind("billing", 0).await;
+    let caller = |token| {
+        let who = "user:onlooker".parse().unwrap();
+        let caller = Caller { who, token, voucher: None, wall_ms: || 1 };
+        GuardedStore::new(Arc::clone(&store), caller, Arc::default())
+    };
+    let scope = || Scope::Group(group("billing"));
+    let mut by_token = caller(Some(token)).watch(scope(), None).await.unwrap();
+    let mut by_other = caller(None).watch(scope(), None).await.unwrap();
+    let hour = std::time::Duration::from_secs(3600);
+    // A reader that asks anew all the time, as one that sends bookmarks does.
+    for _ in 0..20 {
+        let short = std::time::Duration::from_millis(900);
+        let item = tokio::time::timeout(short, by_token.next()).await;
+        assert!(item.is_err(), "it is open: {item:?}");
+    }
+    store.revoke_token(token).await.unwrap();
+    assert_eq!(tokio::time::timeout(hour, by_token.next()).await, Ok(None));
+    let item = tokio::time::timeout(hour, by_other.next()).await;
+    assert!(item.is_err(), "another credential of the same principal: {item:?}");
+    bind("orders", 1).await;
+    assert_eq!(tokio::time::timeout(hour, by_other.next()).await, Ok(None));
 }

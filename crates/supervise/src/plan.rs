@@ -68,6 +68,8 @@ pub struct Plan {
     pub state_file: Option<PathBuf>,
     /// Where to answer `GET /` with who leads.
     pub status_listen: Option<SocketAddr>,
+    /// Whether that may be an address that other machines reach: the page has neither encryption nor authentication.
+    pub status_insecure: bool,
     /// Whether to tell the service manager that started this process (`NOTIFY_SOCKET`) how it goes.
     pub notifies_manager: bool,
 }
@@ -107,6 +109,7 @@ impl Plan {
             probe_start: Duration::from_secs(30),
             state_file: None,
             status_listen: None,
+            status_insecure: false,
             notifies_manager: false,
         }
     }

@@ -84,6 +84,11 @@ pub enum SuperviseError {
         /// What the system says.
         error: io::Error,
     },
+    /// Other machines would reach the status page, and nobody said that they may.
+    #[error(
+        "--status-listen {address} can be reached from other machines, without encryption or authentication; listen on 127.0.0.1 or [::1], or accept that with --status-insecure"
+    )]
+    StatusExposed { address: SocketAddr },
     /// The system gives no random numbers.
     #[error(transparent)]
     Randomness(#[from] NoRandomness),
@@ -162,6 +167,11 @@ async fn prepare(
     program: Vec<OsString>,
 ) -> Result<Setup, SuperviseError> {
     let budget = plan.budget()?;
+    if let Some(address) = plan.status_listen.filter(|it| !it.ip().is_loopback())
+        && !plan.status_insecure
+    {
+        return Err(SuperviseError::StatusExposed { address });
+    }
     let means = Means::find(plan.contain).map_err(SuperviseError::Contain)?;
     let file = StateFile::new(plan.state_file.clone())?;
     let listener = match plan.status_listen {

@@ -251,3 +251,20 @@ async fn a_binary_that_cannot_be_a_guard_starts_nothing() {
     assert_eq!(soon("it ends", running).await.unwrap(), Ended::Program(125));
     assert!(!bench.path("ran").exists());
 }
+
+/// The page has neither encryption nor authentication.
+#[tokio::test]
+async fn a_status_page_that_other_machines_reach_is_refused_unless_it_is_accepted() {
+    let bench = Bench::new();
+    let anywhere = Some("0.0.0.0:0".parse().unwrap());
+    let exposed = Plan { status_listen: anywhere, ..plan() };
+    let running = Supervisor::new(exposed.clone()).run(bench.at("a"), bench.script("exit 0"));
+    let refused = soon("it ends", running).await.unwrap_err();
+    assert!(matches!(refused, SuperviseError::StatusExposed { .. }), "{refused:?}");
+    let accepted = Plan { status_insecure: true, ..exposed };
+    let local = Plan { status_listen: Some("[::1]:0".parse().unwrap()), ..plan() };
+    for plan in [accepted, local] {
+        let running = Supervisor::new(plan).run(bench.at("a"), bench.script("exit 0"));
+        assert_eq!(soon("it ends", running).await.unwrap(), Ended::Program(0));
+    }
+}

@@ -199,7 +199,8 @@ pub struct Made {
 pub fn init(directory: &Path, days: u32, now_s: u64) -> Result<Made, TlsError> {
     let key = KeyPair::generate().map_err(cryptography)?;
     let mut params = ca_params();
-    let expires_at_s = set_time(&mut params, days, now_s)?;
+    let expires_at_s = end_of(days, now_s)?;
+    set_time(&mut params, expires_at_s, now_s)?;
     let certificate = params.self_signed(&key).map_err(cryptography)?;
     DirBuilder::new()
         .recursive(true)
@@ -220,9 +221,9 @@ pub fn init(directory: &Path, days: u32, now_s: u64) -> Result<Made, TlsError> {
 /// Looks whether a certificate could be issued to somebody, without issuing one.
 ///
 /// # Errors
-/// If there is one in this directory, or there is no CA.
-pub fn may_issue(directory: &Path, owner: &Owner) -> Result<(), TlsError> {
-    Ca::open(directory)?;
+/// If there is one in this directory, there is no CA, or the CA ends before the certificate would.
+pub fn may_issue(directory: &Path, owner: &Owner, days: u32, now_s: u64) -> Result<(), TlsError> {
+    Ca::open(directory)?.end_of(days, now_s)?;
     let paths = Paths::of(directory, owner);
     match [paths.key, paths.certificate].into_iter().find(|path| path.exists()) {
         Some(path) => Err(TlsError::Exists { path }),
@@ -237,7 +238,7 @@ pub fn may_issue(directory: &Path, owner: &Owner) -> Result<(), TlsError> {
 pub fn issue(directory: &Path, subject: &Subject, days: u32, now_s: u64) -> Result<Made, TlsError> {
     let ca = Ca::open(directory)?;
     let owner = subject.owner().ok_or_else(|| TlsError::Host { name: String::new() })?;
-    may_issue(directory, &owner)?;
+    may_issue(directory, &owner, days, now_s)?;
     let paths = Paths::of(directory, &owner);
     let key = KeyPair::generate().map_err(cryptography)?;
     let (pem, expires_at_s) = ca.sign(subject, &key, days, now_s)?;
@@ -436,6 +437,16 @@ impl Ca {
         Ok(Self { issuer: Issuer::new(ca_params(), key), expires_at_s })
     }
 
+    /// When a certificate of so many days would end.
+    fn end_of(&self, days: u32, now_s: u64) -> Result<u64, TlsError> {
+        let expires_at_s = end_of(days, now_s)?;
+        if expires_at_s > self.expires_at_s {
+            let left_days = self.expires_at_s.saturating_sub(now_s) / DAY_S;
+            return Err(TlsError::OutlivesCa { days, left_days });
+        }
+        Ok(expires_at_s)
+    }
+
     /// A certificate in PEM, and when it ends.
     fn sign(
         &self,
@@ -469,11 +480,8 @@ impl Ca {
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = usages;
         params.use_authority_key_identifier_extension = true;
-        let expires_at_s = set_time(&mut params, days, now_s)?;
-        if expires_at_s > self.expires_at_s {
-            let left_days = self.expires_at_s.saturating_sub(now_s) / DAY_S;
-            return Err(TlsError::OutlivesCa { days, left_days });
-        }
+        let expires_at_s = self.end_of(days, now_s)?;
+        set_time(&mut params, expires_at_s, now_s)?;
         let certificate = params.signed_by(key, &self.issuer).map_err(cryptography)?;
         Ok((certificate.pem(), expires_at_s))
     }
@@ -520,12 +528,16 @@ fn called(name: &str) -> DistinguishedName {
     names
 }
 
-/// Sets from when to when a certificate is good, and a serial number of its own; returns the end.
-fn set_time(params: &mut CertificateParams, days: u32, now_s: u64) -> Result<u64, TlsError> {
+/// When something ends that is good for so many days.
+fn end_of(days: u32, now_s: u64) -> Result<u64, TlsError> {
     if !(1..=DAYS_MAX).contains(&days) {
         return Err(TlsError::Days { days });
     }
-    let expires_at_s = now_s + u64::from(days) * DAY_S;
+    Ok(now_s + u64::from(days) * DAY_S)
+}
+
+/// Sets from when to when a certificate is good, and a serial number of its own.
+fn set_time(params: &mut CertificateParams, expires_at_s: u64, now_s: u64) -> Result<(), TlsError> {
     params.not_before = date(now_s.saturating_sub(VALID_SINCE_S))?;
     params.not_after = date(expires_at_s)?;
     let mut serial = [0; 16];
@@ -533,7 +545,7 @@ fn set_time(params: &mut CertificateParams, days: u32, now_s: u64) -> Result<u64
     // A serial number is positive.
     serial[0] &= 0x7f;
     params.serial_number = Some(SerialNumber::from_slice(&serial));
-    Ok(expires_at_s)
+    Ok(())
 }
 
 fn date(at_s: u64) -> Result<OffsetDateTime, TlsError> {

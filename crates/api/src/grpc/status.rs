@@ -143,6 +143,7 @@ impl From<&Problem> for pb::Problem {
             given_revision: facts.given_revision.map(|revision| revision.0),
             known_revision: facts.known_revision.map(|revision| revision.0),
             right: facts.right.clone(),
+            flaw: facts.flaw.clone(),
         }
     }
 }
@@ -181,6 +182,7 @@ impl From<pb::Problem> for Problem {
                 given_revision: problem.given_revision.map(regent_election::Revision),
                 known_revision: problem.known_revision.map(regent_election::Revision),
                 right: problem.right,
+                flaw: problem.flaw,
             }),
         }
     }

@@ -84,7 +84,9 @@ pub(crate) use invited::{invite, join};
 #[cfg(feature = "tls")]
 mod invited {
     use regent_operate::retry::until_ready;
-    use regent_service::{self as service, Invitation, InvitationError, ListenAt};
+    use regent_service::{
+        self as service, GoodFor, Invitation, InvitationError, InvitationFile, ListenAt,
+    };
     use serde_json::json;
 
     use super::{CommandResult, InviteArgs, JoinArgs, LogArgs};
@@ -95,22 +97,17 @@ mod invited {
 
     /// Invites a replica.
     pub(crate) async fn invite(args: InviteArgs) -> CommandResult {
-        let (now_s, to) = (wall_seconds()?, args.to);
-        if to.exists() {
-            let why = format!("{} is there already; nothing was done", to.display());
-            return Err(Failure::new(Exit::Files, why));
-        }
+        let (days, seconds, since_s) = (args.days, args.expires_in.as_secs(), wall_seconds()?);
+        let good_for = GoodFor { days, seconds, since_s };
+        let place = InvitationFile::create(args.to.clone())?;
         let (guest, client) = (args.guest.request(), args.guest.client);
         let remote = client.remote()?;
         let cluster = remote.cluster_by_leader().await?;
-        if service::may_invite(&cluster, &guest, &args.dir)? {
-            until_ready(client.timeout, async || remote.add_member(&guest).await).await?;
-        }
-        let good_for_s = args.expires_in.as_secs();
-        let invitation =
-            Invitation::issue(&cluster, &guest, &args.dir, args.days, (now_s, good_for_s))?;
-        invitation.write(&to)?;
-        let (id, file) = (guest.id, to.display().to_string());
+        service::may_invite(&cluster, &guest, &args.dir, good_for)?;
+        until_ready(client.timeout, async || remote.add_member(&guest).await).await?;
+        let invitation = Invitation::issue(&cluster, &guest, &args.dir, good_for)?;
+        place.write(&invitation)?;
+        let (id, file) = (guest.id, args.to.display().to_string());
         let told = json!({ "replica": id, "cluster_id": invitation.cluster_id, "file": file });
         Screen::chosen().answer(&told, || {
             format!(
@@ -147,7 +144,9 @@ mod invited {
                     Self::new(Exit::Refused, message)
                 }
                 InvitationError::Server(_) => Self::new(Exit::Uncertain, message),
-                InvitationError::Listen { .. } => Self::new(Exit::Usage, message),
+                InvitationError::Listen { .. } | InvitationError::Late => {
+                    Self::new(Exit::Usage, message)
+                }
                 InvitationError::Occupied { .. } => Self::new(Exit::Config, message),
                 InvitationError::Malformed { .. }
                 | InvitationError::File(_)

@@ -136,6 +136,9 @@ pub(crate) struct RunArgs {
     /// Answer `GET /` with who leads, on this address
     #[arg(long, value_name = "ADDRESS", help_heading = "Telling")]
     status_listen: Option<SocketAddr>,
+    /// Let that be an address beyond loopback, where anybody who reaches it reads who leads
+    #[arg(long, help_heading = "Telling")]
+    status_insecure: bool,
 
     /// Hold the election on this store instead, with no server between (`regent store list`)
     #[arg(long, value_name = "URL", help_heading = "Server and output")]
@@ -177,6 +180,7 @@ impl RunArgs {
             probe_start: self.probe_start,
             state_file: self.state_file.clone(),
             status_listen: self.status_listen,
+            status_insecure: self.status_insecure,
             notifies_manager: true,
             ..plan
         })

@@ -59,6 +59,7 @@ fn outcome(ended: Result<Ended, SuperviseError>) -> CommandResult {
         Err(error @ SuperviseError::Listen { .. }) => {
             Err(Failure::new(Exit::Unavailable, format!("--status-listen {error}")))
         }
+        Err(error @ SuperviseError::StatusExposed { .. }) => Err(Failure::usage(error.to_string())),
         Err(SuperviseError::Randomness(error)) => Err(error.into()),
         Err(SuperviseError::Connect(error)) => Err(error.into()),
         Err(SuperviseError::Refused(error)) => Err(error.into()),

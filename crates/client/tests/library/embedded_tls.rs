@@ -69,3 +69,35 @@ async fn copies_with_certificates_elect_and_one_without_is_not_heard() {
     until("the third is heard", async || third.store().ready().await.is_ok()).await;
     soon("resigned", leadership.resign()).await.unwrap();
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_copy_whose_certificate_was_revoked_is_not_heard() {
+    let place = tempfile::tempdir().unwrap();
+    let ca = place.path().join("ca");
+    let now_s = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    authority::init(&ca, 30, now_s).unwrap();
+    for replica in 1..=3 {
+        let name = ReplicaName { cluster: CLUSTER, replica };
+        authority::issue(&ca, &Subject::Replica(name), 7, now_s).unwrap();
+    }
+    authority::revoke(&ca, &authority::Owner::Replica(3), now_s).unwrap();
+    let peers: Vec<_> = (1..=3)
+        .map(|number| (number, std::net::TcpListener::bind("127.0.0.1:0").unwrap()))
+        .collect();
+    let mut replicas: Vec<Replica> = Vec::new();
+    for number in 1..=2 {
+        let embedded = certified(copy(place.path(), number, &peers), &ca, number);
+        replicas.push(embedded.revocation_lists(ca.join("ca.crl")).start().await.unwrap());
+    }
+    // It believes the others, and they do not believe it.
+    let revoked = certified(copy(place.path(), 3, &peers), &ca, 3).start().await.unwrap();
+    let session = replicas[0].session().node("a").ttl(Duration::from_secs(20));
+    let regent = session.connect().await.unwrap();
+    for round in 1..=3 {
+        let leadership = soon("elected", regent.campaign("billing")).await.unwrap();
+        assert_eq!(leadership.term().get(), round);
+        soon("resigned", leadership.resign()).await.unwrap();
+    }
+    assert!(revoked.store().ready().await.is_err(), "nobody speaks to it");
+    soon("it ends", revoked.stop()).await;
+}

@@ -9,6 +9,7 @@
 //! acknowledge a heartbeat.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 
@@ -17,7 +18,8 @@ use super::{
     Right, SessionOwner, TokenId, judge,
 };
 use crate::command::Command;
-use crate::limits::{GROUPS_PAGE_MAX, PAGES_SEARCHED_MAX};
+use crate::limits::{GROUPS_PAGE_MAX, PAGES_SEARCHED_MAX, WATCH_JUDGED_EVERY_MS};
+use crate::moment::Moment;
 use crate::name::{Group, Node, RequestId, SessionId};
 use crate::outcome::Refusal;
 use crate::state::{Query, Question, View};
@@ -26,6 +28,7 @@ use crate::store::{
     StoreResult, Time, Watch, WatchItem,
 };
 use crate::term::{Cursor, Term};
+use crate::together::{First, first};
 
 /// Vouches for a caller beside what the store keeps, as a client certificate does.
 pub trait Voucher: std::fmt::Debug + Send + Sync {
@@ -76,6 +79,23 @@ impl Caller {
         self.check_credential(table)?;
         judge(table.bindings(), Request { who: &self.who, right, extent, node: None })?;
         Ok(())
+    }
+
+    /// Whether the caller may watch this. Like a list, a watch of many shows what may be seen; one of which nothing may
+    /// be seen would be silent for ever.
+    fn check_watch(&self, table: &AccessTable, scope: &Scope) -> Result<(), Refusal> {
+        let check = |group| self.check(table, Right::Observe, Extent::Group(group));
+        match scope {
+            Scope::Group(group) | Scope::Turn(group) => check(group),
+            Scope::Groups(groups) => {
+                self.check(table, Right::Observe, Extent::SomeGroup)?;
+                if groups.iter().any(|group| check(group).is_ok()) {
+                    return Ok(());
+                }
+                groups.first().map_or(Ok(()), check)
+            }
+            Scope::Prefix(_) => self.check(table, Right::Observe, Extent::SomeGroup),
+        }
     }
 
     fn may_observe(&self, table: &AccessTable, group: &Group) -> bool {
@@ -132,8 +152,13 @@ impl GuardedStore {
         &self,
         is_allowed: impl Fn(&AccessTable) -> Result<(), Refusal>,
     ) -> StoreResult<()> {
-        if is_allowed(&access(&*self.inner, None).await?.table).is_ok() {
-            return Ok(());
+        match is_allowed(&access(&*self.inner, None).await?.table) {
+            Ok(()) => return Ok(()),
+            // What is over stays so, and no session changes hands: who tries that must not have the store asked.
+            Err(sure @ (Refusal::CredentialOver { .. } | Refusal::SessionOfAnother)) => {
+                return Err(sure.into());
+            }
+            Err(_) => {}
         }
         let now = self.inner.ask(Question::access(None), Consistency::Linearizable).await?;
         Ok(is_allowed(&now.table)?)
@@ -182,17 +207,23 @@ impl GuardedStore {
         session: SessionId,
         group: Option<&Group>,
     ) -> StoreResult<()> {
-        // In this order: who asks for a session that is new to this server learns of bindings that came before it.
         let open = self.session(session).await?;
-        let table = access_now(&*self.inner).await?.table;
-        self.caller.check_credential(&table)?;
-        if open.owner.as_ref().is_some_and(|owner| *owner != self.caller.who) {
-            return Err(Refusal::SessionOfAnother.into());
-        }
+        let now = access_now(&*self.inner).await?;
         let (who, right, node) = (&self.caller.who, Right::Stand, Some(&open.node));
         let extent = group.map_or(Extent::SomeGroup, Extent::Group);
-        judge(table.bindings(), Request { who, right, extent, node }).map_err(Refusal::from)?;
-        Ok(())
+        let is_allowed = |table: &AccessTable| {
+            self.caller.check_credential(table)?;
+            if open.owner.as_ref().is_some_and(|owner| owner != who) {
+                return Err(Refusal::SessionOfAnother);
+            }
+            judge(table.bindings(), Request { who, right, extent, node })?;
+            Ok(())
+        };
+        if is_allowed(&now.table).is_ok() {
+            return Ok(());
+        }
+        // A leader stops when its heartbeat is denied, so a server that is behind must not deny it.
+        self.judged(is_allowed).await
     }
 
     /// Whose a session is. One that is remembered may be closed by now: the store knows.
@@ -213,10 +244,19 @@ impl GuardedStore {
 
     /// Refuses what is not about an open session of the caller.
     async fn check_own(&self, session: Option<SessionId>) -> StoreResult<()> {
-        let view = access(&*self.inner, session).await?;
-        match view.session.and_then(|open| open.owner) {
+        let open = match session {
+            None => None,
+            Some(session) => match self.session(session).await {
+                Err(StoreError::Refused(Refusal::SessionUnknown)) => None,
+                other => Some(other?),
+            },
+        };
+        match open.and_then(|open| open.owner) {
             Some(owner) if owner == self.caller.who => Ok(()),
-            Some(_) | None => Ok(self.caller.check_credential(&view.table)?),
+            Some(_) | None => {
+                let table = access(&*self.inner, None).await?.table;
+                Ok(self.caller.check_credential(&table)?)
+            }
         }
     }
 
@@ -313,7 +353,8 @@ impl Store for GuardedStore {
                 self.check(right, extent).await?;
             }
         }
-        self.inner.submit(command.on_behalf_of(self.caller.who.clone()), request, then).await
+        let Caller { who, token, .. } = &*self.caller;
+        self.inner.submit(command.on_behalf_of(who.clone(), *token), request, then).await
     }
 
     async fn count_heartbeat(
@@ -359,53 +400,64 @@ impl Store for GuardedStore {
 
     async fn watch(&self, scope: Scope, cursor: Option<Cursor>) -> StoreResult<Box<dyn Watch>> {
         let table = access(&*self.inner, None).await?.table;
-        match &scope {
-            Scope::Group(group) | Scope::Turn(group) => {
-                self.caller.check(&table, Right::Observe, Extent::Group(group))?;
-            }
-            // Like a list, it shows what may be seen. One of which nothing may be seen would be silent for ever.
-            Scope::Groups(groups) => {
-                self.caller.check(&table, Right::Observe, Extent::SomeGroup)?;
-                let check = |group| self.caller.check(&table, Right::Observe, Extent::Group(group));
-                if !groups.iter().any(|group| check(group).is_ok()) {
-                    groups.first().map_or(Ok(()), check)?;
-                }
-            }
-            Scope::Prefix(_) => self.caller.check(&table, Right::Observe, Extent::SomeGroup)?,
-        }
-        let inner = self.inner.watch(scope, cursor).await?;
+        self.caller.check_watch(&table, &scope)?;
+        let inner = self.inner.watch(scope.clone(), cursor).await?;
         let delivered = inner.cursor();
         let guard = self.clone();
-        Ok(Box::new(GuardedWatch { inner, guard, held: None, delivered }))
+        let judge_at = self.time().now() + JUDGED_EVERY;
+        Ok(Box::new(GuardedWatch { inner, guard, scope, held: None, delivered, judge_at }))
     }
 
     /// Callers do not end stores.
     async fn shut_down(&self) {}
 }
 
-/// A watch that leaves out what its caller may not see when it would be delivered, and ends with its credential.
+/// A watch that leaves out what its caller may not see when it would be delivered, and ends with its credential and with
+/// the right to watch. A silent one is judged now and then: otherwise it would hold its place for ever.
 #[derive(Debug)]
 struct GuardedWatch {
     inner: Box<dyn Watch>,
     guard: GuardedStore,
+    scope: Scope,
     /// Taken from the watch and not judged yet.
     held: Option<WatchItem>,
     delivered: Cursor,
+    /// When it is judged although nothing happens. Kept here, since a reader may drop and ask for `next` all the time.
+    judge_at: Moment,
+}
+
+/// How often a watch is judged that has nothing to tell.
+const JUDGED_EVERY: Duration = Duration::from_millis(WATCH_JUDGED_EVERY_MS);
+
+impl GuardedWatch {
+    /// Takes the next item, or judges the caller once more: whether the watch goes on.
+    async fn advance(&mut self) -> Option<()> {
+        let time = self.guard.inner.time();
+        let pause = time.sleep(time.now().until(self.judge_at));
+        let came = first(pause, self.inner.next()).await;
+        match came {
+            First::Right(item) => self.held = Some(item?),
+            First::Left(()) => {
+                let table = access(&*self.guard.inner, None).await.ok()?.table;
+                self.guard.caller.check_watch(&table, &self.scope).ok()?;
+                self.judge_at = self.guard.inner.time().now() + JUDGED_EVERY;
+            }
+        }
+        Some(())
+    }
 }
 
 #[async_trait]
 impl Watch for GuardedWatch {
     async fn next(&mut self) -> Option<WatchItem> {
         loop {
-            if self.held.is_none() {
-                self.held = Some(self.inner.next().await?);
+            while self.held.is_none() {
+                self.advance().await?;
             }
             let table = access(&*self.guard.inner, None).await.ok()?.table;
             let item = self.held.take()?;
             self.delivered = self.inner.cursor();
-            if self.guard.caller.flaw(&table).is_some() {
-                return None;
-            }
+            self.guard.caller.check_watch(&table, &self.scope).ok()?;
             let is_seen = match &item {
                 WatchItem::Changed(event) => self.guard.caller.may_observe(&table, &event.group),
                 WatchItem::Gap { .. } => true,

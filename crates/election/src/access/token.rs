@@ -244,6 +244,15 @@ impl CredentialFlaw {
     }
 }
 
+impl FromStr for CredentialFlaw {
+    type Err = String;
+
+    fn from_str(word: &str) -> Result<Self, String> {
+        let all = [Self::Expired, Self::Revoked];
+        all.into_iter().find(|flaw| flaw.word() == word).ok_or_else(|| format!("no flaw: {word}"))
+    }
+}
+
 impl fmt::Display for CredentialFlaw {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.word())

@@ -406,7 +406,7 @@ impl Command {
             | Self::Offer { session, .. }
             | Self::Warm { session, .. }
             | Self::Transfer { session, .. } => Some(session),
-            Self::As { command, .. } => command.0.session_mut(),
+            Self::As { command, .. } => command.command.session_mut(),
             Self::Expire { .. }
             | Self::StepDown { .. }
             | Self::PutPolicy { .. }

@@ -266,10 +266,10 @@ pub(super) async fn lists_and_watches_show_only_groups_that_may_be_observed(
     ensure!(seen == shown, "{seen:?}");
     let table: StoreResult<_> = guarded.access().await;
     refused("the bindings", table, is_denied)?;
-    // A right that is taken away ends what is shown from then on.
+    // Without the right to watch, a watch ends with the next change at the latest.
     bind(&bench, &who, &[]).await?;
     alice.store.close(alice.session).await?;
-    bench.nothing(&mut *watch).await
+    bench.ended(&mut *watch).await
 }
 
 pub(super) async fn what_needs_two_principals_is_done_when_another_one_asks_for_the_same(

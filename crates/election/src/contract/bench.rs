@@ -159,6 +159,14 @@ impl Bench {
         }
     }
 
+    /// Breaks the case unless the watch ends without another word.
+    pub(super) async fn ended(&self, watch: &mut dyn Watch) -> Result<(), Fault> {
+        match self.in_time("the end of the watch", watch.next()).await? {
+            None => Ok(()),
+            Some(item) => Err(Fault::Broken(format!("unexpected {item:?}"))),
+        }
+    }
+
     /// Breaks the case if the watch has anything to say for a while.
     pub(super) async fn nothing(&self, watch: &mut dyn Watch) -> Result<(), Fault> {
         match first(watch.next(), self.harness.sleep(Duration::from_millis(100))).await {

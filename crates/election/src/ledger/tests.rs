@@ -248,8 +248,8 @@ fn what_another_principal_asks_for_is_no_sign_of_life_of_the_session_it_names() 
     };
     let bindings = vec![binding("node:n0"), binding("node:thief")];
     apply(&mut ledger, 0, Command::PutBindings { expected_version: 0, bindings }).answer.unwrap();
-    let owner = |command: Command| command.on_behalf_of("node:n0".parse().unwrap());
-    let thief = |command: Command| command.on_behalf_of("node:thief".parse().unwrap());
+    let owner = |command: Command| command.on_behalf_of("node:n0".parse().unwrap(), None);
+    let thief = |command: Command| command.on_behalf_of("node:thief".parse().unwrap(), None);
     apply(&mut ledger, 0, owner(campaign(0, 0))).answer.unwrap();
     assert_eq!(ledger.asker(&owner(campaign(0, 1))), Some(no(&ledger, 0)));
     assert_eq!(ledger.asker(&thief(campaign(0, 1))), None);
@@ -257,4 +257,31 @@ fn what_another_principal_asks_for_is_no_sign_of_life_of_the_session_it_names() 
     // Whoever may only give up, because its token was revoked, must not live on by giving up nothing.
     let group = Group::new("nothing-of-its-own").unwrap();
     assert_eq!(ledger.asker(&owner(Command::Withdraw { group, session: secret(0) })), None);
+}
+
+#[test]
+fn a_command_of_a_revoked_token_is_no_sign_of_life() {
+    use crate::access::{Binding, Role, SecretDigest, TokenId, TokenLabel};
+    let mut ledger = ledger();
+    let binding = Binding {
+        who: "node:n0".parse().unwrap(),
+        role: Role::Participant,
+        groups: vec!["*".parse().unwrap()],
+        nodes: vec!["*".parse().unwrap()],
+    };
+    let (token, bindings) = (TokenId(7), vec![binding]);
+    apply(&mut ledger, 0, Command::PutBindings { expected_version: 0, bindings }).answer.unwrap();
+    let create = Command::CreateToken {
+        token,
+        digest: Box::new(SecretDigest([0; 32])),
+        principal: "node:n0".parse().unwrap(),
+        expires_ms: None,
+        label: TokenLabel::new("").unwrap(),
+    };
+    apply(&mut ledger, 0, create).answer.unwrap();
+    let owner = |command: Command| command.on_behalf_of("node:n0".parse().unwrap(), Some(token));
+    apply(&mut ledger, 0, owner(campaign(0, 0))).answer.unwrap();
+    assert_eq!(ledger.asker(&owner(campaign(0, 1))), Some(no(&ledger, 0)));
+    apply(&mut ledger, 0, Command::RevokeToken { token }).answer.unwrap();
+    assert_eq!(ledger.asker(&owner(campaign(0, 1))), None);
 }

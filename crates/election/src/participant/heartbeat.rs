@@ -5,6 +5,7 @@ use super::request::{Reply, Request};
 use super::session::{pause_told, retry_after};
 use super::words::{Attempt, Trouble, Why};
 use super::{Participant, Pending};
+use crate::access::CredentialFlaw;
 use crate::limits::{DISOWNED_PER_HEARTBEAT_MAX, HEARTBEAT_LEAP, HEARTBEATS_IN_FLIGHT_MAX};
 use crate::moment::Moment;
 use crate::mutant::{self, Mutant};
@@ -108,11 +109,7 @@ impl Participant {
                     self.warn(&group, stage);
                 }
             }
-            Stage::Stopping => {
-                for group in self.leading.iter().cloned().collect::<Vec<_>>() {
-                    self.begin_stop(&group, Why::LeaseNearlyOver, Then::Resign);
-                }
-            }
+            Stage::Stopping => self.stop_all(Why::LeaseNearlyOver),
             Stage::Over => {
                 // All tenures go at once; a fresh session is a smaller word than disowning each.
                 if self.lose_all(Why::LeaseOver) {
@@ -212,8 +209,19 @@ impl Participant {
                     // this leap without having made it meets a higher number, and knows.
                     open.sequence = open.sequence.saturating_add(HEARTBEAT_LEAP);
                 }
+                let is_shut_out = is_shut_out(&error);
                 self.heartbeat_failed(error);
+                if is_shut_out {
+                    self.stop_all(Why::AccessLost);
+                }
             }
+        }
+    }
+
+    /// Stops in every group, long before the lease is over.
+    fn stop_all(&mut self, why: Why) {
+        for group in self.leading.iter().cloned().collect::<Vec<_>>() {
+            self.begin_stop(&group, why, Then::Resign);
         }
     }
 
@@ -280,6 +288,17 @@ impl Participant {
             self.pending.remove(attempt);
         }
     }
+}
+
+/// Whether no heartbeat of this session will ever be counted again: somebody took the right, or the credential, away.
+/// A credential that is past its date is no such thing, since its bearer may be about to show the next one.
+fn is_shut_out(error: &StoreError) -> bool {
+    matches!(
+        error,
+        StoreError::Refused(
+            Refusal::Denied { .. } | Refusal::CredentialOver { flaw: CredentialFlaw::Revoked }
+        )
+    )
 }
 
 #[cfg(test)]

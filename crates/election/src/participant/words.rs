@@ -76,6 +76,8 @@ pub enum Why {
     Ending,
     /// The store says that the tenure is ending because its group moves to another store.
     Moving,
+    /// The store extends the session no more: its principal lost the right to stand, or its credential was revoked.
+    AccessLost,
     /// The process cannot do its job.
     Unhealthy,
     /// The work has ended.
@@ -111,6 +113,7 @@ impl Why {
             Self::HandOver => "handed over",
             Self::Ending => "told to stop",
             Self::Moving => "the group moves to another store",
+            Self::AccessLost => "the right to lead was withdrawn",
             Self::Unhealthy => "unhealthy",
             Self::WorkEnded => "the work has ended",
             Self::StopOverrun => "the work did not end in time",

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use super::session::Session;
 use super::{Rest, State, Turn, VerbResult, done};
 use crate::access::{
-    AccessError, AccessTable, AccessView, Binding, Bindings, Extent, Principal, Request, Right,
-    SecretDigest, SessionOwner, TokenId, TokenLabel, TokenRecord, judge,
+    AccessError, AccessTable, AccessView, Binding, Bindings, CredentialFlaw, Extent, Principal,
+    Request, Right, SecretDigest, SessionOwner, TokenId, TokenLabel, TokenRecord, judge,
 };
 use crate::command::{Command, Opening};
 use crate::limits::TOKENS_MAX;
@@ -39,6 +39,29 @@ impl State {
             owner: session.owner.as_deref().cloned(),
         });
         AccessView { table: Arc::clone(&self.access), session, may_be_old: false }
+    }
+
+    /// Whether whoever asks for a command, if that is known, may have it applied now: by a token that is not revoked,
+    /// and with the right for it. With one that is revoked an owner of a session can give up what the session holds.
+    ///
+    /// The date at which a token expires is not looked at: it is a wall clock's affair, and no rule reads one.
+    pub fn admits(&self, asked: &Command) -> Result<(), Refusal> {
+        let Command::As { who, command } = asked else { return Ok(()) };
+        let plain = command.get();
+        if let Some(token) = command.token() {
+            let record = self.access.token(token).filter(|record| record.principal == *who);
+            let is_good = record.is_some_and(|record| !record.revoked);
+            if !is_good && !(plain.gives_up() && self.is_owner(who, plain)) {
+                return Err(Refusal::CredentialOver { flaw: CredentialFlaw::Revoked });
+            }
+        }
+        self.may(who, plain)
+    }
+
+    /// Whether the session that a command names is open and of this principal.
+    fn is_owner(&self, who: &Principal, command: &Command) -> bool {
+        let open = command.session().and_then(|id| self.sessions.get(self.by_secret.get(&id)?));
+        open.is_some_and(|session| session.owner.as_deref() == Some(who))
     }
 
     /// Whether `who` may have this command applied now.
@@ -199,7 +222,7 @@ mod tests {
     }
 
     fn ask(state: &mut State, name: &str, command: Command) -> Result<Answer, Refusal> {
-        state.apply(Entry::bare(command.on_behalf_of(who(name)))).answer
+        state.apply(Entry::bare(command.on_behalf_of(who(name), None))).answer
     }
 
     #[test]
@@ -276,16 +299,51 @@ mod tests {
         assert_eq!(ask(&mut state, "node:a", close), Ok(Answer::Done));
     }
 
+    /// A server that has not applied the revocation yet may take the command: what counts is the log.
+    #[test]
+    fn a_command_is_judged_by_its_token_at_its_place_in_the_log() {
+        let mut state = State::new(Settings::default());
+        bound(&mut state, &["node:a", "node:b"]);
+        let create = |number, name: &str| Command::CreateToken {
+            token: TokenId(number),
+            digest: Box::new(SecretDigest([0; 32])),
+            principal: who(name),
+            expires_ms: None,
+            label: TokenLabel::new("").unwrap(),
+        };
+        let revoked = Err(Refusal::CredentialOver { flaw: CredentialFlaw::Revoked });
+        for (number, name) in [(1, "node:a"), (2, "node:b")] {
+            state.apply(Entry::bare(create(number, name))).answer.unwrap();
+        }
+        let by = |state: &mut State, name: &str, token, command: Command| {
+            let entry = Entry::bare(command.on_behalf_of(who(name), Some(TokenId(token))));
+            assert_eq!(decode_entry(&encode_entry(&entry)).as_ref(), Ok(&entry));
+            state.apply(entry).answer
+        };
+        assert!(by(&mut state, "node:a", 1, open(1, "a")).is_ok());
+        assert_eq!(by(&mut state, "node:a", 2, open(2, "a")), revoked, "it is of another");
+        assert_eq!(by(&mut state, "node:a", 3, open(2, "a")), revoked, "there is none");
+        state.apply(Entry::bare(Command::RevokeToken { token: TokenId(1) })).answer.unwrap();
+        assert_eq!(by(&mut state, "node:a", 1, open(2, "a")), revoked);
+        let close = |number| Command::Close { session: SessionId::new(number).unwrap() };
+        assert_eq!(by(&mut state, "node:a", 1, close(9)), revoked, "what was never opened");
+        assert_eq!(by(&mut state, "node:b", 2, close(1)), Err(Refusal::SessionOfAnother));
+        assert_eq!(by(&mut state, "node:a", 1, close(1)), Ok(Answer::Done), "its own");
+    }
+
     #[test]
     fn nobody_speaks_on_behalf_of_two() {
-        let once = open(1, "a").on_behalf_of(who("node:a"));
-        assert_eq!(once.clone().on_behalf_of(who("node:b")), once);
+        let once = open(1, "a").on_behalf_of(who("node:a"), None);
+        assert_eq!(once.clone().on_behalf_of(who("node:b"), None), once);
         let entry = Entry::bare(once);
         let bytes = encode_entry(&entry);
         assert_eq!(decode_entry(&bytes).unwrap(), entry);
         // Version, tag of `As`, and the principal once more before the command.
         let principal = &bytes[1..1 + 1 + 1 + "node:a".len()];
         let nested: Vec<u8> = [&bytes[..1], principal, &bytes[1..]].concat();
+        assert!(decode_entry(&nested).unwrap_err().to_string().contains("two principals"));
+        let token: Vec<u8> = [255].into_iter().chain(7_u64.to_le_bytes()).collect();
+        let nested: Vec<u8> = [&bytes[..1], principal, &token, &bytes[1..]].concat();
         assert!(decode_entry(&nested).unwrap_err().to_string().contains("two principals"));
     }
 

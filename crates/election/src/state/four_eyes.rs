@@ -322,7 +322,7 @@ mod tests {
     }
 
     fn ask(state: &mut State, who: &str, command: Command) -> Result<Answer, Refusal> {
-        let applied = state.apply(Entry::bare(command.on_behalf_of(who.parse().unwrap())));
+        let applied = state.apply(Entry::bare(command.on_behalf_of(who.parse().unwrap(), None)));
         assert_eq!(state.check_invariants(), Ok(()));
         assert_eq!(State::decode(&state.encode()).as_ref(), Ok(&*state));
         applied.answer

@@ -201,6 +201,7 @@ impl State {
         assert!(self.work.is_none(), "an entry began before the one before it was finished");
         self.revision = self.revision.next();
         let Entry { command, request, mut silent, wall_ms } = entry;
+        let admitted = self.admits(&command);
         let (who, command) = command.into_parts();
         if !silent.is_sorted() {
             silent.sort_unstable();
@@ -213,7 +214,6 @@ impl State {
             events: Vec::new(),
             effects: Vec::new(),
         };
-        let admitted = turn.who.as_ref().map_or(Ok(()), |who| self.may(who, &command));
         let verdict = admitted.and_then(|()| match &request {
             None => self.run_approved(&mut turn, command),
             Some(id) => self.run_once(&mut turn, id, command),

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use regent_election::access::{CredentialFlaw, Right};
 use regent_election::participant::{Event, Phase, Reply, Request, Trouble, Verb, Why};
 use regent_election::store::OfficeState;
 use regent_election::{Metadata, Refusal};
@@ -80,6 +81,42 @@ fn an_unhealthy_leader_stops_then_resigns_and_stands_again_when_well() {
     bench.tell(Event::Healthy);
     bench.take_campaign(&group("a"));
     bench.take_campaign(&group("b"));
+}
+
+/// Whoever took the right or the token away wants it to stop now, and not when its lease is over.
+#[test]
+fn a_leader_whose_right_was_withdrawn_stops_at_its_next_heartbeat_and_resigns() {
+    let denied = Refusal::Denied { right: Right::Stand, group: None, why: "no binding".into() };
+    let revoked = Refusal::CredentialOver { flaw: CredentialFlaw::Revoked };
+    for refusal in [denied, revoked] {
+        let mut bench = Bench::leading(&["a", "b"]);
+        bench.run_to(4333);
+        let (attempt, _) = bench.take_heartbeat();
+        bench.refuse(attempt, refusal);
+        for (name, number) in [("a", 1), ("b", 2)] {
+            let told = bench.transitions.iter().find(|it| it.group == group(name)).unwrap();
+            assert_eq!((told.to, told.why), (Phase::Stopping, Why::AccessLost));
+            assert!(bench.check(name).is_some(), "it has the rest of its lease to stop");
+            bench.tell(Event::Stopped { group: group(name) });
+            let resign = bench.take_verb(&Verb::Resign(term(number)));
+            bench.answer(resign, Ok(Reply::Done));
+        }
+    }
+}
+
+/// Its bearer may be about to show the next one.
+#[test]
+fn a_leader_whose_credential_is_past_its_date_leads_on_while_its_lease_lasts() {
+    let mut bench = Bench::leading(&["a"]);
+    bench.run_to(4333);
+    let (attempt, _) = bench.take_heartbeat();
+    bench.refuse(attempt, Refusal::CredentialOver { flaw: CredentialFlaw::Expired });
+    assert!(bench.transitions.iter().all(|told| told.to != Phase::Stopping));
+    bench.run_to(5000);
+    let (attempt, _) = bench.take_heartbeat();
+    bench.acknowledge(attempt);
+    bench.run_to(5001);
+    assert!(bench.check("a").is_some_and(|proof| proof.remaining > Duration::from_secs(8)));
 }
 
 #[test]

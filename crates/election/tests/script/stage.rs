@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use regent_election::access::{Binding, Role};
+use regent_election::access::{Binding, Role, SecretDigest, TokenLabel};
 use regent_election::ledger::{HeartbeatOutcome, Ledger, Turn};
 use regent_election::store::OfferView;
 use regent_election::{
@@ -116,7 +116,8 @@ impl Stage {
     fn command(&mut self, verb: &str, line: &Line<'_>) -> Said {
         let (who, mut command) = self.parse(verb, line)?;
         if let Some(by) = line.options.get("by") {
-            command = command.on_behalf_of(by.parse().map_err(show)?);
+            let token = line.options.get("token").map(|text| text.parse().map_err(show));
+            command = command.on_behalf_of(by.parse().map_err(show)?, token.transpose()?);
         }
         let request: Option<RequestId> = match line.options.get("id") {
             None => None,
@@ -209,7 +210,17 @@ impl Stage {
                 }
             }
             "policy" => Command::PutPolicy { group: line.group(1)?, policy: policy(line)? },
-            "bind" => bind(line.word(1, "who")?, self.state().access().bindings().version())?,
+            "bind" => bind(line, self.state().access().bindings().version())?,
+            "token" => Command::CreateToken {
+                token: line.word(1, "an id")?.parse().map_err(show)?,
+                digest: Box::new(SecretDigest([0; 32])),
+                principal: line.word(2, "of whom")?.parse().map_err(show)?,
+                expires_ms: None,
+                label: TokenLabel::new("").map_err(show)?,
+            },
+            "revoke" => {
+                Command::RevokeToken { token: line.word(1, "an id")?.parse().map_err(show)? }
+            }
             "stop" => Command::Move { group: line.group(1)?, step: Step::Stop },
             "resume" => {
                 let group = line.group(1)?;
@@ -515,11 +526,12 @@ fn label(who: &str) -> Result<Node, String> {
     Node::new(who).map_err(|why| why.to_string())
 }
 
-/// Those meant, and nobody else, are administrators everywhere.
-fn bind(who: &str, expected_version: u64) -> Result<Command, String> {
+/// Those meant, and nobody else, have a role everywhere.
+fn bind(line: &Line<'_>, expected_version: u64) -> Result<Command, String> {
+    let role = line.options.get("role").map_or(Ok(Role::Administrator), |role| role.parse());
     let binding = Binding {
-        who: who.parse().map_err(show)?,
-        role: Role::Administrator,
+        who: line.word(1, "who")?.parse().map_err(show)?,
+        role: role.map_err(show)?,
         groups: vec!["*".parse().map_err(show)?],
         nodes: vec!["self".parse().map_err(show)?],
     };

@@ -105,7 +105,7 @@ mod tests {
     fn of(name: &str) -> Command {
         let (session, node) = (SessionId::new(1).unwrap(), Node::new("a").unwrap());
         let open = Command::Open { session, node, ttl_ms: 10_000 };
-        open.on_behalf_of(name.parse().unwrap())
+        open.on_behalf_of(name.parse().unwrap(), None)
     }
 
     fn added(parts: &[(&str, u64)]) -> Added {

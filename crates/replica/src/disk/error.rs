@@ -50,7 +50,7 @@ pub enum DataDirError {
     },
     /// Founding was cut short, before anything was promised.
     #[error(
-        "{} marks a bootstrap that was cut short: bootstrap again to finish it, which is refused if anything else is there",
+        "{} marks a bootstrap or a restore that was cut short: repeat that command to finish it, which is refused if anything else is there",
         path.display()
     )]
     HalfFounded {
@@ -110,7 +110,7 @@ pub enum DataDirError {
 fn way_out(marker: Option<&Path>) -> String {
     match marker {
         Some(marker) => format!(
-            "a bootstrap that was cut short does not leave that: if a replica ran here, remove {} and start it again; else choose an empty directory",
+            "this very bootstrap or restore would not have written that: if another one was cut short here (a restore that is repeated is another one) and no replica ever ran, empty the directory and repeat it; if a replica ran here, remove {} and start it again",
             marker.display()
         ),
         None => "choose an empty directory, or move that away first".to_owned(),

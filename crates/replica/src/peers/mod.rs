@@ -8,12 +8,14 @@
 //! heartbeat: every peer has its own queue and task, and a snapshot travels on a connection of its
 //! own, at the pace its receiver reads.
 //!
-//! - `transport`: what a connection travels on, and what it proves.
+//! - `transport`: what a connection travels on, and what it proves; `encrypted`: the one by TLS.
 //! - `handshake`: who is let in, by what it proves and by what it calls itself.
 //! - `roll`: who is listened to.
 //! - `link`, `snapshot`: what is said then.
 //! - `inbox`: how much of it may wait.
 
+#[cfg(feature = "tls")]
+mod encrypted;
 mod frame;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
@@ -46,6 +48,8 @@ use link::Link;
 use refusals::Refusals;
 use roll::{Roll, Standing};
 
+#[cfg(feature = "tls")]
+pub use encrypted::Encrypted;
 pub use handshake::PeerListener;
 pub use inbox::InboxPlace;
 pub use transport::{Channel, PeerName, Plaintext, Transport, beyond_loopback, is_loopback};

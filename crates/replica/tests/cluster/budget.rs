@@ -190,7 +190,7 @@ fn with_principals(replicas: u64, budget: StateBudget) -> Cluster {
 }
 
 fn put_as(who: &str, number: u32) -> Request {
-    let command = large(number).on_behalf_of(who.parse().unwrap());
+    let command = large(number).on_behalf_of(who.parse().unwrap(), None);
     Request::Submit { command, request: None, query: None }
 }
 
@@ -226,8 +226,8 @@ fn proposals_that_come_together_do_not_pass_a_share_together() {
     assert!(used("user:greedy") <= BUDGET && used("user:modest") <= BUDGET / 2);
     assert!(used("user:greedy") > BUDGET - (64 << 10), "{}", used("user:greedy"));
     let delete = Command::Delete { group: Group::new("g0").unwrap() };
-    cluster.submit(leader, delete.on_behalf_of("user:greedy".parse().unwrap())).unwrap();
-    cluster.submit(leader, large(0).on_behalf_of("user:greedy".parse().unwrap())).unwrap();
+    cluster.submit(leader, delete.on_behalf_of("user:greedy".parse().unwrap(), None)).unwrap();
+    cluster.submit(leader, large(0).on_behalf_of("user:greedy".parse().unwrap(), None)).unwrap();
 }
 
 /// A client is told by any replica whose share is full, also if only the Raft leader knows.

@@ -17,7 +17,7 @@ use tonic::{Request, Response, Status, Streaming};
 
 use crate::app::{App, Ask};
 use crate::grpc::session::{self, Link, Lookout, Outgoing};
-use crate::router::{self, Peer};
+use crate::router::Peer;
 use crate::{
     access, backup, beliefs, campaign, cluster, groups, history, leader, sessions, step_down,
     tenure, token, watch,
@@ -43,7 +43,7 @@ impl Verbs {
             peer.expect("the connection put itself into every request");
         let guard = request.extensions().get::<GuardedStore>().cloned();
         let app = &self.app;
-        let place = app.enter(router::class(operation), guard.as_ref(), &activity)?;
+        let place = app.enter(operation, guard.as_ref(), &activity)?;
         let app = Arc::clone(app);
         Ok((Ask { app, guard, activity, trail, place }, request.into_inner()))
     }

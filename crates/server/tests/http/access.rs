@@ -164,6 +164,46 @@ async fn a_leaked_session_is_worthless_and_a_revoked_token_only_gives_up() {
     assert_eq!(office.unwrap().leader, None);
 }
 
+/// It began with a good token; what counts is the token when the office is free.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_waiting_campaign_is_judged_when_it_would_win() {
+    let server = guarded().await;
+    let group = "mine/a".parse().unwrap();
+    let office = server.store.campaign(regent_election::store::Campaign {
+        group,
+        node: "first".parse().unwrap(),
+        session: regent_election::store::CampaignSession::Own(secret(8).parse().unwrap()),
+        ttl_ms: Some(60_000),
+        wait: None,
+        priority: 0,
+        metadata: regent_election::Metadata::NONE,
+        request: None,
+    });
+    let term = office.await.unwrap().elected.unwrap();
+    let group = "mine/a".parse().unwrap();
+    let waits = async {
+        let bid = json!({"node_id": "participant", "ttl_ms": 60_000, "wait_ms": 60_000});
+        ask(&server, "POST", "/v1/groups/mine%2Fa/campaign", bid, &find("participant")).await
+    };
+    let frees = async {
+        crate::support::eventually("it stands in line", || async {
+            let seen = server.store.group(&group).await.unwrap();
+            (seen.standbys.len() == 1).then_some(())
+        })
+        .await;
+        let number = EVERYBODY.iter().position(|it| it.name == "participant").unwrap();
+        server.store.revoke_token(token_of(number).id).await.unwrap();
+        server.store.resign(&group, secret(8).parse().unwrap(), term, None).await.unwrap();
+    };
+    let (answer, ()) = tokio::join!(waits, frees);
+    assert_ne!(answer.status, 200, "{}", answer.text());
+    crate::support::eventually("nobody leads and nobody stands", || async {
+        let seen = server.store.group(&group).await.unwrap();
+        (seen.office.leader.is_none() && seen.standbys.is_empty()).then_some(())
+    })
+    .await;
+}
+
 /// The first binding and the first token need no secret that could be lost.
 #[tokio::test]
 async fn the_servers_own_user_administers_by_the_unix_socket_and_nobody_else_does() {

@@ -39,6 +39,8 @@ async fn a_token_of_another_issuer_acts_as_its_name_until_it_is_over_and_then_on
     let server = Server::with(ServerConfig {
         auth: Auth::Required,
         token_issuers: Some(issuers),
+        // Ten wrong ones a second, of an address.
+        requests_per_principal: 100,
         ..ServerConfig::default()
     })
     .await;
@@ -75,4 +77,25 @@ async fn a_token_of_another_issuer_acts_as_its_name_until_it_is_over_and_then_on
         .await
         .ok::<regent_api::HeartbeatResponse>();
     ask(&server, "POST", &at("resign"), held, &over).await.ok::<regent_api::Done>();
+
+    // Signatures are dear: an address that shows forged ones without end is judged no more, but for what was good lately.
+    let leader = at("leader");
+    let read = |token: String| {
+        let (server, leader) = (&server, &leader);
+        async move { ask(server, "GET", leader, serde_json::Value::Null, &token).await }
+    };
+    let mut number = 0;
+    crate::support::eventually("a good one that was never seen is not judged", || {
+        number += 1;
+        let unseen = token(&pair, &format!("web-{number}"), 600);
+        let (wrong, unseen) = (read(forged.clone()), read(unseen));
+        async move {
+            let (wrong, unseen) = (wrong.await, unseen.await);
+            assert!([401, 429].contains(&wrong.status.as_u16()), "{}", wrong.text());
+            (unseen.status == 429).then(|| unseen.problem(Code::RateLimited))
+        }
+    })
+    .await;
+    let known = read(good).await;
+    assert_eq!(known.status, 200, "{}", known.text());
 }

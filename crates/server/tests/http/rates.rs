@@ -108,3 +108,42 @@ async fn a_revoked_token_uses_up_nothing_of_its_principal() {
     let served = read(&good).await;
     assert_eq!(served.status, 200, "{}", served.text());
 }
+
+/// An address that guesses is judged no more, and keeps no good credential behind the same address from being served.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_address_that_shows_wrong_credentials_without_end_is_refused_and_good_ones_are_served() {
+    let server = guarded_with(strict()).await;
+    let read = |token: &str| {
+        let mut asks = request("GET", "/v1/groups/mine%2Fg/leader", None);
+        asks.headers_mut().insert("authorization", format!("Bearer {token}").parse().unwrap());
+        server.send(asks)
+    };
+    let wrong = BearerToken::new(TokenId(1), [99; 32]).reveal();
+    let refused = eventually("a refusal", || async {
+        let answer = read(&wrong).await;
+        assert!([401, 429].contains(&answer.status.as_u16()), "{}", answer.text());
+        (answer.status == 429).then_some(answer)
+    })
+    .await;
+    let problem = refused.problem(Code::RateLimited);
+    assert!(problem.detail.contains("127.0.0.1 shows more than 1 wrong"), "{}", problem.detail);
+    assert!(problem.retry_after_ms.is_some());
+    let served = read(&find("observer")).await;
+    assert_eq!(served.status, 200, "{}", served.text());
+}
+
+/// What tells how the cluster is needs no place under load, and is counted all the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_asks_for_the_cluster_or_for_metrics_without_end_is_refused() {
+    for path in ["/v1/cluster", "/metrics"] {
+        let server = guarded_with(strict()).await;
+        eventually("a refusal", || async {
+            let mut asks = request("GET", path, None);
+            let token = format!("Bearer {}", find("onlooker")).parse().unwrap();
+            asks.headers_mut().insert("authorization", token);
+            let answer = server.send(asks).await;
+            (answer.status == 429).then(|| answer.problem(Code::RateLimited))
+        })
+        .await;
+    }
+}

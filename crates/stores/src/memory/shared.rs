@@ -85,7 +85,7 @@ mod tests {
     use regent_election::state::State;
     use regent_election::store::Scope;
     use regent_election::watch::Bounds;
-    use regent_election::{Command, Group, Incarnation, Revision, Settings};
+    use regent_election::{Command, Group, Incarnation, Revision, Settings, StateBudget};
 
     use super::*;
 
@@ -93,7 +93,7 @@ mod tests {
     fn what_is_applied_is_known_before_it_is_answered() {
         let life = Incarnation(1);
         let (state, now) = (State::new(Settings::default()), regent_clock::now());
-        let core = Core::new(state, life, now, u64::MAX);
+        let core = Core::new(state, life, now, StateBudget::whole(u64::MAX));
         let shared = Shared::new(core, Hub::new(life, Revision(0), Bounds::default()));
         let mut watch = shared.hub.subscribe(Scope::Prefix(String::new()), None, None);
         let group = Group::new("billing").unwrap();

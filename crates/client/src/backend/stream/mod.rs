@@ -113,7 +113,7 @@ impl StreamBackend {
             Ok(answer::Outcome::Problem(problem)) => {
                 let problem = Problem::from(problem);
                 // More than a stream should carry: HTTP can.
-                if problem.code == Code::Unsupported {
+                if problem.code == Code::Unsupported || is_of_credential(&problem) {
                     return None;
                 }
                 Some(Err(judged(problem, reads)))
@@ -152,7 +152,8 @@ impl StreamBackend {
                 Some(Ok(Reply::Heartbeat(heard.into())))
             }
             Ok(heartbeat_answer::Outcome::Problem(problem)) => {
-                Some(Err(judged(Problem::from(problem), false)))
+                let problem = Problem::from(problem);
+                (!is_of_credential(&problem)).then(|| Err(judged(problem, false)))
             }
             Err(NoAnswer::Unsent) => None,
             Err(NoAnswer::Lost) => Some(Err(lost("the session's stream broke", false))),
@@ -335,6 +336,12 @@ fn lost(why: &str, reads: bool) -> RemoteError {
     } else {
         RemoteError::Uncertain { why: format!("{why}; it may have happened"), problem: None }
     }
+}
+
+/// Whether the credential with which the stream was opened is no good any more. There may be another by now: HTTP shows
+/// the one of this moment, and its answer counts.
+fn is_of_credential(problem: &Problem) -> bool {
+    matches!(problem.code, Code::CredentialOver | Code::Unauthenticated)
 }
 
 /// What a problem means for whoever asked: the same as over HTTP.

@@ -50,11 +50,12 @@ use hyper::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use hyper::{Request, Response, StatusCode};
 use regent_api::Problem;
 use regent_api::problem::PROBLEM_JSON;
-use regent_election::fence::doorkeeper::{DoorRules, RequestEnd};
+use regent_election::fence::doorkeeper::{DoorRules, RequestEnd, TurnedAway};
 use regent_election::{Moment, Term};
 use tower::{Layer, Service};
 
 use super::door::{Door, Pass};
+use super::problems::check_step;
 use super::{problem_of_turn, term_of};
 #[cfg(feature = "fence-signed")]
 use crate::fencing::signed::Verifier;
@@ -66,13 +67,32 @@ pub trait KeepMark: Send + Sync + 'static {
 
     /// Raises the mark to `term` unless it is higher already, in one atomic step that no crash takes back, and
     /// says what it is then.
+    ///
+    /// It is also asked to raise the mark to term 1, which changes nothing that matters, to learn where the mark is.
     fn raise(&self, term: Term) -> impl Future<Output = Result<Term, Self::Error>> + Send;
 }
 
+/// Asks where a mark is; what cannot be asked is an error, told.
+#[derive(Clone)]
+struct Learn(Arc<dyn Fn() -> Learning + Send + Sync>);
+type Learning = Pin<Box<dyn Future<Output = Result<Term, String>> + Send>>;
+
+impl fmt::Debug for Learn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Learn")
+    }
+}
+
 /// A fence before handlers. Clones share one door.
+///
+/// Without signatures a term is believed only if it is at most 65,536 above the mark, as by the gateway:
+/// otherwise one request could close the fence for ever. If a group was restored or moved, raise the mark where it is
+/// kept to just below its new term.
 #[derive(Clone, Debug)]
 pub struct FenceLayer {
     door: Arc<Door>,
+    /// Asks where the mark is kept.
+    learn: Learn,
     timed: Arc<Once>,
     #[cfg(feature = "fence-signed")]
     signed: Option<Arc<Verifier>>,
@@ -83,6 +103,16 @@ impl FenceLayer {
     #[must_use]
     pub fn new(mark: impl KeepMark, rules: DoorRules) -> Self {
         let mark = Arc::new(mark);
+        let learn = {
+            let mark = Arc::clone(&mark);
+            Learn(Arc::new(move || {
+                let mark = Arc::clone(&mark);
+                Box::pin(async move {
+                    let first = Term::NONE.next().unwrap_or(Term::NONE);
+                    mark.raise(first).await.map_err(|error| error.to_string())
+                })
+            }))
+        };
         // The first request of any term asks where the mark is: nothing is assumed of it here.
         let door = Door::open(rules, Term::NONE, Moment::ZERO, move |door, term| {
             let (mark, door) = (Arc::clone(&mark), Arc::clone(door));
@@ -98,6 +128,7 @@ impl FenceLayer {
         });
         Self {
             door,
+            learn,
             timed: Arc::new(Once::new()),
             #[cfg(feature = "fence-signed")]
             signed: None,
@@ -122,7 +153,28 @@ impl FenceLayer {
             request.extensions_mut().insert(verified);
             return Ok(term);
         }
-        Ok(term_of(request.headers())?)
+        let term = term_of(request.headers())?;
+        self.check_step(term).await?;
+        Ok(term)
+    }
+
+    /// Refuses a term that leaps. Before that it asks where the mark is: this process may be the first one to ask, or
+    /// another may have raised it.
+    async fn check_step(&self, term: Term) -> Result<(), Problem> {
+        let way_out =
+            "raise the mark where it is kept to just below its term, or take signed terms";
+        let check = || check_step(term, self.door.looks().mark, way_out);
+        if check().is_ok() {
+            return Ok(());
+        }
+        match (self.learn.0)().await {
+            Ok(kept) => self.door.kept(kept),
+            Err(error) => {
+                tracing::error!(%error, "the mark cannot be read");
+                return Err(problem_of_turn(TurnedAway::NotKept));
+            }
+        }
+        check()
     }
 }
 

@@ -46,7 +46,7 @@ pub use layer::{Admitted, FenceLayer, FenceService, KeepMark};
 #[cfg(all(feature = "fence-http", not(feature = "tools")))]
 use problems::problem_of_turn;
 #[cfg(feature = "tools")]
-pub use problems::{problem_of, problem_of_cut, problem_of_turn};
+pub use problems::{check_step, problem_of, problem_of_cut, problem_of_turn};
 pub use regent_api::{Code, Problem};
 #[cfg(feature = "fence-http")]
 pub use regent_election::fence::doorkeeper::DoorRules;

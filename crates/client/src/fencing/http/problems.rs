@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use regent_api::{Code, Problem};
 use regent_election::fence::doorkeeper::TurnedAway;
+use regent_election::limits::TERM_STEP_MAX;
 use regent_election::{FenceError, Term};
 
 /// The longest wait that an answer asks for.
@@ -39,6 +40,25 @@ pub fn problem_of_cut(given: Term, current: Term) -> Problem {
     problem.facts.given_term = Some(given);
     problem.facts.current_term = Some(current);
     problem
+}
+
+/// Refuses a term that is too far above the mark for anybody to believe it. Without this, one request could raise the
+/// mark to the highest term there is, and no leader would ever write again.
+///
+/// # Errors
+/// If it leaps by more than [`TERM_STEP_MAX`]; the problem names the way out.
+pub fn check_step(given: Term, mark: Term, way_out: &str) -> Result<(), Problem> {
+    let step = given.get().saturating_sub(mark.get());
+    if step <= TERM_STEP_MAX {
+        return Ok(());
+    }
+    let detail = format!(
+        "term {given} is {step} above the highest that passed, {mark}, and a step is at most {TERM_STEP_MAX}; if the group was restored or moved, {way_out}"
+    );
+    let mut problem = Problem::new(Code::NeverGranted, detail);
+    problem.facts.given_term = Some(given);
+    problem.facts.current_term = Some(mark);
+    Err(problem)
 }
 
 /// Why the door did not open, as a problem.

@@ -164,7 +164,7 @@ async fn begin(
         return Err(app.shed(class));
     }
     app.check_delay(Some(class))?;
-    let place = app.enter(Some(class), link.guard.as_ref(), &link.activity)?;
+    let place = app.enter(operation, link.guard.as_ref(), &link.activity)?;
     let ask = link.ask(place);
     let (Some(session_id), true) = (request.session_id, resume) else {
         return sessions::act_open(&ask, request).await;
@@ -201,9 +201,8 @@ impl Shared {
     /// A place for a request of this kind.
     fn enter(&self, operation: Operation) -> Result<Ask, Problem> {
         let Link { guard, activity, .. } = &self.link;
-        let class = router::class(operation);
-        self.app.check_delay(class)?;
-        let place = self.app.enter(class, guard.as_ref(), activity)?;
+        self.app.check_delay(router::class(operation))?;
+        let place = self.app.enter(operation, guard.as_ref(), activity)?;
         Ok(self.link.ask(place))
     }
 

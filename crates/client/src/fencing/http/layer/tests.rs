@@ -234,3 +234,27 @@ async fn a_layer_with_keys_believes_signed_terms_and_nothing_else() {
     assert_eq!(with(&[&seventh], None).await, (409, "STALE_TERM"));
     assert_eq!(*rows.lock().unwrap(), [7, 7, 8]);
 }
+
+/// As by the gateway: one request must not close the fence for ever.
+#[tokio::test]
+async fn a_term_that_leaps_is_refused_unless_the_mark_was_raised_for_it() {
+    use regent_election::limits::TERM_STEP_MAX;
+    let (mark, store) = (Mark::default(), Store::new(true));
+    let layer = FenceLayer::new(mark.clone(), rules(1000, 0));
+    let write = tower::service_fn({
+        let store = store.clone();
+        move |request| write(store.clone(), request)
+    });
+    for (term, status) in [((1 << 53) - 1, 409), (7, 200), (8 + TERM_STEP_MAX, 409), (6, 409)] {
+        let (answered, body) = ask(layer.layer(write.clone()), request(term)).await;
+        assert_eq!(answered, status, "{term}: {body:?}");
+    }
+    let leapt = 1 << 40;
+    let (refused, body) = ask(layer.layer(write.clone()), request(leapt)).await;
+    assert_eq!(refused, 409);
+    assert!(String::from_utf8_lossy(&body).contains("raise the mark"), "{body:?}");
+    mark.0.store(leapt - 1, Ordering::SeqCst);
+    let (taken, body) = ask(layer.layer(write), request(leapt)).await;
+    assert_eq!(taken, 200, "{body:?}");
+    assert_eq!(store.rows(), [7, leapt]);
+}
