@@ -154,7 +154,12 @@ impl Route {
         let mut codes = vec![Code::CrossOrigin];
         codes.extend(self.codes);
         if let Gate::Needs(right) = self.gate {
-            codes.extend([Code::Unauthenticated, Code::CredentialOver, Code::Forbidden]);
+            codes.extend([
+                Code::Unauthenticated,
+                Code::CredentialOver,
+                Code::Forbidden,
+                Code::RateLimited,
+            ]);
             if right == Right::Stand {
                 codes.push(Code::SessionOfAnother);
             }

@@ -7,7 +7,7 @@ mod process;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 
-use process::{Ended, Room, Server};
+use process::{Ended, Room, Server, until};
 
 /// Exit code of the command: refused by the server.
 const REFUSED: i32 = 77;
@@ -76,6 +76,9 @@ fn a_forced_step_down_and_a_deletion_take_two_operators_across_a_restart() {
     }
     // Bob asks for something else: that is not what Alice wants, and has a place of its own.
     proposed(&ask(&server, &room, "bob", &["group", "delete", "billing", "--yes"]), "bob");
+    // The log is written beside the answers, and the server is killed.
+    let show = ["audit", "show", "--dir", "data", "--group", "billing"];
+    until("bob's deletion is in the log", || yes(room.run(&show)).contains("bob from"));
     drop(server);
 
     let server = guarded(&room);
@@ -89,9 +92,10 @@ fn a_forced_step_down_and_a_deletion_take_two_operators_across_a_restart() {
     proposed(&ask(&server, &room, "bob", &off), "bob");
     yes(ask(&server, &room, "alice", &off));
     yes(ask(&server, &room, "alice", &["group", "delete", "billing", "--yes"]));
+    until("the deletion is in the log", || yes(room.run(&show)).contains("delete  OK"));
     drop(server);
 
-    let told = yes(room.run(&["audit", "show", "--dir", "data", "--group", "billing"]));
+    let told = yes(room.run(&show));
     for line in [
         "refused  user:alice from 127.0.0.1  step_down  SECOND_APPROVAL_NEEDED",
         "refused  user:bob from 127.0.0.1  delete  SECOND_APPROVAL_NEEDED",

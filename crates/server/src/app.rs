@@ -100,7 +100,10 @@ impl App {
         activity: &ConnectionActivity,
     ) -> Result<Option<Entered>, Problem> {
         let class = router::class(operation);
-        if class.is_some() || operation.route().gate != Gate::Open {
+        // What tells how the process is takes no place, and is counted of known callers only: where nobody is known,
+        // those who look after the server may share an address with whoever floods it.
+        let is_told = guard.is_some() && operation.route().gate != Gate::Open;
+        if class.is_some() || is_told {
             self.count(class.unwrap_or(Class::Read), guard, activity)?;
         }
         let Some(class) = class else { return Ok(None) };

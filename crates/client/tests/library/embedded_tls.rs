@@ -80,6 +80,12 @@ async fn a_copy_whose_certificate_was_revoked_is_not_heard() {
         let name = ReplicaName { cluster: CLUSTER, replica };
         authority::issue(&ca, &Subject::Replica(name), 7, now_s).unwrap();
     }
+    // Its owner has the files, though the authority puts them away.
+    let own = place.path().join("own");
+    std::fs::create_dir(&own).unwrap();
+    for file in ["ca.crt", "replica-3.crt", "replica-3.key"] {
+        std::fs::copy(ca.join(file), own.join(file)).unwrap();
+    }
     authority::revoke(&ca, &authority::Owner::Replica(3), now_s).unwrap();
     let peers: Vec<_> = (1..=3)
         .map(|number| (number, std::net::TcpListener::bind("127.0.0.1:0").unwrap()))
@@ -90,7 +96,7 @@ async fn a_copy_whose_certificate_was_revoked_is_not_heard() {
         replicas.push(embedded.revocation_lists(ca.join("ca.crl")).start().await.unwrap());
     }
     // It believes the others, and they do not believe it.
-    let revoked = certified(copy(place.path(), 3, &peers), &ca, 3).start().await.unwrap();
+    let revoked = certified(copy(place.path(), 3, &peers), &own, 3).start().await.unwrap();
     let session = replicas[0].session().node("a").ttl(Duration::from_secs(20));
     let regent = session.connect().await.unwrap();
     for round in 1..=3 {

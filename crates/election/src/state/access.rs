@@ -51,7 +51,8 @@ impl State {
         if let Some(token) = command.token() {
             let record = self.access.token(token).filter(|record| record.principal == *who);
             let is_good = record.is_some_and(|record| !record.revoked);
-            if !is_good && !(plain.gives_up() && self.is_owner(who, plain)) {
+            let may_give_up = plain.gives_up() && self.is_owner(who, plain);
+            if !is_good && !may_give_up {
                 return Err(Refusal::CredentialOver { flaw: CredentialFlaw::Revoked });
             }
         }

@@ -95,7 +95,6 @@ impl State {
     fn growth(&self, command: &Command, request: Option<&RequestId>) -> StateGrowth {
         let (plain, adds) = (command.plain(), self.adds(command, request));
         let Some(who) = command.who() else { return StateGrowth { state: adds, share: 0 } };
-        let account = if adds == 0 || self.accounts.knows(who) { 0 } else { weight::account(who) };
         let proposal = if self.takes_place(who, plain) { PROPOSAL } else { 0 };
         let group = plain.group().and_then(|group| self.groups.get(group));
         let own = match plain {
@@ -138,6 +137,9 @@ impl State {
             | Command::Elapsed { .. }
             | Command::Refill { .. } => adds,
         };
+        // A policy of the same weight adds nothing to the whole, and may be the first on its caller's account.
+        let is_first = own > 0 && !self.accounts.knows(who);
+        let account = if is_first { weight::account(who) } else { 0 };
         let both = account + proposal;
         StateGrowth { state: adds + both, share: if own == 0 { proposal } else { own + both } }
     }

@@ -202,11 +202,11 @@ impl State {
                 }
                 Some(secret) => {
                     let session = self.by_secret.get(&secret).copied();
-                    if let Some(session) = session.and_then(|no| self.sessions.get_mut(&no)) {
-                        if session.requests.remember(request) {
-                            self.sessions_bytes += weight::REQUEST;
-                            self.accounts.charge(&session.owner, weight::REQUEST);
-                        }
+                    if let Some(session) = session.and_then(|no| self.sessions.get_mut(&no))
+                        && session.requests.remember(request)
+                    {
+                        self.sessions_bytes += weight::REQUEST;
+                        self.accounts.charge(&session.owner, weight::REQUEST);
                     }
                 }
             }

@@ -29,7 +29,7 @@ const STOLEN_TERM: u64 = 1000;
 
 /// A greeting, by the format that the peers' frames describe.
 pub(crate) fn greeting(from: u64, to: ReplicaId, incarnation: u64) -> Vec<u8> {
-    let mut out = b"RGNTPEER\x03\x01".to_vec();
+    let mut out = b"RGNTPEER\x04\x01".to_vec();
     out.extend(CLUSTER.to_le_bytes());
     for number in [from, to.get(), incarnation] {
         out.extend(number.to_le_bytes());
