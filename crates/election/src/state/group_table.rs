@@ -56,10 +56,13 @@ fn guesses(count: usize) -> Vec<AtomicU32> {
 /// each, which every name would cost without guesses.
 fn hash(group: &Group) -> usize {
     let name = group.as_str().as_bytes();
-    let end = &name[name.len().saturating_sub(16)..];
-    let mix = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
-    let hash = end.iter().fold(name.len() as u64, mix);
-    (hash ^ hash >> 29) as usize
+    let mut end = [0; 16];
+    let length = name.len().min(end.len());
+    end[..length].copy_from_slice(&name[name.len() - length..]);
+    let ends = u128::from_le_bytes(end);
+    let (low, high) = (ends as u64 ^ name.len() as u64, (ends >> 64) as u64);
+    let hash = low.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ high.wrapping_mul(0xc2b2_ae3d_27d4_eb4f);
+    (hash >> 32) as usize
 }
 
 /// A group with its name, or a place for one.
