@@ -24,8 +24,11 @@ const CLOSED_VISIT_EVERY: Duration = Duration::from_millis(5);
 const CLOSED_WAITING_MAX: usize = 4;
 /// How long the last answers are awaited.
 const DRAIN_FOR: Duration = Duration::from_secs(1);
-/// How long a connection may take to be made.
+/// How long a connection may take to be made again, while all others wait.
 const CONNECT_WITHIN: Duration = Duration::from_millis(200);
+/// The same before the flood begins: hundreds are made at once, and a server whose queue is full takes the next one when
+/// the system asks again, after a second or more.
+const CONNECT_FIRST_WITHIN: Duration = Duration::from_secs(10);
 
 /// What the clients of the flood ask: those who watch, who read and who campaign.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,12 +118,12 @@ impl Line {
             body_left: 0,
             tally: Tally::default(),
         };
-        line.reconnect()?;
+        line.reconnect(CONNECT_FIRST_WITHIN)?;
         Ok(line)
     }
 
-    fn reconnect(&mut self) -> io::Result<()> {
-        let stream = TcpStream::connect_timeout(&self.place, CONNECT_WITHIN)?;
+    fn reconnect(&mut self, within: Duration) -> io::Result<()> {
+        let stream = TcpStream::connect_timeout(&self.place, within)?;
         stream.set_nodelay(true)?;
         stream.set_nonblocking(true)?;
         self.stream = Some(stream);
@@ -145,7 +148,7 @@ impl Line {
             self.answer.clear();
             self.stream = None;
             // One that cannot be made is tried at the next visit.
-            let _ = self.reconnect();
+            let _ = self.reconnect(CONNECT_WITHIN);
         }
     }
 
