@@ -4,11 +4,15 @@
 //! does): fault injection by `LD_PRELOAD` then reaches the lease clock as it reaches everything else.
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
-pub(crate) use linux::{IS_UNSLEWED_AND_COUNTS_SLEEP, lease_clock_nanos};
+pub(crate) use linux::{IS_UNSLEWED_AND_COUNTS_SLEEP, coarse_nanos, lease_clock_nanos};
 #[cfg(target_os = "macos")]
-pub(crate) use macos::{IS_UNSLEWED_AND_COUNTS_SLEEP, lease_clock_nanos};
+pub(crate) use macos::{
+    IS_UNSLEWED_AND_COUNTS_SLEEP, lease_clock_nanos, lease_clock_nanos as coarse_nanos,
+};
 #[cfg(not(any(target_os = "linux", target_os = "android", target_os = "macos")))]
-pub(crate) use other::{IS_UNSLEWED_AND_COUNTS_SLEEP, lease_clock_nanos};
+pub(crate) use other::{
+    IS_UNSLEWED_AND_COUNTS_SLEEP, lease_clock_nanos, lease_clock_nanos as coarse_nanos,
+};
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
 mod linux {
@@ -16,6 +20,10 @@ mod linux {
     use crate::composed::{self, Clock};
 
     pub(crate) const IS_UNSLEWED_AND_COUNTS_SLEEP: bool = true;
+
+    pub(crate) fn coarse_nanos() -> u64 {
+        clock_nanos(libc::CLOCK_MONOTONIC_COARSE)
+    }
 
     pub(crate) fn lease_clock_nanos() -> u64 {
         composed::lease_clock_nanos(|clock| {

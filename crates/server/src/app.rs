@@ -147,7 +147,7 @@ impl App {
             Some(guarded) if !guarded.is_over() => AskedBy::Principal(guarded.caller().who.clone()),
             Some(_) | None => AskedBy::Address(activity.address()),
         };
-        let counted = self.rates.take(regent_clock::now(), caller, class, dice);
+        let counted = self.rates.take(regent_clock::coarse(), caller, class, dice);
         counted.inspect_err(|_| self.metrics.limited(class))
     }
 
