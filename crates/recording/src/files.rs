@@ -1,8 +1,8 @@
 //! The files of a recording: which there are, and how they are bounded.
 //!
 //! `flight-N.jsonl`, N rising. The newest is appended to; at a quarter of the bytes that may be kept
-//! the next one begins, and the oldest goes. Nothing is synced: a recording survives the end of the
-//! process, and may lose its last moments to a power cut. What such a cut left of a last line is taken
+//! the next one begins, and the oldest goes. Nothing is synced: a killed process loses what the recorder was
+//! gathering, and a power cut the last seconds. What such a cut left of a last line is taken
 //! away when the file is opened again; other damage is passed over. A file is of one cluster.
 
 use std::fs::{self, File, OpenOptions};
