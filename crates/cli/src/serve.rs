@@ -70,7 +70,7 @@ pub(crate) async fn run(args: ServeArgs, log: &LogArgs) -> CommandResult {
     tell_origins(&effective);
     let mut signals = Signals::listen()?;
     effective.check_exposure()?;
-    let (listener, address) = listen(settings.listen).await?;
+    let (listener, address) = listen(settings.listen)?;
     let [peers, clients] =
         on_hangup(settings.replica.certificates.is_some() || settings.tls.is_some())?;
     let service = open(&settings, address, peers).await?;
@@ -116,14 +116,14 @@ async fn stdin_ends(is_awaited: bool) {
 }
 
 /// Listens, and says where: port 0 stands for any that is free.
-pub(crate) async fn bind(wanted: SocketAddr) -> io::Result<(TcpListener, SocketAddr)> {
-    let listener = TcpListener::bind(wanted).await?;
+pub(crate) fn bind(wanted: SocketAddr) -> io::Result<(TcpListener, SocketAddr)> {
+    let listener = regent_server::bind(wanted)?;
     let address = listener.local_addr()?;
     Ok((listener, address))
 }
 
-async fn listen(wanted: SocketAddr) -> Result<(TcpListener, SocketAddr), Failure> {
-    bind(wanted).await.map_err(|error| match error.kind() {
+fn listen(wanted: SocketAddr) -> Result<(TcpListener, SocketAddr), Failure> {
+    bind(wanted).map_err(|error| match error.kind() {
         io::ErrorKind::AddrInUse => Failure::new(
             Exit::Unavailable,
             format!("{wanted} is in use; stop what listens there, or choose another with --listen"),

@@ -73,7 +73,7 @@ pub use beliefs::Alarm;
 pub use cluster::{CertificateState, Cluster, Durations, Measured};
 pub use config::{AuditConfig, Auth, ConfigError, ServerConfig};
 pub use forecast::ReplaceFailing;
-pub use listen::Listener;
+pub use listen::{Listener, bind};
 pub use serve::{ServeError, serve, serve_cluster};
 pub use signing::{Signing, TermStatement};
 pub use tls::{ByteStream, Secured, Tls};

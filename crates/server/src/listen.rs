@@ -3,8 +3,8 @@
 //! An error of `accept` never ends the loop: one peer that hangs up early, or a moment without file
 //! descriptors, must not make a server deaf.
 
-use std::io::ErrorKind;
-use std::net::IpAddr;
+use std::io::{self, ErrorKind};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use hyper_util::rt::TokioExecutor;
 use hyper_util::server::conn::auto;
 use regent_api::problem::PROBLEM_JSON;
 use regent_api::{Code, Problem};
-use tokio::net::{TcpListener, UnixListener};
+use tokio::net::{TcpListener, TcpSocket, UnixListener};
 
 use crate::app::{App, Phase};
 use crate::connection;
@@ -27,6 +27,22 @@ static UNACCEPTED: Quiet = quiet::lines();
 const PAUSE: Duration = Duration::from_millis(100);
 /// Milliseconds to wait for connections that are being closed; beyond it a newcomer is refused.
 const CLEARING_TURNS_MAX: u32 = 1000;
+/// Connections that the system keeps until they are accepted, if it allows so many (`net.core.somaxconn`). As many as one
+/// address may have: all clients come back at once after a restart, and one that finds no room tries again only after one,
+/// two and four seconds, which is longer than a short lease.
+const BACKLOG: u32 = 4096;
+
+/// Listens to clients, with room for all of them to come at once.
+///
+/// # Errors
+/// If the address cannot be listened at.
+pub fn bind(wanted: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if wanted.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    // A server that was restarted takes the port of its connections that are still being closed.
+    socket.set_reuseaddr(true)?;
+    socket.bind(wanted)?;
+    socket.listen(BACKLOG)
+}
 
 /// Where connections come from.
 #[derive(Debug)]

@@ -168,9 +168,9 @@ pub(crate) async fn run(args: GatewayArgs) -> CommandResult {
     };
     let mut signals = Signals::listen()?;
     let gateway = Gateway::open(config).map_err(refused)?;
-    let (listener, address) = listen("--listen", args.listen).await?;
+    let (listener, address) = listen("--listen", args.listen)?;
     let metrics = match args.metrics {
-        Some(wanted) => Some(listen("--metrics", wanted).await?),
+        Some(wanted) => Some(listen("--metrics", wanted)?),
         None => None,
     };
     greet(&args, address, metrics.as_ref().map(|(_, address)| *address), gateway.mark().get());
@@ -239,8 +239,8 @@ fn refused(error: GatewayError) -> Failure {
     Failure::new(exit, error.to_string())
 }
 
-async fn listen(flag: &str, wanted: SocketAddr) -> Result<(TcpListener, SocketAddr), Failure> {
-    bind(wanted).await.map_err(|error| {
+fn listen(flag: &str, wanted: SocketAddr) -> Result<(TcpListener, SocketAddr), Failure> {
+    bind(wanted).map_err(|error| {
         Failure::new(Exit::Unavailable, format!("{flag} {wanted}: {}", plain(&error)))
     })
 }
