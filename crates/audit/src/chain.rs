@@ -16,10 +16,13 @@ use crate::line::{Begin, Content, Line};
 
 /// The SHA-256 of some bytes, in hexadecimal.
 pub(crate) fn hash(bytes: &[u8]) -> String {
-    let digit =
-        |value: u8| char::from_digit(u32::from(value), 16).expect("four bits are one digit");
-    let digest = Sha256::digest(bytes);
-    digest.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let mut text = String::with_capacity(2 * Sha256::output_size());
+    for byte in Sha256::digest(bytes) {
+        text.push(char::from(DIGITS[usize::from(byte >> 4)]));
+        text.push(char::from(DIGITS[usize::from(byte & 15)]));
+    }
+    text
 }
 
 /// The last line of a chain: its number, and the hash that the next line carries.

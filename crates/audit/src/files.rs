@@ -163,7 +163,10 @@ pub(crate) struct Files {
     file_bytes_max: u64,
     number: u64,
     file: File,
+    /// Its bytes, with those that are not written yet.
     bytes: u64,
+    /// Lines that are to be written, each with its end.
+    unwritten: Vec<u8>,
     /// Held so that no other process writes here.
     _lock: File,
 }
@@ -192,8 +195,15 @@ impl Files {
         let bytes = file.seek(SeekFrom::End(0))?;
         let directory = directory.to_owned();
         let file_bytes_max = bytes_max / FILES_MAX;
-        let mut files =
-            Self { directory, file_bytes_max, number: newest, file, bytes, _lock: lock };
+        let mut files = Self {
+            directory,
+            file_bytes_max,
+            number: newest,
+            file,
+            bytes,
+            unwritten: Vec::new(),
+            _lock: lock,
+        };
         if let Some(broken) = found.broken {
             files.begin_next()?;
             return Ok(Opened { files, continues: None, broken: Some(broken) });
@@ -246,14 +256,45 @@ impl Files {
         self.bytes >= self.file_bytes_max
     }
 
-    /// Appends a line, whole or not at all as far as this process can see to it.
-    pub(crate) fn append(&mut self, line: &str) -> io::Result<()> {
-        let mut bytes = Vec::with_capacity(line.len() + 1);
-        bytes.extend_from_slice(line.as_bytes());
-        bytes.push(b'\n');
-        self.file.write_all(&bytes)?;
-        self.bytes += bytes.len() as u64;
-        Ok(())
+    /// Appends a line, which is written with the next [`Files::flush`].
+    pub(crate) fn append(&mut self, line: &str) {
+        self.unwritten.extend_from_slice(line.as_bytes());
+        self.unwritten.push(b'\n');
+        self.bytes += line.len() as u64 + 1;
+    }
+
+    /// Whether something was appended and is not written yet.
+    pub(crate) const fn is_unwritten(&self) -> bool {
+        !self.unwritten.is_empty()
+    }
+
+    /// Writes what was appended. After an error, what was not written stays for [`Files::unwritten_acts`].
+    pub(crate) fn flush(&mut self) -> io::Result<()> {
+        let mut written = 0;
+        let ended = loop {
+            if written == self.unwritten.len() {
+                break Ok(());
+            }
+            match self.file.write(&self.unwritten[written..]) {
+                Ok(0) => break Err(io::ErrorKind::WriteZero.into()),
+                Ok(bytes) => written += bytes,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => break Err(error),
+            }
+        };
+        // Of a line that was written in part, nothing will be left.
+        let whole = self.unwritten[..written].iter().rposition(|byte| *byte == b'\n');
+        self.unwritten.drain(..whole.map_or(0, |end| end + 1));
+        ended
+    }
+
+    /// How many of the lines that are not written tell what somebody did.
+    pub(crate) fn unwritten_acts(&self) -> u64 {
+        let lines = self.unwritten.split(|byte| *byte == b'\n');
+        let tells = |line: &&[u8]| {
+            serde_json::from_slice::<Line>(line).is_ok_and(|line| line.content.act().is_some())
+        };
+        lines.filter(tells).count() as u64
     }
 
     /// Another file in the place of the newest, for tests of a disk that refuses.
@@ -262,7 +303,9 @@ impl Files {
         self.file = file;
     }
 
-    pub(crate) fn sync(&self) -> io::Result<()> {
+    /// Writes what was appended, and waits for the disk.
+    pub(crate) fn sync(&mut self) -> io::Result<()> {
+        self.flush()?;
         self.file.sync_data()
     }
 

@@ -18,6 +18,10 @@ pub const CHECKPOINT_EVERY: Duration = Duration::from_secs(60);
 pub const SYNC_EVERY: Duration = Duration::from_secs(1);
 /// How often the writer looks for what is due when nothing comes.
 pub const WRITER_POLL_EVERY: Duration = Duration::from_millis(250);
+/// Batches of lines begin at least so far apart. What comes meanwhile is written together, so a busy server wakes the
+/// writer 200 times a second and not for every line; a kill takes at most so much that was answered. A line that comes after
+/// a pause is written at once.
+pub const BATCH_EVERY: Duration = Duration::from_millis(5);
 /// How long a disk that refused is left alone.
 pub const AGAIN_AFTER: Duration = Duration::from_secs(5);
 /// How long denials of one kind are counted into one line.

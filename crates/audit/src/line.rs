@@ -117,9 +117,11 @@ pub struct Act {
 impl Act {
     /// The same with a detail of bounded length.
     #[must_use]
-    pub fn with_detail(mut self, detail: &str) -> Self {
-        let short: String = detail.chars().take(DETAIL_CHARS_MAX).collect();
-        self.detail = Some(short).filter(|detail| !detail.is_empty());
+    pub fn with_detail(mut self, mut detail: String) -> Self {
+        if let Some((end, _)) = detail.char_indices().nth(DETAIL_CHARS_MAX) {
+            detail.truncate(end);
+        }
+        self.detail = Some(detail).filter(|detail| !detail.is_empty());
         self
     }
 }

@@ -1,7 +1,7 @@
 //! The queue and the thread between a server and the files.
 //!
 //! A request puts its line into a bounded queue and goes on: no renewal waits for the audit log. A thread of its own
-//! writes. What finds the queue full, or what the disk refuses, is lost, but never silently: it is counted in a metric,
+//! writes what has gathered, in one go. What finds the queue full, or what the disk refuses, is lost, but never silently: it is counted in a metric,
 //! said in the log, and its number stands in the chain as a `gap`, as soon as a line can be written again.
 
 use std::io;
@@ -19,7 +19,8 @@ use crate::checkpoint::Checkpoint;
 use crate::denials::Denials;
 use crate::files::{Files, OpenError, Opened};
 use crate::limits::{
-    AGAIN_AFTER, CHECKPOINT_EVERY, CHECKPOINT_LINES, QUEUE_MAX, SYNC_EVERY, WRITER_POLL_EVERY,
+    AGAIN_AFTER, BATCH_EVERY, CHECKPOINT_EVERY, CHECKPOINT_LINES, QUEUE_MAX, SYNC_EVERY,
+    WRITER_POLL_EVERY,
 };
 use crate::line::{Act, Begin, Content, FORMAT, Line};
 
@@ -111,7 +112,11 @@ impl Audit {
     }
 
     fn record(&self, content: Content) {
-        let lost = self.shared.untold.swap(0, Ordering::Relaxed);
+        // Looked at first: a write would make all cores that serve requests take turns.
+        let lost = match self.shared.untold.load(Ordering::Relaxed) {
+            0 => 0,
+            _ => self.shared.untold.swap(0, Ordering::Relaxed),
+        };
         let queued = Queued { lost, at_ms: wall_ms(), content };
         let is_kept = self.queue.as_ref().is_some_and(|queue| queue.try_send(queued).is_ok());
         if !is_kept {
@@ -248,9 +253,11 @@ impl Writer {
     }
 
     fn run(mut self, queued: &Receiver<Queued>) {
+        let mut batch_at = None;
         loop {
             match queued.recv_timeout(WRITER_POLL_EVERY) {
                 Ok(first) => {
+                    batch_at = Some(regent_clock::now());
                     self.take(first);
                     // Not without end: signing and syncing must not wait for a pause.
                     queued.try_iter().take(QUEUE_MAX).for_each(|next| self.take(next));
@@ -259,16 +266,21 @@ impl Writer {
                 Err(RecvTimeoutError::Disconnected) => break,
             }
             let due = self.shared.denials().due(regent_clock::now());
-            due.into_iter().for_each(|act| self.write(wall_ms(), Content::Denied(act)));
+            due.into_iter().for_each(|act| self.add(wall_ms(), Content::Denied(act)));
             self.keep_up();
+            if let Some(batch_at) = batch_at.take() {
+                let passed = regent_clock::now().since(batch_at);
+                std::thread::sleep(BATCH_EVERY.saturating_sub(passed));
+            }
         }
         let counted = self.shared.denials().all();
-        counted.into_iter().for_each(|act| self.write(wall_ms(), Content::Denied(act)));
+        counted.into_iter().for_each(|act| self.add(wall_ms(), Content::Denied(act)));
         self.take_untold();
+        self.flush();
         // A disk that refused is asked once more: the next start would otherwise call this end a kill.
         self.refused_at = Moment::ZERO;
         self.tell_gap();
-        self.write(wall_ms(), Content::End);
+        self.add(wall_ms(), Content::End);
         self.checkpoint();
         self.attempt(|chain| chain.files.sync());
     }
@@ -276,7 +288,7 @@ impl Writer {
     fn take(&mut self, queued: Queued) {
         let Queued { lost, at_ms, content } = queued;
         self.lose(lost, QUEUE_FULL);
-        self.write(at_ms, content);
+        self.add(at_ms, content);
     }
 
     /// What was lost while nothing came after it.
@@ -296,14 +308,26 @@ impl Writer {
         }
     }
 
-    /// Writes a line, after the gap before it.
-    fn write(&mut self, at_ms: u64, content: Content) {
+    /// Appends a line, after the gap before it. It is written with the next flush.
+    fn add(&mut self, at_ms: u64, content: Content) {
         self.tell_gap();
         if !self.attempt(|chain| put(chain, at_ms, content)) {
-            self.shared.lost.fetch_add(1, Ordering::Relaxed);
-            self.lose(1, DISK_REFUSED);
+            self.lose_to_disk(1);
         }
         self.trim();
+    }
+
+    /// Writes what was appended.
+    fn flush(&mut self) {
+        // Otherwise a log to which nothing is added would be synced and signed for ever.
+        if self.chain.as_ref().is_some_and(|chain| chain.files.is_unwritten()) {
+            self.attempt(|chain| chain.files.flush());
+        }
+    }
+
+    fn lose_to_disk(&mut self, lost: u64) {
+        self.shared.lost.fetch_add(lost, Ordering::Relaxed);
+        self.lose(lost, DISK_REFUSED);
     }
 
     /// Removes the oldest files, if the log has said that they go. Who verifies with keys believes that word only when
@@ -322,34 +346,45 @@ impl Writer {
         if self.lost == 0 {
             return;
         }
+        // Written at once: until then the number is in no other place. If the flush fails, it becomes a larger one.
+        self.flush();
         let (lost, why) = (self.lost, self.why_lost.to_owned());
-        if self.attempt(|chain| put(chain, wall_ms(), Content::Gap { lost, why })) {
+        let told = |chain: &mut Chain| {
+            put(chain, wall_ms(), Content::Gap { lost, why })?;
+            chain.files.flush()
+        };
+        if self.attempt(told) {
             self.lost = 0;
         }
     }
 
     /// Does something with the files, and says whether it was done. A disk that refuses is left alone for a while.
     fn attempt(&mut self, what: impl FnOnce(&mut Chain) -> io::Result<()>) -> bool {
-        let now = regent_clock::now();
-        if self.chain.is_none() && now.since(self.refused_at) >= AGAIN_AFTER {
-            self.refused_at = now;
-            if self.open_files().is_ok() {
-                self.shared.is_failing.store(false, Ordering::Relaxed);
-                tracing::info!(directory = %self.directory.display(), "the audit log is written again");
+        if self.chain.is_none() {
+            let now = regent_clock::now();
+            if now.since(self.refused_at) >= AGAIN_AFTER {
+                self.refused_at = now;
+                if self.open_files().is_ok() {
+                    self.shared.is_failing.store(false, Ordering::Relaxed);
+                    tracing::info!(directory = %self.directory.display(), "the audit log is written again");
+                }
             }
         }
         let Some(chain) = &mut self.chain else { return false };
         match what(chain) {
             Ok(()) => {
                 self.shared.sequence.store(chain.head.seq, Ordering::Relaxed);
-                self.unsynced_since.get_or_insert(now);
-                self.uncovered_since.get_or_insert(now);
+                // The clock is read once for many lines.
+                self.unsynced_since.get_or_insert_with(regent_clock::now);
+                self.uncovered_since.get_or_insert_with(regent_clock::now);
                 true
             }
             Err(error) => {
+                let lost = chain.files.unwritten_acts();
                 tracing::error!(%error, directory = %self.directory.display(), "the audit log cannot be written; free some space, or requests go unrecorded");
                 self.shared.is_failing.store(true, Ordering::Relaxed);
-                (self.chain, self.refused_at) = (None, now);
+                (self.chain, self.refused_at) = (None, regent_clock::now());
+                self.lose_to_disk(lost);
                 false
             }
         }
@@ -374,6 +409,7 @@ impl Writer {
         if is_due(self.unsynced_since, SYNC_EVERY) && self.attempt(|chain| chain.files.sync()) {
             self.unsynced_since = None;
         }
+        self.flush();
     }
 
     /// Signs the chain up to here. Without keys there is nothing to do.
@@ -411,7 +447,7 @@ fn append(chain: &mut Chain, at_ms: u64, content: Content) -> io::Result<()> {
     let seq = chain.head.seq + 1;
     let line = Line { seq, prev: chain.head.hash.clone(), at_ms, content };
     let text = serde_json::to_string(&line).map_err(io::Error::other)?;
-    chain.files.append(&text)?;
+    chain.files.append(&text);
     chain.head = Head::after(seq, text.as_bytes());
     Ok(())
 }

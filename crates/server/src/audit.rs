@@ -10,6 +10,8 @@
 //! campaigns that were lost and left nothing behind; refusals of what participants ask, but for denials; and what the
 //! servers do by themselves, which has no principal: the flight recorder has those.
 
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
@@ -47,7 +49,7 @@ impl Trail {
     }
 }
 
-/// The store of a request, whose changes are recorded if anything is.
+/// The store of a connection, whose changes are recorded if anything is.
 pub(crate) fn store(app: &App, trail: &Trail) -> Arc<dyn Store> {
     match &app.audit {
         Some(audit) => {
@@ -114,7 +116,7 @@ impl Pending {
             ..Act::default()
         };
         let audit = ask.app.audit.clone();
-        Self { audit, right: Right::Administer, act: act.with_detail(detail) }
+        Self { audit, right: Right::Administer, act: act.with_detail(detail.to_owned()) }
     }
 
     /// It is known what came of it.
@@ -147,6 +149,9 @@ impl Drop for Pending {
     }
 }
 
+/// The answer of a store, as it is awaited.
+type Answering<'a, T> = Pin<Box<dyn Future<Output = StoreResult<T>> + Send + 'a>>;
+
 /// A store whose changes are recorded.
 #[derive(Debug)]
 struct AuditedStore {
@@ -170,7 +175,7 @@ impl AuditedStore {
             ..Act::default()
         };
         let audit = Some(Arc::clone(&self.audit));
-        Some(Pending { audit, right, act: act.with_detail(&detail) })
+        Some(Pending { audit, right, act: act.with_detail(detail) })
     }
 }
 
@@ -281,17 +286,30 @@ impl Store for AuditedStore {
         outcome
     }
 
-    async fn count_heartbeat(
-        &self,
+    /// Passed on as it is, without a future of its own: heartbeats and reads are most of all requests.
+    fn count_heartbeat<'life0, 'async_trait>(
+        &'life0 self,
         session: SessionId,
         sequence: Option<u64>,
         proves: Option<(Group, Term)>,
-    ) -> StoreResult<HeartbeatView> {
-        self.inner.count_heartbeat(session, sequence, proves).await
+    ) -> Answering<'async_trait, HeartbeatView>
+    where
+        'life0: 'async_trait,
+        Self: 'async_trait,
+    {
+        self.inner.count_heartbeat(session, sequence, proves)
     }
 
-    async fn read(&self, query: Query, consistency: Consistency) -> StoreResult<View> {
-        self.inner.read(query, consistency).await
+    fn read<'life0, 'async_trait>(
+        &'life0 self,
+        query: Query,
+        consistency: Consistency,
+    ) -> Answering<'async_trait, View>
+    where
+        'life0: 'async_trait,
+        Self: 'async_trait,
+    {
+        self.inner.read(query, consistency)
     }
 
     async fn watch(&self, scope: Scope, cursor: Option<Cursor>) -> StoreResult<Box<dyn Watch>> {

@@ -53,6 +53,8 @@ pub(crate) trait Source {
 pub(crate) struct Kept<S: Source> {
     source: S,
     current: RwLock<(u64, Arc<S::Loaded>)>,
+    /// The number in `current`, for those who only want to know whether it changed. Written under its lock.
+    number: AtomicU64,
     /// What the files in use hold, keys among them.
     in_use: Mutex<Vec<Vec<u8>>>,
     failures: AtomicU64,
@@ -70,7 +72,8 @@ impl<S: Source> Kept<S> {
         let bytes = contents(&source)?;
         let loaded = Arc::new(source.load(&bytes)?);
         let (current, in_use) = (RwLock::new((0, loaded)), Mutex::new(bytes));
-        Ok(Self { source, current, in_use, failures: AtomicU64::new(0) })
+        let (number, failures) = (AtomicU64::new(0), AtomicU64::new(0));
+        Ok(Self { source, current, number, in_use, failures })
     }
 
     /// Looks at the files; what they hold if that changed.
@@ -92,6 +95,7 @@ impl<S: Source> Kept<S> {
         *in_use = bytes;
         let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
         *current = (current.0 + 1, Arc::clone(&loaded));
+        self.number.store(current.0, Ordering::Release);
         Ok(Some(loaded))
     }
 
@@ -102,6 +106,11 @@ impl<S: Source> Kept<S> {
     /// What is in use, and how many came before it.
     pub(crate) fn generation(&self) -> (u64, Arc<S::Loaded>) {
         self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// How many came before what is in use: another number means other files.
+    pub(crate) fn number(&self) -> u64 {
+        self.number.load(Ordering::Acquire)
     }
 
     pub(crate) const fn source(&self) -> &S {

@@ -130,10 +130,11 @@ impl Voucher for ClientIdentity {
             return Some(CredentialFlaw::Expired);
         }
         let mut judged = self.judged.lock().unwrap_or_else(PoisonError::into_inner);
-        let (generation, loaded) = self.port.generation();
         // An issuer's certificate may end before the client's own, and not every one shown is needed.
         let is_late = self.chain_expires_at_s <= now.as_secs() && judged.at_s != now.as_secs();
-        if judged.generation != generation || is_late {
+        // A judgement ends with the files it was made by: other ones may hold a list on which the certificate stands.
+        if judged.generation != self.port.number() || is_late {
+            let (generation, loaded) = self.port.generation();
             let (first, more) = self.shown.split_first()?;
             let is_good =
                 loaded.clients.as_ref().is_some_and(|it| it.verify(first, more, now).is_ok());

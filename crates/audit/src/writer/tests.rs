@@ -69,6 +69,12 @@ fn edit(directory: &Path, change: impl FnOnce(&mut Vec<String>)) {
     fs::write(&path, lines.join("\n") + "\n").unwrap();
 }
 
+/// Writes a line at once.
+fn write(writer: &mut Writer, at_ms: u64, content: Content) {
+    writer.add(at_ms, content);
+    writer.flush();
+}
+
 #[test]
 fn a_restart_continues_the_chain_and_it_is_signed_to_its_end() {
     let room = tempfile::tempdir().unwrap();
@@ -269,19 +275,72 @@ fn a_disk_that_refuses_is_told_and_its_lines_are_counted_as_lost() {
     let room = tempfile::tempdir().unwrap();
     let shared = Arc::<Shared>::default();
     let mut writer = Writer::open(room.path(), 1 << 20, "main", None, Arc::clone(&shared)).unwrap();
-    writer.write(1, Content::Change(act("a")));
+    write(&mut writer, 1, Content::Change(act("a")));
     // The file is open for reading only: writing to it is refused.
     let files = &mut writer.chain.as_mut().unwrap().files;
     files.replace_file(fs::File::open(only_file(room.path())).unwrap());
-    writer.write(2, Content::Change(act("b")));
-    writer.write(3, Content::Change(act("c")));
+    write(&mut writer, 2, Content::Change(act("b")));
+    write(&mut writer, 3, Content::Change(act("c")));
     assert!(shared.is_failing.load(Ordering::Relaxed));
     assert_eq!(shared.lost.load(Ordering::Relaxed), 2);
     writer.refused_at = Moment::ZERO;
-    writer.write(4, Content::Change(act("d")));
+    write(&mut writer, 4, Content::Change(act("d")));
     assert!(!shared.is_failing.load(Ordering::Relaxed));
     drop(writer);
     assert_eq!(words(room.path()), ["begin", "a", "start", "gap", "d"]);
+}
+
+/// Lines are written together, and counted one by one.
+#[test]
+fn of_a_batch_that_the_disk_takes_in_part_only_the_rest_is_lost() {
+    let room = tempfile::tempdir().unwrap();
+    let shared = Arc::<Shared>::default();
+    let mut writer = Writer::open(room.path(), 1 << 30, "main", None, Arc::clone(&shared)).unwrap();
+    // A pipe that nobody reads has room for less than this.
+    let (mut taken, pipe) = std::io::pipe().unwrap();
+    rustix::fs::fcntl_setfl(&pipe, rustix::fs::OFlags::NONBLOCK).unwrap();
+    let file = fs::File::from(std::os::fd::OwnedFd::from(pipe));
+    writer.chain.as_mut().unwrap().files.replace_file(file);
+    let count = 2000;
+    (0..count).for_each(|number| writer.add(number, Content::Change(act("a"))));
+    assert_eq!(shared.lost.load(Ordering::Relaxed), 0);
+    writer.flush();
+    let mut bytes = Vec::new();
+    std::io::Read::read_to_end(&mut taken, &mut bytes).unwrap();
+    let whole = bytes.iter().filter(|byte| **byte == b'\n').count() as u64;
+    assert!(whole > 0 && whole < count, "{whole}");
+    assert_eq!(shared.lost.load(Ordering::Relaxed), count - whole);
+    write(&mut writer, 1, Content::Change(act("b")));
+    assert_eq!(
+        shared.lost.load(Ordering::Relaxed),
+        count - whole + 1,
+        "it is left alone for a while"
+    );
+    writer.refused_at = Moment::ZERO;
+    write(&mut writer, 1, Content::Change(act("c")));
+    assert_eq!(words(room.path()), ["begin", "start", "gap", "c"]);
+    let report = reader::verify(room.path(), None, None).unwrap();
+    let lost = count - whole + 1;
+    assert!(
+        report
+            .found
+            .iter()
+            .any(|it| matches!(it, Omission::Gap { lost: told, .. } if *told == lost))
+    );
+}
+
+/// A log to which nothing is added is neither synced nor signed again.
+#[test]
+fn an_idle_log_is_left_alone() {
+    let room = tempfile::tempdir().unwrap();
+    let shared = Arc::<Shared>::default();
+    let mut writer = Writer::open(room.path(), 1 << 20, "main", signer(1), shared).unwrap();
+    writer.checkpoint();
+    for _ in 0..3 {
+        writer.flush();
+        writer.keep_up();
+    }
+    assert_eq!((writer.uncovered_since, writer.unsynced_since), (None, None));
 }
 
 #[test]
@@ -362,7 +421,7 @@ fn files_go_only_after_the_word_of_it_is_signed() {
     let mut writer = Writer::open(room.path(), BYTES_MIN, "main", signer(1), shared).unwrap();
     let is_trimmed = |path: &Path| of_directory(path).unwrap()[0].0 > 1;
     while !is_trimmed(room.path()) {
-        writer.write(1, Content::Change(act("a")));
+        write(&mut writer, 1, Content::Change(act("a")));
         writer.keep_up();
     }
     // As a kill leaves it.
