@@ -110,9 +110,10 @@ pub const BOOT_LEAP_MAX: u64 = 1 << 28;
 pub const PROPOSAL_LEAP_MAX: u64 = 1 << 48;
 /// Longest context of a message: that of a read round has 24 bytes, that of a transfer 16.
 pub const CONTEXT_BYTES_MAX: usize = 64;
-/// Read rounds of all replicas that wait for a quorum at the Raft leader: each replica has four under way, and begins
-/// late ones again. A leader without a quorum resigns before there are this many.
-pub const READ_ROUNDS_MAX: usize = 16 * ROUNDS_INFLIGHT_MAX * REPLICAS_MAX;
+/// Read rounds of one replica that wait for a quorum at the Raft leader. A replica has four under way, and begins late
+/// ones again; a leader without a quorum resigns before there are this many. Each has its own, so that a member that asks
+/// without end keeps nobody else from reading.
+pub const READ_ROUNDS_PER_MEMBER_MAX: usize = 16 * ROUNDS_INFLIGHT_MAX;
 
 /// Bytes of one peer's messages that wait for the core, as they weigh in memory. With more, its link is not read until
 /// some were taken. Two frames of the longest kind fit, and of all peers together [`PEERS_INBOX_BYTES_MAX`].

@@ -19,7 +19,8 @@ use regent_election::Revision;
 use regent_election::mutant::{self, Mutant};
 
 use crate::limits::{
-    CONTEXT_BYTES_MAX, MEMBERS_LISTED_MAX, RAFT_NUMBER_MAX, READ_ROUNDS_MAX, SNAPSHOT_LEAP_MAX,
+    CONTEXT_BYTES_MAX, MEMBERS_LISTED_MAX, RAFT_NUMBER_MAX, READ_ROUNDS_PER_MEMBER_MAX,
+    SNAPSHOT_LEAP_MAX,
 };
 use crate::member::MemberChange;
 use crate::raft_codec::travels;
@@ -44,7 +45,7 @@ pub struct LocalRaft<'a> {
     pub is_durable: bool,
     /// Whether it may be called to campaign: it is not, while a snapshot is not durable, or it makes way.
     pub may_campaign: bool,
-    /// Read rounds of all replicas that wait here for a quorum.
+    /// Read rounds of the sender that wait here for a quorum.
     pub read_rounds: usize,
     /// The Raft term of an entry; zero if it is not known.
     pub term_of: &'a dyn Fn(u64) -> u64,
@@ -124,7 +125,9 @@ pub fn admit(local: &LocalRaft<'_>, from: u64, message: &Message) -> Admitted {
             }
         }
         // A follower would pass it on in the name of its sender.
-        MessageType::MsgReadIndex if !local.is_leader || local.read_rounds >= READ_ROUNDS_MAX => {
+        MessageType::MsgReadIndex
+            if !local.is_leader || local.read_rounds >= READ_ROUNDS_PER_MEMBER_MAX =>
+        {
             return Ok(Admission::Ignore);
         }
         // Only the leader knows what a quorum has confirmed.

@@ -207,7 +207,7 @@ impl Core {
             // A late call to campaign must not meet a snapshot that is not durable yet, and none gives back what was
             // just laid down.
             may_campaign: self.installing.is_none() && !self.makes_way(),
-            read_rounds: raft.pending_read_count(),
+            read_rounds: self.read_rounds_of(from),
             term_of: &|index| log.term(index).unwrap_or(0),
         })
     }
@@ -217,6 +217,13 @@ impl Core {
     ///
     /// What the library counts as persisted is not enough. If an entry is replaced and then comes back while the disk
     /// still writes it for the first time, the first writing counts, and the later two are not on disk yet.
+    /// How many read rounds of a member wait here for a quorum. Each opens with its name, which admission checks.
+    fn read_rounds_of(&self, member: ReplicaId) -> usize {
+        let name = member.get().to_le_bytes();
+        let waiting = &self.node.raft.read_only.read_index_queue;
+        waiting.iter().filter(|context| context.starts_with(&name)).count()
+    }
+
     pub(super) fn is_log_durable(&self) -> bool {
         let log = &self.node.raft.raft_log;
         log.persisted == log.last_index() && !self.unconfirmed.iter().any(|batch| batch.holds_log)

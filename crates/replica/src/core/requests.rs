@@ -12,6 +12,7 @@ use regent_election::{Group, Moment, Refusal, SessionNo};
 use super::heartbeats::{ArrivedHeartbeat, Unproven};
 use super::proposals::Submission;
 use super::{Away, Core, Role, unavailable};
+use super::rounds::Waits;
 use crate::io::{HeartbeatAnswer, Input, PeerMessage, Request, Response, Token};
 use crate::limits::{FORWARDED_MAX, LOG_BYTES_KEPT, LOG_ENTRIES_KEPT};
 use crate::member::ReplicaId;
@@ -41,6 +42,21 @@ pub(super) enum Waiter {
 }
 
 /// What the Raft leader knows of a group beside its state.
+impl Waits for Waiter {
+    fn member(&self) -> Option<ReplicaId> {
+        match self {
+            Self::Remote { replica, .. } | Self::RemoteLook { replica, .. } => Some(*replica),
+            Self::Unproven(waiter, _) => waiter.member(),
+            Self::Read(..)
+            | Self::Stale(..)
+            | Self::Heartbeat(..)
+            | Self::Uncounted(..)
+            | Self::Look(..)
+            | Self::LeadershipCheck => None,
+        }
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct LeaderKnowledge {
     pub(super) remaining: Option<Duration>,

@@ -6,13 +6,20 @@
 //! has waited for two of them is answered `unavailable`. So is what was confirmed and then waited for
 //! ten: a replica that knows how far it must be and does not get there must not keep its clients.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use regent_election::Moment;
 use regent_election::mutant::{self, Mutant};
 
 use crate::limits::{ROUNDS_INFLIGHT_MAX, WAITING_FOR_ROUND_MAX};
+use crate::member::ReplicaId;
+
+/// Somebody who waits for a round.
+pub(super) trait Waits {
+    /// The member that asks for a client of its own; none if the client is this replica's.
+    fn member(&self) -> Option<ReplicaId>;
+}
 
 /// Rounds of one replica, each with those that wait for it.
 #[derive(Debug)]
@@ -23,6 +30,8 @@ pub(super) struct Rounds<W> {
     counter: u64,
     patience: Duration,
     next: Vec<(Moment, W)>,
+    /// How many of those each other member asks for.
+    next_of: BTreeMap<ReplicaId, usize>,
     inflight: VecDeque<Round<W>>,
     /// By the index they wait for. The moment is that of the confirmation.
     confirmed: VecDeque<(u64, Moment, Vec<W>)>,
@@ -37,7 +46,7 @@ struct Round<W> {
     waiting: Vec<(Moment, W)>,
 }
 
-impl<W> Rounds<W> {
+impl<W: Waits> Rounds<W> {
     pub(super) fn new(replica: u64, boot: u64, patience: Duration) -> Self {
         let mut name = [0; 16];
         name[..8].copy_from_slice(&replica.to_le_bytes());
@@ -47,6 +56,7 @@ impl<W> Rounds<W> {
             counter: 0,
             patience,
             next: Vec::new(),
+            next_of: BTreeMap::new(),
             inflight: VecDeque::new(),
             confirmed: VecDeque::new(),
             confirmed_count: 0,
@@ -59,12 +69,28 @@ impl<W> Rounds<W> {
     }
 
     /// Queues somebody for the next round, or gives it back if too many wait.
+    ///
+    /// Another member takes at most as many places as are free after it, so half of them if it alone asks: one that asks
+    /// without end keeps neither this replica's clients nor those of the others from being answered.
     pub(super) fn queue(&mut self, now: Moment, waiter: W) -> Result<(), W> {
-        if self.next.len() + self.confirmed_count >= WAITING_FOR_ROUND_MAX {
+        let taken = self.next.len() + self.confirmed_count;
+        let free = WAITING_FOR_ROUND_MAX.saturating_sub(taken);
+        let own = waiter.member().map(|member| self.next_of.entry(member).or_default());
+        if free == 0 || own.as_ref().is_some_and(|own| **own >= free) {
             return Err(waiter);
+        }
+        if let Some(own) = own {
+            *own += 1;
         }
         self.next.push((now, waiter));
         Ok(())
+    }
+
+    fn count_members(&mut self) {
+        self.next_of.clear();
+        for member in self.next.iter().filter_map(|(_, waiter)| waiter.member()) {
+            *self.next_of.entry(member).or_default() += 1;
+        }
     }
 
     /// Whether a round should begin.
@@ -86,6 +112,7 @@ impl<W> Rounds<W> {
     pub(super) fn begin(&mut self, now: Moment) -> Vec<u8> {
         self.counter += 1;
         let waiting = std::mem::take(&mut self.next);
+        self.next_of.clear();
         self.inflight.push_back(Round { number: self.counter, began_at: now, waiting });
         if mutant::is(Mutant::ContextReused) {
             return b"the same context for every round".to_vec();
@@ -153,12 +180,16 @@ impl<W> Rounds<W> {
 
     /// Begins late rounds again and returns those who have waited too long.
     pub(super) fn time_out(&mut self, now: Moment) -> Vec<W> {
+        let before = self.next.len();
         while let Some(round) = self.inflight.front()
             && now.since(round.began_at) >= self.patience
         {
             if let Some(round) = self.inflight.pop_front() {
                 self.next.splice(0..0, round.waiting);
             }
+        }
+        if self.next.len() != before {
+            self.count_members();
         }
         let mut given_up = Vec::new();
         while let Some((_, at, _)) = self.confirmed.front()
@@ -177,6 +208,7 @@ impl<W> Rounds<W> {
             .into_iter()
             .partition(|(asked_at, _)| is_late(*asked_at));
         self.next = rest;
+        self.count_members();
         let late: Vec<(Moment, W)> = late;
         given_up.extend(late.into_iter().map(|(_, waiter)| waiter));
         given_up
@@ -186,6 +218,7 @@ impl<W> Rounds<W> {
     pub(super) fn give_up(&mut self) -> Vec<W> {
         let inflight = std::mem::take(&mut self.inflight);
         let next = std::mem::take(&mut self.next);
+        self.next_of.clear();
         let waiting = inflight.into_iter().flat_map(|round| round.waiting);
         waiting.chain(next).map(|(_, waiter)| waiter).collect()
     }
@@ -194,6 +227,19 @@ impl<W> Rounds<W> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    impl Waits for &str {
+        fn member(&self) -> Option<ReplicaId> {
+            None
+        }
+    }
+
+    /// A client of this member.
+    impl Waits for u64 {
+        fn member(&self) -> Option<ReplicaId> {
+            ReplicaId::new(*self)
+        }
+    }
 
     fn at(ms: u64) -> Moment {
         Moment::from_millis(ms)
@@ -233,8 +279,8 @@ mod tests {
     #[test]
     fn two_replicas_in_their_first_run_never_share_a_context() {
         let patience = Duration::from_millis(300);
-        let mut one = Rounds::<()>::new(1, 1, patience);
-        let mut other = Rounds::<()>::new(2, 1, patience);
+        let mut one = Rounds::<u64>::new(1, 1, patience);
+        let mut other = Rounds::<u64>::new(2, 1, patience);
         assert_ne!(one.begin(at(1)), other.begin(at(1)));
     }
 
@@ -250,5 +296,23 @@ mod tests {
         assert_ne!(first, second);
         assert_eq!(rounds.confirm(at(9), &first, 5), None, "the old context is void");
         assert_eq!(rounds.time_out(at(600)), vec!["a"]);
+    }
+
+    #[test]
+    fn a_member_that_asks_without_end_leaves_half_of_the_places_to_the_others() {
+        let mut rounds = Rounds::<u64>::new(1, 9, Duration::from_millis(300));
+        let half = WAITING_FOR_ROUND_MAX / 2;
+        let mut taken = |member: u64| {
+            (0..=WAITING_FOR_ROUND_MAX).take_while(|_| rounds.queue(at(0), member).is_ok()).count()
+        };
+        assert_eq!((taken(2), taken(3), taken(2)), (half, half / 2, 0));
+        assert_eq!(taken(0), half / 2, "clients of this replica take what is left");
+        assert_eq!(taken(3), 0);
+        rounds.begin(at(1));
+        assert_eq!(rounds.queue(at(1), 2), Ok(()), "the next round has room again");
+        // A round that is late comes back, and counts as before.
+        rounds.time_out(at(301));
+        assert_eq!(rounds.queue(at(301), 2), Err(2));
+        assert_eq!(rounds.queue(at(301), 0), Err(0));
     }
 }

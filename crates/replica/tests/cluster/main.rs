@@ -8,6 +8,7 @@
 mod attacks;
 mod bench;
 mod budget;
+mod flood;
 mod fuzz;
 mod hostile;
 mod patience;

@@ -160,8 +160,9 @@ fn what_came_too_early_too_late_or_to_the_wrong_place_is_ignored() {
         m.set_entries(round(1).into());
     });
     assert!(ignored(|_| {}, &question), "it leads nobody");
-    let is_flooded =
-        |it: &mut LocalRaft<'_>| (it.is_leader, it.read_rounds) = (true, READ_ROUNDS_MAX);
+    let is_flooded = |it: &mut LocalRaft<'_>| {
+        (it.is_leader, it.read_rounds) = (true, READ_ROUNDS_PER_MEMBER_MAX)
+    };
     assert!(ignored(is_flooded, &question));
     let answer = message(M::MsgReadIndexResp, |m| m.set_entries(round(2).into()));
     assert!(ignored(|it| it.leader = 3, &answer) && ignored(|it| it.term = 2, &answer));
