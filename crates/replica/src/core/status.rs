@@ -63,8 +63,8 @@ impl Status {
         failures_survived(self.voters.len())
     }
 
-    /// Why this learner must not vote yet, as the Raft leader sees it: as a voter it would only be missed, or a
-    /// majority with it would not be alive.
+    /// Why this learner must not vote yet, as the Raft leader sees it: as a voter it would only be missed, or it would be
+    /// needed for a majority, and could take that away by leaving. Only where one voter becomes two, both are needed.
     #[must_use]
     pub fn objection_to_promoting(&self, id: ReplicaId) -> Option<String> {
         if !self.hears(id) {
@@ -83,7 +83,7 @@ impl Status {
             ));
         }
         let after: Vec<_> = self.voters.iter().copied().chain([id]).collect();
-        let dead = self.objection_to_voters(&after)?;
+        let dead = self.objection_to_voters(&after, None)?;
         Some(format!("with replica {id} {dead} start it again, or remove it first"))
     }
 
@@ -96,21 +96,32 @@ impl Status {
             return None;
         }
         let after: Vec<_> = self.voters.iter().copied().filter(|voter| *voter != id).collect();
-        let dead = self.objection_to_voters(&after)?;
+        let dead = self.objection_to_voters(&after, Some(id))?;
+        if self.voters.len() < 2 {
+            return None;
+        }
         Some(format!("without replica {id} {dead} start it again, or remove it first"))
     }
 
-    /// Says that these voters could decide nothing, and who of them is not heard; none if enough are.
-    fn objection_to_voters(&self, voters: &[ReplicaId]) -> Option<String> {
+    /// Says that these voters could decide nothing without `newcomer`, and who of them is not heard; none if enough are.
+    fn objection_to_voters(
+        &self,
+        voters: &[ReplicaId],
+        newcomer: Option<ReplicaId>,
+    ) -> Option<String> {
         let (all, needed) = (voters.len(), voters.len() / 2 + 1);
-        let silent: Vec<_> = voters.iter().filter(|id| !self.hears(**id)).collect();
-        let heard = all - silent.len();
+        let (heard, silent): (Vec<ReplicaId>, Vec<ReplicaId>) = voters
+            .iter()
+            .copied()
+            .filter(|id| Some(*id) != newcomer)
+            .partition(|id| self.hears(*id));
+        let heard = heard.len();
         if heard >= needed {
             return None;
         }
         let silent: Vec<String> = silent.iter().map(ToString::to_string).collect();
         Some(format!(
-            "there would be {all} voters, which need {needed} to decide anything, and only {heard} of them would be heard; not heard: replica {};",
+            "there would be {all} voters, which need {needed} to decide anything, and only {heard} {of_them} would be heard; not heard: replica {};",
             silent.join(", replica ")
         ))
     }
@@ -123,6 +134,7 @@ impl Status {
 
 impl Core {
     /// This replica's condition.
+        let of_them = if newcomer.is_some() { "of the others" } else { "of them" };
     #[must_use]
     pub fn status(&self) -> Status {
         let raft = &self.node.raft;
@@ -235,9 +247,12 @@ mod tests {
     }
 
     #[test]
-    fn a_promotion_needs_a_majority_that_is_heard_with_the_new_voter() {
+    fn a_promotion_needs_a_majority_that_is_heard_without_the_new_voter() {
         let heard = status(&[1, 2, 3], &[4], &[2, 4]);
-        assert_eq!(heard.objection_to_promoting(id(4)), None, "three of four");
+        assert!(heard.objection_to_promoting(id(4)).is_some(), "three of four, one of them new");
+        let all = status(&[1, 2, 3], &[4], &[2, 3, 4]);
+        assert_eq!(all.objection_to_promoting(id(4)), None, "three of four without it");
+        assert_eq!(status(&[1, 2], &[3], &[2, 3]).objection_to_promoting(id(3)), None);
         let alone = status(&[1, 2, 3], &[4], &[4]);
         let why = alone.objection_to_promoting(id(4)).unwrap();
         assert!(why.contains("4 voters, which need 3"), "{why}");
