@@ -45,7 +45,7 @@ pub(super) struct Growth {
 impl Growth {
     /// A batch was appended up to this index.
     pub(super) fn appended(&mut self, index: u64, added: Added) {
-        if added.bytes == 0 {
+        if added.bytes == 0 && added.by.is_empty() {
             return;
         }
         self.sum.bytes += added.bytes;
@@ -134,5 +134,18 @@ mod tests {
         assert_eq!(growth.after(9).against(None), StateGrowth { state: 7, share: 0 });
         growth.forget();
         assert_eq!(growth.after(0).against(of(alice).who()), StateGrowth::default());
+    }
+
+    /// A policy that takes the place of another's of the same weight adds nothing to the state, and all of it to a share.
+    #[test]
+    fn what_only_changes_hands_counts_until_it_is_applied() {
+        let mut growth = Growth::default();
+        let mut batch = Added::default();
+        batch.note(&of("user:alice"), StateGrowth { state: 0, share: 50 });
+        growth.appended(4, batch);
+        let against =
+            |growth: &mut Growth, applied| growth.after(applied).against(of("user:alice").who());
+        assert_eq!(against(&mut growth, 3), StateGrowth { state: 0, share: 50 });
+        assert_eq!(against(&mut growth, 4), StateGrowth::default());
     }
 }
