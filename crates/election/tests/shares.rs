@@ -7,9 +7,9 @@ use regent_election::access::{Binding, NodeRule, Principal, Role};
 use regent_election::limits::METADATA_BYTES_MAX;
 use regent_election::policy::NodePattern;
 use regent_election::{
-    Answer, Command, Entry, Group, Home, IfLost, Metadata, Node, Policy, Reason, Refusal,
-    RequestId, Resource, Revision, SessionId, Settings, State, StateBudget, StateGrowth, Step,
-    Term,
+    Answer, Command, Entry, Finding, Group, Home, IfLost, Metadata, Node, Opening, Policy, Reason,
+    Refusal, RequestId, Resource, Revision, SessionId, Settings, State, StateBudget, StateGrowth,
+    Step, Term, WaitKind,
 };
 
 const TTL_MS: u64 = 10_000;
@@ -399,7 +399,7 @@ struct Move {
 const NAMES: [Option<&str>; 4] = [None, Some("node:a"), Some("user:b"), Some("local:c")];
 
 fn moves() -> impl Strategy<Value = Vec<Move>> {
-    let one = (0..NAMES.len(), 0..18_u8, 0..5_u8, 0..4_u8, any::<u8>(), any::<bool>());
+    let one = (0..NAMES.len(), 0..29_u8, 0..5_u8, 0..4_u8, any::<u8>(), any::<bool>());
     let one = one.prop_map(|(who, verb, session, group, size, request)| Move {
         who,
         verb,
@@ -453,14 +453,68 @@ fn command(state: &State, step: &Move, number: u128) -> Command {
             };
             Command::Move { group, step }
         }
-        _ => Command::ChangeTtl { session, ttl_ms: TTL_MS + u64::from(size) },
+        17 => Command::ChangeTtl { session, ttl_ms: TTL_MS + u64::from(size) },
+        18 => Command::Offer { group, session, term, to },
+        19 => Command::Warm { group, session, term },
+        20 => Command::Transfer { group, session, term, to },
+        21 => Command::Report { group, finding: Finding::NearMiss, reason },
+        22 => Command::Relieve { group, term, to, reason },
+        // A campaign that opens a session, which may end with it.
+        23 | 24 => Command::Campaign {
+            group,
+            session,
+            opening: Some(Opening {
+                node: Node::new(&format!("n{number}")).unwrap(),
+                ttl_ms: None,
+                passing: size % 2 == 0,
+            }),
+            if_lost: if size % 3 == 0 { IfLost::Leave } else { IfLost::Stand },
+            priority: i16::from(size % 4),
+            metadata,
+        },
+        25 => {
+            let policy = Policy { lock_delay_ms: 500, ..Policy::default() };
+            Command::PutPolicy { group, policy: Some(Box::new(policy)) }
+        }
+        // What time brings.
+        26 => Command::Expire { sessions: state.find_session(session).into_iter().collect() },
+        27 => {
+            let since = Revision(state.revision().0.saturating_sub(u64::from(size % 4)));
+            let kind = WaitKind::ALL[usize::from(step.session) % WaitKind::ALL.len()];
+            Command::Elapsed { group, kind, since }
+        }
+        // Everybody may stand, or nobody but one.
+        _ => {
+            let everybody = size % 2 == 0;
+            let stands = Binding {
+                who: if everybody { "*" } else { "node:a" }.parse().unwrap(),
+                role: Role::Participant,
+                groups: vec!["*".parse().unwrap()],
+                nodes: vec!["*".parse().unwrap()],
+            };
+            let administers = Binding {
+                who: "*".parse().unwrap(),
+                role: Role::Administrator,
+                groups: vec!["*".parse().unwrap()],
+                nodes: vec!["self".parse().unwrap()],
+            };
+            let expected_version = state.access().bindings().version();
+            Command::PutBindings { expected_version, bindings: vec![stands, administers] }
+        }
     }
 }
 
 /// Whether somebody else than its caller may be charged for what a command does: it writes reasons and doors, or it comes
 /// from a server without authentication, which lets anybody use any session.
 fn writes_for_others(who: Option<&str>, command: &Command) -> bool {
-    who.is_none() || matches!(command, Command::StepDown { .. } | Command::Move { .. })
+    who.is_none()
+        || matches!(
+            command,
+            Command::StepDown { .. }
+                | Command::Move { .. }
+                | Command::Report { .. }
+                | Command::Relieve { .. }
+        )
 }
 
 proptest! {
