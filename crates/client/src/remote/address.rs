@@ -49,7 +49,7 @@ pub enum AddressError {
     /// A socket beside other addresses.
     #[error("unix:// names the one server of this machine, and stands alone")]
     NotAlone,
-    /// A server elsewhere, named by one that was asked over a socket.
+    /// A server elsewhere, named by one that was asked over a socket, or over loopback with a token.
     #[error(
         "{given} is on another machine, and nothing says that it is spoken to by TLS; name it with https://"
     )]
@@ -83,11 +83,16 @@ impl Address {
     /// Another server, `host:port`, spoken to in the same way.
     ///
     /// A socket does not say whether the network is spoken to by TLS, and a token and the ids of sessions go with every
-    /// request: beside a socket there are only servers of this machine.
-    pub(crate) fn beside(&self, authority: &str) -> Result<Self, AddressError> {
+    /// request: beside a socket there are only servers of this machine. Loopback says no more: a client that shows a token
+    /// there did not choose to show it to a network in the clear.
+    pub(crate) fn beside(&self, authority: &str, shows_token: bool) -> Result<Self, AddressError> {
         let scheme = if self.is_tls { "https" } else { "http" };
         let there: Self = format!("{scheme}://{authority}").parse()?;
-        if self.socket.is_some() && !there.is_on_loopback() {
+        let leaves = || {
+            let is_here = self.socket.is_some() || (shows_token && self.is_on_loopback());
+            is_here && !self.is_tls && !there.is_on_loopback()
+        };
+        if leaves() {
             return Err(AddressError::InTheClear { given: shorten(authority) });
         }
         Ok(there)
@@ -97,7 +102,7 @@ impl Address {
         let uri: Option<Uri> = self.base.parse().ok();
         let host = uri.as_ref().and_then(Uri::host).unwrap_or_default();
         let ip = host.trim_matches(['[', ']']).parse::<IpAddr>();
-        host == "localhost" || ip.is_ok_and(|ip| ip.is_loopback())
+        host.eq_ignore_ascii_case("localhost") || ip.is_ok_and(|ip| ip.is_loopback())
     }
 
     /// Whether this is the server at `host:port`.
@@ -260,14 +265,35 @@ mod tests {
     fn nothing_goes_from_a_socket_to_another_machine_in_the_clear() {
         let socket: Address = "unix:///run/regent.sock".parse().unwrap();
         for here in ["127.0.0.1:7400", "[::1]:7400", "localhost:7400"] {
-            assert_eq!(socket.beside(here).unwrap().to_string(), format!("http://{here}"));
+            let there = socket.beside(here, true).unwrap();
+            assert_eq!(there.to_string(), format!("http://{here}"));
         }
         for elsewhere in ["10.0.0.5:7400", "localhost.example:7400", "[fe80::1]:7400", "a:127"] {
-            let error = socket.beside(elsewhere).unwrap_err();
+            let error = socket.beside(elsewhere, false).unwrap_err();
             assert!(matches!(error, AddressError::InTheClear { .. }), "{elsewhere}: {error}");
         }
         let plain: Address = "http://10.0.0.4:7400".parse().unwrap();
-        assert!(plain.beside("10.0.0.5:7400").is_ok());
+        assert!(plain.beside("10.0.0.5:7400", true).is_ok());
+    }
+
+    /// The same for a server of this machine that is asked by TCP. Without a token there is none to lose.
+    #[test]
+    fn no_token_goes_from_loopback_to_another_machine_in_the_clear() {
+        for here in ["127.0.0.1:7400", "[::1]:7400", "localhost:7400", "LOCALHOST:7400"] {
+            let plain: Address = format!("http://{here}").parse().unwrap();
+            for elsewhere in ["10.0.0.5:7400", "localhost.example:7400", "[fe80::1]:7400"] {
+                let error = plain.beside(elsewhere, true).unwrap_err();
+                assert!(matches!(error, AddressError::InTheClear { .. }), "{elsewhere}: {error}");
+                assert!(plain.beside(elsewhere, false).is_ok());
+            }
+            assert!(plain.beside("127.0.0.1:7402", true).is_ok());
+            #[cfg(feature = "tls")]
+            {
+                let tls: Address = format!("https://{here}").parse().unwrap();
+                let there = tls.beside("10.0.0.5:7400", true).unwrap();
+                assert_eq!(there.to_string(), "https://10.0.0.5:7400");
+            }
+        }
     }
 
     #[test]

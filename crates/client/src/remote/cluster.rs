@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use super::error::RemoteError;
 use super::send::Call;
-use super::{Address, Remote, RemoteResult};
+use super::{Remote, RemoteResult};
 use crate::limits::{BACKUP_BYTES_MAX, BACKUP_WITHIN};
 
 /// How often a change follows the lead of the log.
@@ -114,9 +114,13 @@ impl Remote {
         }
     }
 
-    /// The same store at another address.
+    /// The same store at another address: one of those given, or one beside them.
     fn towards(&self, address: &str) -> Option<Self> {
-        let address: Address = self.addresses().first()?.beside(address).ok()?;
+        let known = self.addresses();
+        let address = match known.iter().find(|known| known.is_at(address)) {
+            Some(given) => given.clone(),
+            None => known.first()?.beside(address, self.shows_token()).ok()?,
+        };
         Some(Self::at(vec![address]).ok()?.with_timeout(self.request_timeout))
     }
 }

@@ -162,6 +162,11 @@ impl Remote {
         fresh::request_id(self.seen())
     }
 
+    /// Whether a token goes with every request.
+    fn shows_token(&self) -> bool {
+        self.shared.credential.is_some()
+    }
+
     fn note(&self, revision: Revision) {
         self.shared.seen.fetch_max(revision.0, Ordering::Relaxed);
     }

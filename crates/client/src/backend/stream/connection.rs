@@ -36,6 +36,8 @@ const PING_EVERY: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(super) struct StreamConnection {
     pub(super) address: Address,
+    /// Whether a token was shown when it was opened.
+    shows_token: bool,
     session: SessionId,
     lanes: Arc<Lanes>,
     waiting: Arc<Waiting>,
@@ -93,6 +95,7 @@ impl StreamConnection {
         let credential = credential().map_err(|error| not_opened(error.to_string()))?;
         let shown =
             credential.and_then(|it| AsciiMetadataValue::try_from(it.value().as_bytes()).ok());
+        let shows_token = shown.is_some();
         let opening = async {
             let mut request = Upward(Arc::clone(&lanes)).into_streaming_request();
             if let Some(value) = &shown {
@@ -126,7 +129,7 @@ impl StreamConnection {
         });
         let session = open.session;
         let number = AtomicU64::new(1);
-        Ok(Self { address, session, lanes, waiting, number, ended, leader })
+        Ok(Self { address, shows_token, session, lanes, waiting, number, ended, leader })
     }
 
     pub(super) fn is_of(&self, session: SessionId) -> bool {
@@ -142,13 +145,18 @@ impl StreamConnection {
         }
     }
 
-    /// Returns once the server says that another replica leads the log, with that one's address.
-    pub(super) async fn leader_elsewhere(&self) -> Address {
+    /// Returns once the server says that another replica leads the log, with that one's address: one of those `given`, or
+    /// one beside this server's.
+    pub(super) async fn leader_elsewhere(&self, given: &[Address]) -> Address {
         let mut leader = self.leader.clone();
+        let found = |leader: &str| {
+            let given = given.iter().find(|given| given.is_at(leader)).cloned();
+            given.or_else(|| self.address.beside(leader, self.shows_token).ok())
+        };
         loop {
             let told = leader.borrow_and_update().clone();
             if let Some(leader) = told.filter(|leader| !leader.is_this_one)
-                && let Ok(address) = self.address.beside(&leader.address)
+                && let Some(address) = found(&leader.address)
                 && address != self.address
             {
                 return address;

@@ -390,7 +390,7 @@ impl Dial {
         let code = loop {
             let leader = tokio::select! {
                 code = line.ended() => break code,
-                leader = line.leader_elsewhere() => leader,
+                leader = line.leader_elsewhere(&self.addresses) => leader,
             };
             // The one there is stays in use until the better one is open.
             match StreamConnection::open(leader.clone(), &self.open, self.patience).await {
