@@ -207,7 +207,7 @@ fn a_move_that_makes_no_sense_is_refused_before_anything_happens() {
         (&server.url, &server.url, 64, "the same store"),
         (&server.url, "memory:", 78, "one process alone"),
         (&server.url, "zebra://x", 78, "zebra"),
-        (&server.url, &alias, 77, "not vacant"),
+        (&server.url, &alias, 77, "two names of the same store"),
     ] {
         let ended = migrate(&room, from, to, &[]);
         assert_eq!(ended.code, code, "{from} {to}: {ended:?}");

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use regent::Regent;
-use regent_election::store::Store;
-use regent_election::{Door, Group, Home, Step, Term};
+use regent_election::store::{Store, StoreError};
+use regent_election::{Door, Group, Home, Refusal, Step, Term};
 use regent_operate::migrate::{
     MigrateError, MigrateOptions, MigrateProgress, Mover, Reached, Side,
 };
@@ -112,14 +112,22 @@ async fn a_group_that_is_stopped_for_recovery_does_not_move() {
 #[tokio::test]
 async fn two_names_of_one_store_are_found_out_and_nothing_is_changed() {
     let one = store();
-    let (mover, _) = mover((&one, "here"), (&one, "also-here"));
-    let error = mover.migrate(&group()).await.unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "--from and --to are two names of the same store; nothing was changed"
-    );
-    assert_eq!(stopped_at(error), Reached::Expected);
-    assert_eq!(one.group(&group()).await.unwrap().door, Door::Open);
+    for known_as in [None, Some(home("as-others-write-it"))] {
+        let options = MigrateOptions { known_as, ..MigrateOptions::default() };
+        let side = |name| Side::over(Arc::clone(&one), home(name));
+        let mover = Mover::new(side("here"), side("also-here"), options, |_| {}).unwrap();
+        let error = mover.migrate(&group()).await.unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "--from and --to are two names of the same store; nothing was changed"
+        );
+        assert_eq!(stopped_at(error), Reached::Nothing);
+        let shown = one.group(&group()).await;
+        assert!(
+            matches!(shown, Err(StoreError::Refused(Refusal::GroupUnknown { .. }))),
+            "{shown:?}"
+        );
+    }
     let side = || Side::over(Arc::clone(&one), home("here"));
     let same = Mover::new(side(), side(), MigrateOptions::default(), |_| {});
     assert!(matches!(same, Err(MigrateError::SameStore)));

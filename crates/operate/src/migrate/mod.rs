@@ -170,6 +170,7 @@ impl Mover {
 
     async fn take_steps(&self, group: &Group) -> Result<Moved, Stop> {
         let stop = |reached| move |problem| Stop { problem, reached };
+        self.check_apart(group).await.map_err(stop(Reached::Nothing))?;
         let old = self.insist(|| self.from.group(group)).await.map_err(stop(Reached::Nothing))?;
         let mut new = None;
         match &old {
@@ -201,7 +202,6 @@ impl Mover {
         };
         let since = self.expect(group).await.map_err(stop(Reached::Nothing))?;
         let expected = if has_departed { Reached::Departed } else { Reached::Expected };
-        self.check_apart(group, since).await.map_err(stop(expected))?;
         if let Some(view) = old.as_ref().filter(|view| view.own_policy) {
             let policy = || self.to.put_policy(group, view.policy.clone());
             self.insist(policy).await.map_err(stop(expected))?;
@@ -292,18 +292,14 @@ impl Mover {
         }
     }
 
-    /// Two URLs may name one store. Its group would depart to itself, and never arrive.
-    async fn check_apart(&self, group: &Group, since: Revision) -> SideResult<()> {
-        let Some(old) = self.insist(|| self.from.group(group)).await? else { return Ok(()) };
-        let home = self.from.home();
-        let is_same =
-            matches!(&old.door, Door::Expected { from, since: at } if from == home && *at == since);
-        if !is_same {
+    /// Two URLs may name one store, whatever it is known as elsewhere. Its group would depart to itself, and never arrive. A
+    /// store is known by the life of its numbering, which every answer tells.
+    async fn check_apart(&self, group: &Group) -> SideResult<()> {
+        let old = self.insist(|| self.from.leader(group)).await?.cursor.incarnation;
+        let new = self.insist(|| self.to.leader(group)).await?.cursor.incarnation;
+        if old != new {
             return Ok(());
         }
-        let above = old.office.term;
-        let reopen = || self.to.step(group, Step::Arrive { since, above, heir: None }, None);
-        self.insist(reopen).await?;
         let why = "--from and --to are two names of the same store; nothing was changed";
         Err(Problem::new(Code::BadRequest, why))
     }

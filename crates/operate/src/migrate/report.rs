@@ -136,8 +136,8 @@ impl fmt::Display for Stopped {
         let Self { group, from, to, reached, problem } = self;
         let way_out = "say the same again to finish, or the opposite to turn round";
         match reached {
+            Reached::Nothing if problem.code == Code::BadRequest => f.write_str(&problem.detail),
             Reached::Nothing => write!(f, "{group} has not moved: {problem}"),
-            Reached::Expected if problem.code == Code::BadRequest => f.write_str(&problem.detail),
             Reached::Expected => write!(
                 f,
                 "{group} is in {from} as before, and {to} elects no leader for it: {problem}; {way_out}"
