@@ -212,11 +212,6 @@ impl Core {
         })
     }
 
-    /// Whether the disk has confirmed the whole log. Before that, this replica must not win an election: the library
-    /// takes it for granted.
-    ///
-    /// What the library counts as persisted is not enough. If an entry is replaced and then comes back while the disk
-    /// still writes it for the first time, the first writing counts, and the later two are not on disk yet.
     /// How many read rounds of a member wait here for a quorum. Each opens with its name, which admission checks.
     fn read_rounds_of(&self, member: ReplicaId) -> usize {
         let name = member.get().to_le_bytes();
@@ -224,6 +219,11 @@ impl Core {
         waiting.iter().filter(|context| context.starts_with(&name)).count()
     }
 
+    /// Whether the disk has confirmed the whole log. Before that, this replica must not win an election: the library
+    /// takes it for granted.
+    ///
+    /// What the library counts as persisted is not enough. If an entry is replaced and then comes back while the disk
+    /// still writes it for the first time, the first writing counts, and the later two are not on disk yet.
     pub(super) fn is_log_durable(&self) -> bool {
         let log = &self.node.raft.raft_log;
         log.persisted == log.last_index() && !self.unconfirmed.iter().any(|batch| batch.holds_log)

@@ -11,8 +11,8 @@ use regent_election::{Group, Moment, Refusal, SessionNo};
 
 use super::heartbeats::{ArrivedHeartbeat, Unproven};
 use super::proposals::Submission;
-use super::{Away, Core, Role, unavailable};
 use super::rounds::Waits;
+use super::{Away, Core, Role, unavailable};
 use crate::io::{HeartbeatAnswer, Input, PeerMessage, Request, Response, Token};
 use crate::limits::{FORWARDED_MAX, LOG_BYTES_KEPT, LOG_ENTRIES_KEPT};
 use crate::member::ReplicaId;
@@ -41,7 +41,6 @@ pub(super) enum Waiter {
     LeadershipCheck,
 }
 
-/// What the Raft leader knows of a group beside its state.
 impl Waits for Waiter {
     fn member(&self) -> Option<ReplicaId> {
         match self {
@@ -57,6 +56,7 @@ impl Waits for Waiter {
     }
 }
 
+/// What the Raft leader knows of a group beside its state.
 #[derive(Debug)]
 pub(super) struct LeaderKnowledge {
     pub(super) remaining: Option<Duration>,

@@ -82,8 +82,11 @@ impl Status {
                 "replica {id} has {matched} of {committed} entries, and may vote when it lacks at most {PROMOTED_BEHIND_MAX}; let it catch up"
             ));
         }
+        if self.voters.len() < 2 {
+            return None;
+        }
         let after: Vec<_> = self.voters.iter().copied().chain([id]).collect();
-        let dead = self.objection_to_voters(&after, None)?;
+        let dead = self.objection_to_voters(&after, Some(id))?;
         Some(format!("with replica {id} {dead} start it again, or remove it first"))
     }
 
@@ -96,10 +99,7 @@ impl Status {
             return None;
         }
         let after: Vec<_> = self.voters.iter().copied().filter(|voter| *voter != id).collect();
-        let dead = self.objection_to_voters(&after, Some(id))?;
-        if self.voters.len() < 2 {
-            return None;
-        }
+        let dead = self.objection_to_voters(&after, None)?;
         Some(format!("without replica {id} {dead} start it again, or remove it first"))
     }
 
@@ -119,6 +119,7 @@ impl Status {
         if heard >= needed {
             return None;
         }
+        let of_them = if newcomer.is_some() { "of the others" } else { "of them" };
         let silent: Vec<String> = silent.iter().map(ToString::to_string).collect();
         Some(format!(
             "there would be {all} voters, which need {needed} to decide anything, and only {heard} {of_them} would be heard; not heard: replica {};",
@@ -134,7 +135,6 @@ impl Status {
 
 impl Core {
     /// This replica's condition.
-        let of_them = if newcomer.is_some() { "of the others" } else { "of them" };
     #[must_use]
     pub fn status(&self) -> Status {
         let raft = &self.node.raft;
