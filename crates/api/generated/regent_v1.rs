@@ -1128,7 +1128,7 @@ pub struct ClusterResponse {
     /// How many of them must agree.
     #[prost(uint64, tag = "9")]
     pub quorum: u64,
-    /// How many of them may fail before the rest can no longer decide.
+    /// How many more of those that were heard may fail before the rest can no longer decide; 0 without a quorum.
     #[prost(uint64, tag = "10")]
     pub failures_survived: u64,
     /// Whether a change of members is under way.
@@ -1168,6 +1168,21 @@ pub struct ClusterResponse {
     /// Who asks, by what the answering server believes; absent where callers are not authenticated.
     #[prost(message, optional, tag = "22")]
     pub caller: ::core::option::Option<Caller>,
+    /// How many voters were heard lately, the answering replica included: by the one that leads, if it answered its
+    /// messages; by any other, if it answers its pings.
+    #[prost(uint64, optional, tag = "23")]
+    pub voters_heard: ::core::option::Option<u64>,
+    /// Whether a quorum decides, as far as the answering replica knows: it leads and a quorum answers it, or it hears the
+    /// one that leads.
+    #[prost(bool, optional, tag = "24")]
+    pub has_quorum: ::core::option::Option<bool>,
+    /// Whether the answering replica was removed from this cluster: `members` are those that it has now.
+    #[prost(bool, tag = "25")]
+    pub removed: bool,
+    /// For how long a restored cluster still grants nothing, because leases from before may still run; absent if it was not
+    /// restored, or that is over. A replica that does not lead estimates.
+    #[prost(uint64, optional, tag = "26")]
+    pub grants_paused_for_ms: ::core::option::Option<u64>,
 }
 /// A caller as the server knows it.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -1257,12 +1272,15 @@ pub struct ClusterMember {
     /// Up to where its log agrees; only the leading replica knows.
     #[prost(uint64, optional, tag = "6")]
     pub matched_index: ::core::option::Option<u64>,
-    /// Whether it was heard lately; only the leading replica knows.
+    /// Whether it answered the leading replica lately; only that one knows, and absent in the moment after its election.
     #[prost(bool, optional, tag = "7")]
     pub heard: ::core::option::Option<bool>,
     /// The last measured round trip to it from the answering replica, in microseconds.
     #[prost(uint64, optional, tag = "8")]
     pub round_trip_us: ::core::option::Option<u64>,
+    /// Whether it answers the pings of the answering replica, whatever it is.
+    #[prost(bool, optional, tag = "9")]
+    pub connected: ::core::option::Option<bool>,
 }
 /// Takes a replica in as a learner.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

@@ -77,8 +77,23 @@ pub struct ClusterResponse {
     pub voters: u64,
     /// How many of them must agree.
     pub quorum: u64,
-    /// How many of them may fail before the rest can no longer decide.
+    /// How many of them were heard lately, the answering replica included: by the one that leads, if it answered its
+    /// messages; by any other, if it answers its pings. Null from servers that do not say.
+    #[serde(default)]
+    pub voters_heard: Option<u64>,
+    /// Whether a quorum decides, as far as the answering replica knows: it leads and a quorum answers it, or it hears the
+    /// one that leads. Null from servers that do not say.
+    #[serde(default)]
+    pub has_quorum: Option<bool>,
+    /// How many more of those that were heard may fail before the rest can no longer decide; 0 without a quorum.
     pub failures_survived: u64,
+    /// Whether the answering replica was removed from this cluster: `members` are those that it has now.
+    #[serde(default)]
+    pub removed: bool,
+    /// For how long a restored cluster still grants nothing, because leases from before may still run; null if it was
+    /// not restored, or that is over. A replica that does not lead estimates.
+    #[serde(default)]
+    pub grants_paused_for_ms: Option<u64>,
     /// Whether a change of members is under way.
     pub changing: bool,
     /// The last entry of this replica's log.
@@ -108,6 +123,49 @@ pub struct ClusterResponse {
     /// Who asks, by what the answering server believes; null where callers are not authenticated.
     #[serde(default)]
     pub caller: Option<CallerBody>,
+}
+
+impl ClusterResponse {
+    /// Whether a quorum decides, as far as the answering replica knows.
+    #[must_use]
+    pub fn can_decide(&self) -> bool {
+        self.has_quorum.unwrap_or(self.leader.is_some())
+    }
+
+    /// How many voters were heard and how many more may fail, in words: `2 of 3 heard, survives no further failure`.
+    #[must_use]
+    pub fn health(&self) -> String {
+        let Self { replica, voters, voters_heard, failures_survived, .. } = self;
+        if self.removed {
+            return format!("replica {replica} was removed from this cluster");
+        }
+        let heard =
+            voters_heard.map_or_else(String::new, |heard| format!("{heard} of {voters} heard, "));
+        if !self.can_decide() {
+            return format!("{heard}no quorum");
+        }
+        let further =
+            if voters_heard.is_some_and(|heard| heard < *voters) { "further " } else { "" };
+        match failures_survived {
+            0 => format!("{heard}survives no {further}failure"),
+            1 => format!("{heard}survives 1 {further}failure"),
+            more => format!("{heard}survives {more} {further}failures"),
+        }
+    }
+}
+
+impl ClusterMember {
+    /// Whether it is heard, in a word; none if that is not known.
+    #[must_use]
+    pub const fn state(&self) -> Option<&'static str> {
+        match (self.heard, self.connected) {
+            (Some(true), _) | (None, Some(true)) => Some("heard"),
+            // It answers pings and no messages: its disk or its processor does not keep up.
+            (Some(false), Some(true)) => Some("late"),
+            (Some(false) | None, Some(false)) | (Some(false), None) => Some("silent"),
+            (None, None) => None,
+        }
+    }
 }
 
 /// A caller as the server knows it.
@@ -199,8 +257,11 @@ pub struct ClusterMember {
     pub client_address: String,
     /// Up to where its log agrees; only the leading replica knows.
     pub matched_index: Option<u64>,
-    /// Whether it was heard lately; only the leading replica knows.
+    /// Whether it answered the leading replica lately; only that one knows, and null in the moment after its election.
     pub heard: Option<bool>,
+    /// Whether it answers the pings of the answering replica, whatever it is; null from servers that do not say.
+    #[serde(default)]
+    pub connected: Option<bool>,
     /// The last measured round trip to it from the answering replica, in microseconds.
     pub round_trip_us: Option<u64>,
 }
@@ -247,4 +308,58 @@ pub struct TransferClusterRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub to: Option<u64>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cluster(voters: u64, heard: u64, survives: u64, has_quorum: bool) -> ClusterResponse {
+        let json = serde_json::json!({
+            "cluster_id": "c", "replica": 1, "role": "leader", "raft_term": 1, "leader": null,
+            "leader_address": null, "leader_changes": 0, "voters": voters, "quorum": voters / 2 + 1,
+            "voters_heard": heard, "has_quorum": has_quorum, "failures_survived": survives,
+            "changing": false, "last_index": 0, "committed_index": 0, "applied_index": 0,
+            "snapshot_index": 0, "log_bytes": 0, "snapshot_bytes": 0, "members": [], "warnings": [],
+        });
+        serde_json::from_value(json).unwrap()
+    }
+
+    #[test]
+    fn health_counts_the_voters_that_were_heard() {
+        let told = |voters, heard, survives, has_quorum| {
+            cluster(voters, heard, survives, has_quorum).health()
+        };
+        assert_eq!(told(3, 3, 1, true), "3 of 3 heard, survives 1 failure");
+        assert_eq!(told(3, 2, 0, true), "2 of 3 heard, survives no further failure");
+        assert_eq!(told(5, 4, 1, true), "4 of 5 heard, survives 1 further failure");
+        assert_eq!(told(7, 7, 3, true), "7 of 7 heard, survives 3 failures");
+        assert_eq!(told(1, 1, 0, true), "1 of 1 heard, survives no failure");
+        assert_eq!(told(3, 1, 0, false), "1 of 3 heard, no quorum");
+        let removed = ClusterResponse { removed: true, ..cluster(3, 1, 0, false) };
+        assert_eq!(removed.health(), "replica 1 was removed from this cluster");
+    }
+
+    #[test]
+    fn a_member_is_silent_only_if_it_answers_nothing() {
+        let state = |heard, connected| {
+            let member = ClusterMember {
+                id: 2,
+                kind: MemberKind::Voter,
+                leads: false,
+                peer_address: String::new(),
+                client_address: String::new(),
+                matched_index: None,
+                heard,
+                connected,
+                round_trip_us: None,
+            };
+            member.state()
+        };
+        assert_eq!(state(Some(true), Some(true)), Some("heard"));
+        assert_eq!(state(None, Some(true)), Some("heard"), "asked of a replica that does not lead");
+        assert_eq!(state(Some(false), Some(true)), Some("late"));
+        assert_eq!(state(Some(false), Some(false)), Some("silent"));
+        assert_eq!(state(None, None), None);
+    }
 }

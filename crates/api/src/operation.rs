@@ -86,6 +86,8 @@ pub enum Operation {
     Keys,
     /// Whether the process turns.
     Healthz,
+    /// The same, by the name that Kubernetes uses.
+    Livez,
     /// Whether the store serves.
     Readyz,
     /// Numbers for Prometheus.

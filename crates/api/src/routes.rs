@@ -485,6 +485,9 @@ pub const ROUTES: &[Route] = &[
     Route::get(Operation::Healthz, Open, "/healthz", "healthz", "Whether the process turns")
         .face(Face::HealthOfAll)
         .answers(of::<HealthResponse>),
+    Route::get(Operation::Livez, Open, "/livez", "livez", "The same as /healthz")
+        .face(Face::HttpOnly("it is /healthz by another name"))
+        .answers(of::<HealthResponse>),
     Route::get(Operation::Readyz, Open, "/readyz", "readyz", "Whether the store serves")
         .face(Face::HealthOfService)
         .answers(of::<ReadyResponse>)
@@ -524,7 +527,7 @@ mod tests {
     fn only_health_and_public_keys_are_open() {
         let open = ROUTES.iter().filter(|route| route.gate == Open);
         let ids: Vec<_> = open.map(|route| route.id).collect();
-        assert_eq!(ids, ["keys", "healthz", "readyz"]);
+        assert_eq!(ids, ["keys", "healthz", "livez", "readyz"]);
     }
 
     #[test]

@@ -90,6 +90,25 @@ fn a_cluster_in_one_command_survives_the_death_of_a_replica_and_leaves_nothing_b
     assert!(!Path::new(&dev.place).exists(), "temporary data are removed");
 }
 
+/// Two of three are gone: nothing is said of groups that nobody could vouch for.
+#[test]
+fn with_two_of_three_replicas_lost_it_says_that_there_is_no_quorum() {
+    let room = Room::new();
+    let mut dev = Dev::start(&room, &["--port", "0"]);
+    campaign(&dev, &room, "a");
+    let signal = |name: &str, replica: usize| {
+        let line = format!("kill -{name} {}", dev.pids[replica]);
+        assert!(Command::new("sh").args(["-c", &line]).status().unwrap().success());
+    };
+    signal("KILL", 0);
+    dev.running.line_with("2 of 3 heard, survives no further failure");
+    signal("KILL", 1);
+    dev.running.line_with("1 of 3 heard, no quorum: groups unknown");
+    dev.running.line_with("3 of 3 heard, survives 1 failure");
+    dev.running.signal("INT");
+    assert_eq!(dev.running.wait(), 0, "{}", dev.running.errors());
+}
+
 #[test]
 fn replicas_end_with_the_process_that_started_them_even_if_it_was_killed() {
     let room = Room::new();

@@ -167,6 +167,51 @@ fn a_term_floor_is_obeyed() {
     assert!(server.log().contains("are those of the backup"), "{}", server.log());
 }
 
+/// Semantics 23: the wait is as long as the longest lease of the earlier life, which an operator may know better than the
+/// settings in the backup, an hour by default. Nobody sends clients there before it is over.
+#[test]
+fn a_restored_cluster_is_not_ready_until_its_wait_is_over_which_a_flag_makes_shorter() {
+    let room = Room::new();
+    let server = room.serve("127.0.0.1:0", &["--data-dir", &room.text("data")]);
+    server.yes(&room, &["campaign", "billing", "--node", "a", "--ttl", "2s"]);
+    let backup = room.text("b");
+    server.yes(&room, &["cluster", "backup", "--to", &backup]);
+    server.kill();
+    let restore = |into: &str, more: &[&str]| {
+        let mut arguments = vec!["cluster", "restore", "--from", &backup, "--id", "1"];
+        arguments.extend(["--members", "1=127.0.0.1:1/127.0.0.1:2", "--data-dir", into]);
+        arguments.extend(more);
+        room.command(&arguments)
+    };
+    let into = room.text("long");
+    let long = process::finish(restore(&into, &[]));
+    assert_eq!(long.code, 0, "{long:?}");
+    assert!(long.stdout.contains("grants nothing for 1h after it starts"), "{long:?}");
+    assert!(long.stdout.contains("--ttl-max"), "the way out: {long:?}");
+    // What holds for the new life says nothing about leases of the earlier one.
+    let into_json = room.text("by-variable");
+    let mut by_variable = restore(&into_json, &["--output", "json"]);
+    by_variable.env("REGENT_TTL_MAX", "3s");
+    let by_variable = process::finish(by_variable);
+    assert_eq!(json(&by_variable.stdout)["hold_ms"], 3_600_000, "{by_variable:?}");
+    let held = room.serve("127.0.0.1:0", &["--data-dir", &into]);
+    let ready = held.get("/readyz");
+    assert!(ready.contains("STORE_UNAVAILABLE") && ready.contains("another 3600 s"), "{ready}");
+    assert!(held.get("/livez").contains("true"), "the process is in order");
+
+    let into = room.text("short");
+    let short = process::finish(restore(&into, &["--ttl-max", "4s"]));
+    assert_eq!(short.code, 0, "{short:?}");
+    assert!(short.stdout.contains("grants nothing for 4s after it starts"), "{short:?}");
+    assert!(short.stdout.contains("shorter than the 1h of the backup"), "{short:?}");
+    let server = room.serve("127.0.0.1:0", &["--data-dir", &into]);
+    assert!(server.get("/readyz").contains("was restored"), "{}", server.log());
+    let told = server.ask(&room, &["cluster", "status"]);
+    assert!(told.stdout.contains("grants nothing for another"), "{told:?}");
+    until("it is ready", || server.get("/readyz").contains("\"ready\":true"));
+    assert!(campaign(&server, &room, "billing").is_some(), "what is ready grants");
+}
+
 /// The quorum is gone for good: what one replica remembers becomes a cluster of one, loudly.
 #[test]
 fn a_lost_quorum_is_recovered_from_one_replica_by_breaking_the_glass() {

@@ -334,7 +334,7 @@ pub fn replay(
         let step = match payload(&entry).map_err(|why| unreadable(why.to_string()))? {
             Payload::Empty => Step::Nothing,
             Payload::Release => {
-                replicated.grants_paused = false;
+                replicated.release();
                 Step::Nothing
             }
             Payload::Members(change) => {

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use regent::remote::{AddressError, Remote, Scope, Watching};
-use regent_api::{ClusterResponse, GroupsQuery, Office};
+use regent_api::{ClusterResponse, GroupsQuery, Office, ReplicaRole};
 use tokio::sync::mpsc::{Receiver, channel};
 use tokio::time::{MissedTickBehavior, interval};
 
@@ -19,15 +19,17 @@ const ANSWERS_WITHIN: Duration = Duration::from_secs(2);
 pub struct ClusterPicture {
     /// What each replica says of itself, by its number; none if it does not answer.
     pub replicas: Vec<(u64, Option<ClusterResponse>)>,
-    /// Groups in the order of their names; at most 20.
-    pub groups: Vec<Office>,
+    /// Groups in the order of their names; at most 20. None if they are not known: no replica that answers can decide.
+    pub groups: Option<Vec<Office>>,
     /// Whether there are more groups.
     pub has_more: bool,
 }
 
 /// How a picture differs from the one before, as far as replicas are concerned.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReplicaNews {
+    /// Another number of voters is heard, or a quorum was lost or is back: how the cluster is, in words.
+    Health(String),
     /// It answered before and does not any more.
     Silent(u64),
     /// It answers, and did not before.
@@ -44,6 +46,7 @@ pub enum ReplicaNews {
 impl std::fmt::Display for ReplicaNews {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
+            Self::Health(health) => health.fmt(f),
             Self::Silent(replica) => write!(f, "replica {replica} does not answer"),
             Self::Answers(replica) => write!(f, "replica {replica} answers"),
             Self::Leads { replica, raft_term } => {
@@ -77,6 +80,27 @@ impl ClusterPicture {
         known.max().map(|(raft_term, leader)| (leader, raft_term))
     }
 
+    /// What the replica says that knows most: the one that leads, by the highest Raft term; if none leads, the one that
+    /// hears most voters.
+    #[must_use]
+    pub fn best_informed(&self) -> Option<&ClusterResponse> {
+        let said = self.replicas.iter().filter_map(|(_, said)| said.as_ref());
+        said.max_by_key(|said| {
+            let leads = said.role == ReplicaRole::Leader;
+            (said.can_decide(), leads, said.raft_term, said.voters_heard)
+        })
+    }
+
+    /// How the cluster is, in words: how many voters are heard and how many more may fail, or that there is no quorum.
+    #[must_use]
+    pub fn health(&self) -> String {
+        match self.best_informed() {
+            None => "no replica answers: groups unknown".to_owned(),
+            Some(said) if said.can_decide() => said.health(),
+            Some(said) => format!("{}: groups unknown", said.health()),
+        }
+    }
+
     /// What is different from an earlier picture.
     #[must_use]
     pub fn since(&self, before: &Self) -> Vec<ReplicaNews> {
@@ -92,6 +116,10 @@ impl ClusterPicture {
             && before.leader() != Some((replica, raft_term))
         {
             news.push(ReplicaNews::Leads { replica, raft_term });
+        }
+        let health = self.health();
+        if before.health() != health {
+            news.push(ReplicaNews::Health(health));
         }
         news
     }
@@ -157,13 +185,14 @@ impl ClusterObserver {
             picture.replicas.push((id, asked.await.ok().flatten()));
         }
         // Only the replica that leads the log knows how long a leader is still valid.
-        let leader = picture.leader().map(|(leader, _)| leader);
+        let can_decide = picture.best_informed().is_some_and(ClusterResponse::can_decide);
+        let leader = picture.leader().map(|(leader, _)| leader).filter(|_| can_decide);
         let leading = self.remotes.iter().find(|(id, _)| Some(*id) == leader);
         if let Some((_, remote)) = leading {
             let query = GroupsQuery { count: Some(GROUPS_MAX), ..GroupsQuery::default() };
             if let Ok(page) = remote.list_groups(&query).await {
                 picture.has_more = page.next.is_some();
-                picture.groups = page.groups;
+                picture.groups = Some(page.groups);
             }
         }
         picture
@@ -172,8 +201,6 @@ impl ClusterObserver {
 
 #[cfg(test)]
 mod tests {
-    use regent_api::ReplicaRole;
-
     use super::*;
 
     /// What a replica says of itself.
@@ -188,7 +215,11 @@ mod tests {
             leader_changes: 1,
             voters: 3,
             quorum: 2,
+            voters_heard: Some(3),
+            has_quorum: Some(true),
             failures_survived: 1,
+            removed: false,
+            grants_paused_for_ms: None,
             changing: false,
             last_index: 1,
             committed_index: 1,
@@ -225,5 +256,26 @@ mod tests {
         assert_eq!(after.since(&before), news);
         assert!(after.since(&after).is_empty());
         assert_eq!(before.since(&after)[0], ReplicaNews::Answers(1));
+    }
+
+    #[test]
+    fn health_is_what_the_leading_replica_hears_and_without_a_quorum_groups_are_unknown() {
+        let leads = ClusterResponse { role: ReplicaRole::Leader, ..said(1, 2, Some(1)) };
+        let all = picture([Some(leads.clone()), Some(said(2, 2, Some(1)))]);
+        assert_eq!(all.health(), "3 of 3 heard, survives 1 failure");
+        let heard = ClusterResponse { voters_heard: Some(2), failures_survived: 0, ..leads };
+        let one_lost = picture([Some(heard), None]);
+        assert_eq!(one_lost.health(), "2 of 3 heard, survives no further failure");
+        let alone = ClusterResponse {
+            voters_heard: Some(1),
+            has_quorum: Some(false),
+            failures_survived: 0,
+            ..said(1, 2, None)
+        };
+        let minority = picture([Some(alone), None]);
+        assert_eq!(minority.health(), "1 of 3 heard, no quorum: groups unknown");
+        assert_eq!(picture([None, None]).health(), "no replica answers: groups unknown");
+        let news = ReplicaNews::Health(minority.health());
+        assert!(minority.since(&one_lost).contains(&news));
     }
 }

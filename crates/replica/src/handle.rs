@@ -144,6 +144,12 @@ impl Handle {
     }
 
     /// How often files of that certificate changed and could not be used.
+    /// The peers whose links are alive, whoever leads: they answered a ping lately.
+    #[must_use]
+    pub fn connected(&self) -> std::collections::BTreeSet<ReplicaId> {
+        self.peers.connected()
+    }
+
     #[must_use]
     pub fn links_reload_failures(&self) -> u64 {
         self.peers.reload_failures()

@@ -1,6 +1,7 @@
 //! What goes into the core and what comes out of it. Drivers and the simulator speak only this.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use raft::eraftpb::{Entry as LogEntry, HardState, Message, SnapshotMetadata};
 use regent_election::access::Principal;
@@ -13,8 +14,8 @@ use regent_election::{
 };
 
 use crate::core::Refused;
-use crate::limits::ENTRY_RECORD_BYTES;
-use crate::member::{MemberChange, ReplicaId};
+use crate::limits::{ENTRY_RECORD_BYTES, MEMBERS_LISTED_MAX};
+use crate::member::{MemberChange, Members, ReplicaId, put_member, take_id, take_member};
 use crate::raft_codec::{put_message, take_message};
 use crate::replicated::ReplicatedState;
 
@@ -206,6 +207,8 @@ pub enum PeerMessage {
         /// What became of it.
         answer: HeartbeatAnswer,
     },
+    /// The receiver was a member and is none any more: these are.
+    Removed { members: Members },
 }
 
 /// Why a Raft leader did not append a proposal. Nothing happened, whatever it is.
@@ -299,6 +302,38 @@ pub struct Outputs {
     pub members_changed: bool,
     /// Peers that sent what no honest replica sends: their links are to be ended.
     pub refused: Vec<(ReplicaId, Refused)>,
+    /// To whom this replica hands Raft leadership because of its disk, and why; for the log.
+    pub hands_over: Option<(ReplicaId, HandOverCause)>,
+}
+
+/// What is wrong with the disk of a Raft leader that hands over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HandOverCause {
+    /// It has no room.
+    DiskFull,
+    /// It confirms nothing.
+    DiskStuck,
+    /// Its syncs take long, and another voter's do not.
+    DiskSlow {
+        /// How many did in a row.
+        syncs: u32,
+        /// What the last of them took.
+        took: Duration,
+    },
+}
+
+impl std::fmt::Display for HandOverCause {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::DiskFull => f.write_str("its disk is full"),
+            Self::DiskStuck => f.write_str("its disk confirms nothing"),
+            Self::DiskSlow { syncs, took } => write!(
+                f,
+                "its last {syncs} syncs were slower than another voter's, the last took {} ms",
+                took.as_millis()
+            ),
+        }
+    }
 }
 
 impl PeerMessage {
@@ -309,6 +344,7 @@ impl PeerMessage {
             Self::Raft(message) => message.entries.len() * ENTRY_RECORD_BYTES,
             Self::Seen { silent, .. } => silent.len() * size_of::<SessionNo>(),
             Self::Propose { command, .. } => (1 + command.elements()) * ENTRY_RECORD_BYTES,
+            Self::Removed { members } => members.len() * ENTRY_RECORD_BYTES,
             Self::Declined { .. }
             | Self::Heartbeat { .. }
             | Self::Look { .. }
@@ -396,6 +432,14 @@ impl PeerMessage {
                     }
                 }
             }
+            Self::Removed { members } => {
+                out.push(8);
+                (members.len() as u64).put(out);
+                for (id, member) in members {
+                    id.get().put(out);
+                    put_member(member, out);
+                }
+            }
         }
     }
 
@@ -475,9 +519,20 @@ impl PeerMessage {
                 remaining_ms: Wire::take(&mut input)?,
                 silent: Wire::take(&mut input)?,
             },
+            8 => Self::Removed { members: take_members(&mut input)? },
             tag => return Err(CodecError::Unknown { what: "a peer message", tag: tag.into() }),
         };
         input.end()?;
         Ok(message)
     }
+}
+
+/// Reads a list of members, no longer than any that is sent.
+fn take_members(input: &mut Bytes<'_>) -> Result<Members, CodecError> {
+    let count = input.count("members")?;
+    if count > MEMBERS_LISTED_MAX {
+        let why = format!("{count} members; at most {MEMBERS_LISTED_MAX}");
+        return Err(CodecError::Malformed { what: "a list of members", why });
+    }
+    (0..count).map(|_| Ok((take_id(input)?, take_member(input)?))).collect()
 }

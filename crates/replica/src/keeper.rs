@@ -41,6 +41,7 @@ pub(crate) fn keep(
     inbox: &SyncSender<CoreMessage>,
     syncs: &Tally,
 ) {
+    let mut full = FullDisk::default();
     'jobs: while let Ok(job) = jobs.recv() {
         let mut batches = Vec::new();
         let mut purge = false;
@@ -58,7 +59,7 @@ pub(crate) fn keep(
             let must_sync = batches.iter().any(|batch| batch.must_sync);
             let began_at = regent_clock::now();
             while let Err(error) = disk.write(&batches) {
-                survive(&error);
+                survive(&error, &mut full);
                 was_refused = true;
                 // Nothing was written: it is tried again until there is room, in the same order, or
                 // until the replica ends; nothing of it was promised.
@@ -74,6 +75,7 @@ pub(crate) fn keep(
             // Whoever said that there is no room says when there is; the reserve may never have
             // been short.
             if was_refused && disk.reserve().has_room() {
+                full.has_room("the log is written again");
                 let _ = inbox.send(CoreMessage::Input(Input::Room { is_there: true }));
             }
             if inbox.send(CoreMessage::Input(Input::Persisted { batch: last })).is_err() {
@@ -84,14 +86,14 @@ pub(crate) fn keep(
             }
         }
         if purge && let Err(error) = disk.purge() {
-            survive(&error);
+            survive(&error, &mut full);
         }
         if is_over {
             break;
         }
     }
     if let Err(error) = disk.close() {
-        survive(&error);
+        survive(&error, &mut full);
     }
 }
 
@@ -104,6 +106,7 @@ pub(crate) fn snapshot_worker(
     inbox: &SyncSender<CoreMessage>,
 ) {
     let mut has_room = true;
+    let (mut no_snapshot, mut no_reserve) = (FullDisk::default(), FullDisk::default());
     loop {
         let snapshot_job = match snapshot_jobs.recv_timeout(NO_ROOM_LOOK_EVERY) {
             Ok(snapshot_job) => Some(snapshot_job),
@@ -116,11 +119,12 @@ pub(crate) fn snapshot_worker(
             let place = task.place.clone();
             let input = match snapshots.make(&task) {
                 Ok(_) => {
+                    no_snapshot.has_room("a snapshot was made again");
                     let _ = to_disk.send(Job::Purge);
                     Input::SnapshotKept { place }
                 }
                 Err(SnapshotError::Write(error)) => {
-                    survive(&error);
+                    survive(&error, &mut no_snapshot);
                     Input::SnapshotNotMade
                 }
                 Err(error) => {
@@ -134,7 +138,7 @@ pub(crate) fn snapshot_worker(
         }
         if looks {
             let found = reserve.fill().unwrap_or_else(|error| {
-                survive(&error);
+                survive(&error, &mut no_reserve);
                 false
             });
             if found != has_room {
@@ -148,15 +152,54 @@ pub(crate) fn snapshot_worker(
     }
 }
 
+/// What the log was told of a disk without room: one line when it fills up and one when there is room again, however
+/// often is tried in between.
+#[derive(Debug, Default)]
+struct FullDisk {
+    is_told: bool,
+}
+
+impl FullDisk {
+    /// Whether the log is to be told that there is no room.
+    const fn is_news(&mut self) -> bool {
+        !std::mem::replace(&mut self.is_told, true)
+    }
+
+    /// There is room again.
+    fn has_room(&mut self, what: &str) {
+        if std::mem::take(&mut self.is_told) {
+            tracing::warn!("the disk has room: {what}");
+        }
+    }
+}
+
 /// A full disk is survived. After any other failure nobody knows what is on the disk: a replica that
 /// went on could acknowledge what is not there. Whoever starts it again reads what is.
-fn survive(error: &WriteError) {
+fn survive(error: &WriteError, full: &mut FullDisk) {
     match error {
-        WriteError::NoRoom { .. } => tracing::warn!(%error, "the disk is full"),
+        WriteError::NoRoom { .. } => {
+            if full.is_news() {
+                tracing::warn!(%error, "the disk is full; it is tried again, and this is not repeated");
+            }
+        }
         WriteError::Fatal { .. } => {
             tracing::error!(%error, "the disk failed");
             eprintln!("regent: {error}");
             std::process::abort();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_disk_that_stays_full_is_told_of_once() {
+        let mut full = FullDisk::default();
+        let told = (0..1000).filter(|_| full.is_news()).count();
+        assert_eq!(told, 1);
+        full.has_room("");
+        assert!(full.is_news(), "it filled up again");
     }
 }

@@ -45,6 +45,18 @@ pub const LOG_ENTRIES_KEPT: u64 = 10_000;
 /// Bytes of those, however few they are.
 pub const LOG_BYTES_KEPT: usize = 16 << 20;
 
+/// How soon a snapshot is tried again that the disk had no room for; twice as long with every attempt.
+pub const SNAPSHOT_AGAIN_AFTER: Duration = Duration::from_secs(1);
+/// The longest such pause.
+pub const SNAPSHOT_AGAIN_AFTER_MAX: Duration = Duration::from_secs(60);
+
+/// A sync of the Raft leader's log that takes this long is slow: clients see it, and a disk in order needs a tenth.
+pub const SLOW_SYNC_FROM: Duration = Duration::from_millis(200);
+/// So many slow ones in a row, each later than another voter's, and leadership is handed over: about two seconds of them.
+pub const SLOW_SYNCS: u32 = 8;
+/// How much time lies between two hand-overs for that.
+pub const SLOW_HAND_OVER_EVERY: Duration = Duration::from_secs(60);
+
 /// Longest a drawn election time-out may grow after split votes, as a multiple of the first draw.
 pub const BACKOFF_FACTOR_MAX: u32 = 10;
 

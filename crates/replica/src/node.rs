@@ -26,7 +26,7 @@ use regent_election::watch::{Bounds, Hub};
 use regent_election::{Incarnation, Moment, StateBudget};
 use tokio::sync::oneshot;
 
-use crate::core::{Core, CoreConfig, Status};
+use crate::core::{Core, CoreConfig, Status, removed};
 use crate::disk::{Opened, Snapshots};
 use crate::fitting::{Fitting, Tuned};
 use crate::handle::{Handle, timing_warning};
@@ -388,6 +388,9 @@ impl Worker {
         for (from, why) in outputs.refused {
             self.peers.refuse(from, why);
         }
+        if let Some((to, cause)) = outputs.hands_over {
+            tracing::warn!(%to, %cause, "this replica hands Raft leadership over");
+        }
         if let Some(tape) = &self.tape {
             if let Some(revision) = installed {
                 tape.leap(revision);
@@ -487,6 +490,11 @@ impl Worker {
         let mut shared = self.status.lock().unwrap_or_else(PoisonError::into_inner);
         if (shared.role, shared.leader, shared.raft_term)
             != (status.role, status.leader, status.raft_term)
+        if let Some(members) = &status.removed_from
+            && shared.removed_from.is_none()
+        {
+            tracing::warn!("{}", removed(status.id, members));
+        }
         {
             tracing::info!(
                 role = ?status.role,

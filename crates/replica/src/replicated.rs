@@ -17,8 +17,9 @@ use crate::member::{Member, MemberChange, Members, ReplicaId, put_member, take_i
 
 /// The version that opens every encoded [`ReplicatedState`].
 ///
-/// 2 added [`ReplicatedState::has_no_state`], 3 [`ReplicatedState::highest`]. Earlier ones are read.
-pub const REPLICATED_VERSION: u8 = 3;
+/// 2 added [`ReplicatedState::has_no_state`], 3 [`ReplicatedState::highest`], 4 [`ReplicatedState::pause_ms`]. Earlier ones
+/// are read, and 3 is written where there is nothing of 4: builds that know only that read all but such a restore.
+pub const REPLICATED_VERSION: u8 = 4;
 
 /// Where a proposal came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -98,6 +99,9 @@ pub struct ReplicatedState {
     /// Whether nobody may be granted anything because leases of an earlier life may still run. The
     /// Raft leader ends it when the longest of them is over.
     pub grants_paused: bool,
+    /// For how long they are paused, in milliseconds, if an operator said that no lease of the earlier life was longer
+    /// (semantics 23); none for the longest ttl that the settings allow.
+    pub pause_ms: Option<u64>,
     /// Whether there is no state in it: a witness keeps none. It travels with the bytes, so that nobody
     /// ever takes the state that a witness does not have for one in which nothing has happened.
     pub has_no_state: bool,
@@ -126,7 +130,8 @@ impl ReplicatedState {
     pub fn found(settings: Settings, members: Members) -> Self {
         let (state, highest) = (State::new(settings), highest_of(members.keys()));
         let (grants_paused, applied) = (false, BTreeMap::new());
-        Self { state, members, grants_paused, has_no_state: false, highest, applied }
+        let (pause_ms, has_no_state) = (None, false);
+        Self { state, members, grants_paused, pause_ms, has_no_state, highest, applied }
     }
 
     /// What a restored cluster starts with: the state reborn, these members, and a hold.
@@ -134,7 +139,13 @@ impl ReplicatedState {
     pub fn restored(state: State, members: Members) -> Self {
         let grants_paused = !mutant::is(Mutant::RestoreGrantsAtOnce);
         let (highest, applied) = (highest_of(members.keys()), BTreeMap::new());
-        Self { state, members, grants_paused, has_no_state: false, highest, applied }
+        let (pause_ms, has_no_state) = (None, false);
+        Self { state, members, grants_paused, pause_ms, has_no_state, highest, applied }
+    }
+
+    /// Ends the hold after a restore.
+    pub const fn release(&mut self) {
+        (self.grants_paused, self.pause_ms) = (false, None);
     }
 
     /// What a witness keeps of it: the members, and no state.
@@ -196,11 +207,11 @@ impl ReplicatedState {
         true
     }
 
-    /// The whole as bytes: version, members, applied numbers, hold, bareness, highest number, state. Equal wholes give
-    /// equal bytes.
+    /// The whole as bytes: version, members, applied numbers, hold, bareness, highest number, from version 4 on how long
+    /// the hold is, state. Equal wholes give equal bytes.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = vec![REPLICATED_VERSION];
+        let mut out = vec![if self.pause_ms.is_some() { REPLICATED_VERSION } else { 3 }];
         (self.members.len() as u64).put(&mut out);
         for (id, member) in &self.members {
             id.get().put(&mut out);
@@ -215,6 +226,9 @@ impl ReplicatedState {
         self.grants_paused.put(&mut out);
         self.has_no_state.put(&mut out);
         self.highest.put(&mut out);
+        if let Some(pause_ms) = self.pause_ms {
+            pause_ms.put(&mut out);
+        }
         put_block(&self.state.encode(), &mut out);
         out
     }
@@ -240,9 +254,10 @@ impl ReplicatedState {
         // Before it was written down, the highest that is known is the best guess. Whatever it says, no member is above.
         let known = highest_of(members.keys().chain(applied.keys()));
         let highest = if version >= 3 { u64::take(&mut input)?.max(known) } else { known };
+        let pause_ms = if version >= 4 { Some(u64::take(&mut input)?) } else { None };
         let state = State::decode(input.block("a state")?)?;
         input.end()?;
-        Ok(Self { state, members, grants_paused, has_no_state, highest, applied })
+        Ok(Self { state, members, grants_paused, pause_ms, has_no_state, highest, applied })
     }
 
     /// Applies a log entry as a whole, as a replica that only catches up does.
@@ -257,7 +272,7 @@ impl ReplicatedState {
             Payload::Members(change) => {
                 self.change_members(&change);
             }
-            Payload::Release => self.grants_paused = false,
+            Payload::Release => self.release(),
         }
         Ok(())
     }
@@ -287,6 +302,9 @@ mod tests {
         assert_eq!(replicated.highest, 7);
         let decoded = ReplicatedState::decode(&replicated.encode()).unwrap();
         assert_eq!(decoded, replicated);
+        assert_eq!(replicated.encode()[0], 3, "builds before version 4 read it");
+        let paused = ReplicatedState { pause_ms: Some(3_000), ..replicated.clone() };
+        assert_eq!(ReplicatedState::decode(&paused.encode()).unwrap(), paused);
 
         // As version 2 wrote it: without the number before the state.
         let mut old = vec![2];

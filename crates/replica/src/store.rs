@@ -17,6 +17,7 @@ use regent_election::store::{
 use regent_election::watch::Hub;
 use regent_election::{Command, Cursor, Digests, Group, RequestId, SessionId, Settings, Term};
 
+use crate::core::{hold_refusal, removed};
 use crate::handle::Handle;
 use crate::io::{Request, Response};
 
@@ -89,7 +90,11 @@ impl Store for ReplicaStore {
     }
 
     async fn ready(&self) -> StoreResult<()> {
-        self.read(Query::Census, Consistency::Linearizable).await.map(drop)
+        self.read(Query::Census, Consistency::Linearizable).await?;
+        match self.handle.status().grants_paused_for {
+            Some(left) => Err(hold_refusal(left)),
+            None => Ok(()),
+        }
     }
 
     async fn submit(
@@ -154,6 +159,11 @@ impl Store for ReplicaStore {
 
     async fn watch(&self, scope: Scope, cursor: Option<Cursor>) -> StoreResult<Box<dyn Watch>> {
         let replay = match (&scope, cursor) {
+        let status = self.handle.status();
+        if let Some(members) = &status.removed_from {
+            let why = removed(status.id, members);
+            return Err(StoreError::Unavailable { why, retry_after: None });
+        }
             (Scope::Group(group), Some(cursor)) => {
                 let store: &dyn Store = self;
                 store.ask(Question::replay(group.clone(), cursor), Consistency::Stale).await?

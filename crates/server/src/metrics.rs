@@ -402,7 +402,7 @@ impl Metrics {
         self.audit_failing.set(i64::from(audit.is_failing));
         self.store_up.set(i64::from(census.is_some()));
         let can_decide =
-            cluster.as_ref().map_or(census.is_some(), |(cluster, _)| cluster.leader.is_some());
+            cluster.as_ref().map_or(census.is_some(), |(cluster, _)| cluster.can_decide());
         self.quorum_health.set(i64::from(can_decide));
         if let Some((cluster, measured)) = cluster {
             self.replicas.note(&cluster, measured);

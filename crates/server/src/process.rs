@@ -1,4 +1,4 @@
-//! `/healthz`, `/readyz`, `/metrics`, `/openapi.json` and `/`: what the process says about itself.
+//! `/healthz`, `/livez`, `/readyz`, `/metrics`, `/openapi.json` and `/`: what the process says about itself.
 
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -9,7 +9,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
-use regent_api::{ClusterResponse, ClusterTuning, MemberKind, ReplicaRole};
+use regent_api::{ClusterResponse, ClusterTuning, ReplicaRole};
 
 use crate::cluster::{CertificateState, Durations, Measured};
 use crate::metrics::signed;
@@ -145,7 +145,7 @@ impl Replicas {
         gauge("regent_cluster_voters", "Replicas that vote", &self.voters);
         gauge(
             "regent_cluster_voters_heard",
-            "Voters heard lately; known to the replica that leads, zero elsewhere",
+            "Voters that this replica hears, itself included: their answers if it leads, their pings elsewhere",
             &self.voters_heard,
         );
         gauge("regent_log_last_index", "The last entry of the log", &self.last);
@@ -209,10 +209,7 @@ impl Replicas {
         self.leads.set(i64::from(cluster.role == ReplicaRole::Leader));
         self.raft_term.set(signed(cluster.raft_term));
         self.voters.set(signed(cluster.voters));
-        let heard = cluster.members.iter().filter(|member| {
-            member.kind != MemberKind::Learner && member.heard.unwrap_or_default()
-        });
-        self.voters_heard.set(signed(heard.count() as u64));
+        self.voters_heard.set(signed(cluster.voters_heard.unwrap_or_default()));
         self.last.set(signed(cluster.last_index));
         self.committed.set(signed(cluster.committed_index));
         self.applied.set(signed(cluster.applied_index));

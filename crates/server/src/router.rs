@@ -176,6 +176,7 @@ pub(crate) const fn class(operation: Operation) -> Option<Class> {
         Operation::ShowCluster
         | Operation::Keys
         | Operation::Healthz
+        | Operation::Livez
         | Operation::Readyz
         | Operation::Metrics
         | Operation::OpenApi
@@ -227,7 +228,7 @@ fn verb(call: Call) -> Pin<Box<dyn Future<Output = Reply> + Send>> {
         Operation::CreateAuthToken => Box::pin(access::create(call)),
         Operation::RevokeAuthToken => Box::pin(access::revoke(call)),
         Operation::Keys => Box::pin(ready(signing::keys(&call))),
-        Operation::Healthz => Box::pin(ready(process::healthz())),
+        Operation::Healthz | Operation::Livez => Box::pin(ready(process::healthz())),
         Operation::Readyz => Box::pin(process::readyz(call)),
         Operation::Metrics => Box::pin(process::metrics(call)),
         Operation::OpenApi => Box::pin(ready(process::openapi())),

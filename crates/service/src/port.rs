@@ -3,6 +3,7 @@
 //! The replica has the last word on every change; what can be told beforehand is told here, because
 //! here it can be told as what it is: a definite no, or "ask the one that leads".
 
+use std::collections::BTreeSet;
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -14,11 +15,14 @@ use regent_api::{
 };
 use regent_election::store::StoreError;
 use regent_election::tuning::LogTimers;
+use regent_replica::core::removed;
 use regent_replica::io::{Request, Response};
 use regent_replica::limits::REPLICAS_MAX;
 use regent_replica::measure::Tally;
 use regent_replica::peers::is_loopback;
-use regent_replica::{Backup, Handle, Member, MemberChange, ReplicaId, Role, Status, Tune};
+use regent_replica::{
+    Backup, Handle, Member, MemberChange, Members, ReplicaId, Role, Status, Tune,
+};
 use regent_server::{BackupFile, CertificateState, Cluster, Durations, Measured};
 use tokio::time::{sleep, timeout};
 
@@ -68,7 +72,13 @@ impl Cluster for ReplicaCluster {
     async fn show(&self) -> ClusterResponse {
         let status = self.handle.status();
         let (log_bytes, snapshot_bytes) = self.sizes().await;
-        let address = |id: &ReplicaId| Some(status.members.get(id)?.client_address.clone());
+        let members = status.removed_from.as_ref().unwrap_or(&status.members);
+        let address = |id: &ReplicaId| Some(members.get(id)?.client_address.clone());
+        let connected = self.handle.connected();
+        let quorum = quorum(status.voters.len());
+        let heard = voters_heard(&status, &connected);
+        // Who led before this replica lost touch leads it no more.
+        let leader = status.leader.filter(|_| status.role == Role::Leader || status.has_quorum);
         ClusterResponse {
             cluster_id: format!("{:032x}", self.handle.identity().cluster),
             replica: status.id.get(),
@@ -78,12 +88,17 @@ impl Cluster for ReplicaCluster {
                 Role::Candidate => ReplicaRole::Candidate,
             },
             raft_term: status.raft_term,
-            leader: status.leader.map(ReplicaId::get),
-            leader_address: status.leader.as_ref().and_then(address),
+            leader: leader.map(ReplicaId::get),
+            leader_address: leader.as_ref().and_then(address),
             leader_changes: self.handle.leader_changes(),
             voters: status.voters.len() as u64,
-            quorum: quorum(status.voters.len()) as u64,
-            failures_survived: status.failures_survived() as u64,
+            quorum: quorum as u64,
+            voters_heard: Some(heard as u64),
+            has_quorum: Some(status.has_quorum),
+            failures_survived: if status.has_quorum { heard.saturating_sub(quorum) } else { 0 }
+                as u64,
+            removed: status.removed_from.is_some(),
+            grants_paused_for_ms: status.grants_paused_for.map(|left| left.as_millis() as u64),
             changing: status.is_joint,
             last_index: status.last,
             committed_index: status.committed,
@@ -91,7 +106,7 @@ impl Cluster for ReplicaCluster {
             snapshot_index: status.snapshot,
             log_bytes,
             snapshot_bytes,
-            members: self.members(&status),
+            members: self.members(&status, members, &connected),
             warnings: self.warnings(&status),
             tuning: self.tuning(),
             // What only the server knows.
@@ -279,7 +294,12 @@ impl ReplicaCluster {
         }
     }
 
-    fn members(&self, status: &Status) -> Vec<ClusterMember> {
+    fn members(
+        &self,
+        status: &Status,
+        members: &Members,
+        connected: &BTreeSet<ReplicaId>,
+    ) -> Vec<ClusterMember> {
         let round_trips = self.handle.round_trips();
         let leads_here = status.role == Role::Leader;
         let of = |id: &ReplicaId| {
@@ -292,14 +312,15 @@ impl ReplicaCluster {
                 (true, true) => MemberKind::Witness,
                 (_, false) => MemberKind::Learner,
             },
-            leads: status.leader == Some(*id),
+            leads: status.leader == Some(*id) && (leads_here || status.has_quorum),
             peer_address: member.peer_address.clone(),
             client_address: member.client_address.clone(),
             matched_index: of(id).map(|(_, matched, _)| *matched),
-            heard: of(id).map(|(_, _, heard)| *heard || *id == status.id),
+            heard: of(id).and_then(|_| status.heard(*id)),
+            connected: Some(*id == status.id || connected.contains(id)),
             round_trip_us: round_trips.get(id).map(|trip| trip.as_micros() as u64),
         };
-        status.members.iter().map(member).collect()
+        members.iter().map(member).collect()
     }
 
     fn warnings(&self, status: &Status) -> Vec<String> {
@@ -309,12 +330,25 @@ impl ReplicaCluster {
             .filter(|(id, member)| member.is_witness && status.voters.contains(id))
             .count();
         let mut told = warnings(status.voters.len(), witnesses);
-        if status.leader.is_none() {
-            told.push("no replica is known to lead the log: nothing can be decided".into());
+        if let Some(members) = &status.removed_from {
+            told.push(removed(status.id, members));
+        } else if !status.has_quorum {
+            told.push(match status.role {
+                Role::Leader => "too few voters answer: nothing can be decided".into(),
+                Role::Follower | Role::Candidate => {
+                    "no replica is known to lead the log: nothing can be decided".into()
+                }
+            });
+        }
+        if let Some(left) = status.grants_paused_for {
+            told.push(format!(
+                "the cluster was restored and grants nothing for another {} s: leases granted before that may still run",
+                left.as_millis().div_ceil(1000)
+            ));
         }
         if status.role == Role::Leader {
-            for (id, _, heard) in &status.progress {
-                if *id != status.id && !heard {
+            for (id, ..) in &status.progress {
+                if status.heard(*id) == Some(false) {
                     told.push(format!("replica {id} was not heard lately"));
                 }
             }
@@ -395,9 +429,25 @@ fn durations(tally: &Tally) -> Durations {
     Durations { buckets: tally.buckets(), sum_s: tally.sum_s() }
 }
 
-/// Another replica leads, or none is known to.
+/// How many voters this replica hears, itself included: those that answered its messages if it leads, else those that
+/// answer its pings.
+fn voters_heard(status: &Status, connected: &BTreeSet<ReplicaId>) -> usize {
+    let is_heard = |id: &&ReplicaId| {
+        let is_connected = **id == status.id || connected.contains(*id);
+        match status.role {
+            Role::Leader => status.heard(**id).unwrap_or(is_connected),
+            Role::Follower | Role::Candidate => is_connected,
+        }
+    };
+    status.voters.iter().filter(is_heard).count()
+}
+
+/// Another replica leads, or none is known to, or this one was removed.
 fn elsewhere(status: &Status) -> Problem {
     let Some(leader) = status.leader.filter(|leader| *leader != status.id) else {
+    if let Some(members) = &status.removed_from {
+        return Problem::new(Code::StoreUnavailable, removed(status.id, members));
+    }
         let why = "no replica is known to lead the log; ask again";
         return Problem::new(Code::StoreUnavailable, why).retry_after(RETRY_MS);
     };

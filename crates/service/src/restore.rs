@@ -32,8 +32,11 @@ pub struct Restore {
     pub members: Members,
     /// Terms start above this one at least.
     pub term_floor: Term,
-    /// The longest ttl, if it was raised after the backup was taken.
+    /// The longest ttl of the earlier life, if it is known from elsewhere than the backup.
     pub ttl_ms_max: Option<u64>,
+    /// Whether it may also make the wait shorter. An operator has to say so: what the settings of this machine say, which
+    /// hold for the new life, tells nothing about leases of the earlier one.
+    pub may_shorten: bool,
     /// The id and the clock, in seconds, of the first machine's restore; none on the first machine.
     pub of_first: Option<(u128, u64)>,
 }
@@ -48,26 +51,39 @@ pub struct Restored {
     pub as_of_s: u64,
     /// For how long after its start the cluster grants nothing.
     pub hold_ms: u64,
+    /// For how long it would grant nothing by the backup alone.
+    pub hold_ms_of_backup: u64,
+}
+
+impl Restored {
+    /// The longest ttl that was told and counted; none if the one in the backup holds.
+    #[must_use]
+    pub fn ttl_ms_told(&self) -> Option<u64> {
+        (self.hold_ms != self.hold_ms_of_backup).then_some(self.hold_ms)
+    }
 }
 
 impl Restore {
     /// Founds one replica of the restored cluster in an empty directory.
     pub fn found(self, directory: &Path, options: DiskOptions) -> Result<Restored, ReplicaError> {
-        let Self { backup, replica, members, term_floor, ttl_ms_max, of_first } = self;
+        let Self { backup, replica, members, term_floor, ttl_ms_max, may_shorten, of_first } = self;
+        let hold_ms_of_backup = backup.state.settings().ttl_ms_ceiling;
         // A ceiling that was raised after the backup was taken is not in it.
         let backup =
             backup.with_ttls_up_to(ttl_ms_max.unwrap_or(0)).map_err(ReplicaError::Settings)?;
         let (now_s, earlier_cluster) = (wall_s(), backup.cluster);
         let as_of_s = of_first.map_or(now_s, |(_, as_of_s)| as_of_s);
-        let replicated = backup.restored(members, as_of_s, term_floor)?;
-        let hold_ms = replicated.state.settings().ttl_ms_ceiling;
+        let mut replicated = backup.restored(members, as_of_s, term_floor)?;
+        let longest_ms = replicated.state.settings().ttl_ms_ceiling;
+        replicated.pause_ms = ttl_ms_max.filter(|told| may_shorten && *told < longest_ms);
+        let hold_ms = replicated.pause_ms.unwrap_or(longest_ms);
         check_together(as_of_s, now_s, hold_ms)?;
         let cluster = founding::id_for(&replicated, of_first.map(|(cluster, _)| cluster))?;
         let is_witness = replicated.members.get(&replica).is_some_and(|member| member.is_witness);
         let kept = if is_witness { replicated.clone().without_state() } else { replicated.clone() };
         founding::found(directory, cluster, replica, &Founding::restored(kept), options)?;
         let founded = Founded::new(cluster, replica, directory, &replicated);
-        Ok(Restored { founded, earlier_cluster, as_of_s, hold_ms })
+        Ok(Restored { founded, earlier_cluster, as_of_s, hold_ms, hold_ms_of_backup })
     }
 }
 

@@ -1,5 +1,7 @@
 //! What an operator does next, on this machine and on the others, after a replica was founded.
 
+use std::cmp::Ordering;
+
 use regent_election::Term;
 use regent_replica::{Members, ReplicaId};
 
@@ -63,7 +65,6 @@ pub struct RestoredBy<'a> {
     /// The backup, as it was named.
     pub from: &'a str,
     pub term_floor: Term,
-    pub ttl_ms_max: Option<u64>,
     /// Whether this machine was the first.
     pub is_first: bool,
 }
@@ -75,7 +76,8 @@ impl Restored {
         let Self { founded, as_of_s, hold_ms, .. } = self;
         let mut text = String::new();
         if by.is_first && founded.voters > 1 {
-            let longest = by.ttl_ms_max.map(|ms| format!(" --ttl-max {ms}ms")).unwrap_or_default();
+            let longest =
+                self.ttl_ms_told().map(|ms| format!(" --ttl-max {ms}ms")).unwrap_or_default();
             let within = show_ms(together_s(*hold_ms) * 1000);
             text.push_str(&format!("\n\non the other machines, within {within}:"));
             for id in founded.others() {
@@ -89,10 +91,21 @@ impl Restored {
                 ));
             }
         }
+        let (hold, of_backup) = (show_ms(*hold_ms), show_ms(self.hold_ms_of_backup));
         text.push_str(&format!(
-            "\n\nthe restored cluster grants nothing for {} after it starts: leases of the earlier one may still run",
-            show_ms(*hold_ms)
+            "\n\nthe restored cluster grants nothing for {hold} after it starts: leases of the earlier one may still run"
         ));
+        match hold_ms.cmp(&self.hold_ms_of_backup) {
+            Ordering::Less => text.push_str(&format!(
+                "\n--ttl-max made that shorter than the {of_backup} of the backup: if any lease of the earlier cluster was longer than {hold}, two leaders are possible until it is over"
+            )),
+            Ordering::Greater => text.push_str(&format!(
+                "\n--ttl-max made that longer than the {of_backup} of the backup"
+            )),
+            Ordering::Equal => text.push_str(
+                "\nif no lease of it was that long, restore again into an empty directory with the longest ttl that clients used (--ttl-max)",
+            ),
+        }
         text
     }
 }

@@ -390,6 +390,10 @@ impl From<ClusterResponse> for pb::ClusterResponse {
             tuning: response.tuning.map(pb::ClusterTuning::from),
             auth: response.auth,
             caller: response.caller.map(pb::Caller::from),
+            voters_heard: response.voters_heard,
+            has_quorum: response.has_quorum,
+            removed: response.removed,
+            grants_paused_for_ms: response.grants_paused_for_ms,
         }
     }
 }
@@ -442,6 +446,7 @@ impl From<ClusterMember> for pb::ClusterMember {
             matched_index: member.matched_index,
             heard: member.heard,
             round_trip_us: member.round_trip_us,
+            connected: member.connected,
         }
     }
 }

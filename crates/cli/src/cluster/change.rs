@@ -1,8 +1,8 @@
 //! `regent cluster add`, `promote`, `remove` and `transfer`: who is in the cluster, and who leads it.
 
 use clap::Args;
-use regent_api::AddMemberRequest;
-use regent_operate::retry::until_ready;
+use regent_api::{AddMemberRequest, ClusterMember, MemberKind};
+use regent_operate::retry::{until_changed, until_ready};
 use regent_replica::ReplicaId;
 use regent_service::members;
 
@@ -45,7 +45,8 @@ Examples:
   regent cluster promote 4
   regent cluster promote 4 --timeout 1m
 
-Waits, for at most --timeout, until the learner has caught up.")]
+Waits, for at most --timeout, until the learner has caught up, and follows the lead of the log if it
+moves meanwhile.")]
 pub(crate) struct PromoteArgs {
     /// Which learner
     #[arg(value_name = "N", value_parser = members::replica_id)]
@@ -106,7 +107,16 @@ impl AddArgs {
 pub(crate) async fn add(args: AddArgs) -> CommandResult {
     let request = args.request();
     let remote = args.client.remote()?;
-    let done = until_ready(args.client.timeout, async || remote.add_member(&request).await).await?;
+    let is_done = async || {
+        let cluster = remote.cluster_by_leader().await?;
+        Ok(cluster.members.iter().any(|member| {
+            member.id == request.id
+                && member.peer_address == request.peer_address
+                && member.client_address == request.client_address
+        }))
+    };
+    let add = async || remote.add_member(&request).await;
+    let done = until_changed(args.client.timeout, add, is_done).await?;
     let id = args.id;
     let shown = || format!("replica {id} learns; let it vote with `regent cluster promote {id}`");
     Screen::chosen().answer(&done, shown)?;
@@ -117,7 +127,14 @@ pub(crate) async fn add(args: AddArgs) -> CommandResult {
 pub(crate) async fn promote(args: PromoteArgs) -> CommandResult {
     let remote = args.client.remote()?;
     let id = args.id.get();
-    let done = until_ready(args.client.timeout, async || remote.promote_member(id).await).await?;
+    let is_done = async || {
+        let cluster = remote.cluster_by_leader().await?;
+        let is_voter =
+            |member: &ClusterMember| member.id == id && member.kind != MemberKind::Learner;
+        Ok(cluster.members.iter().any(is_voter))
+    };
+    let promote = async || remote.promote_member(id).await;
+    let done = until_changed(args.client.timeout, promote, is_done).await?;
     Screen::chosen().answer(&done, || format!("replica {} votes", args.id))?;
     Ok(Exit::Done)
 }
@@ -128,7 +145,13 @@ pub(crate) async fn remove(args: RemoveArgs) -> CommandResult {
     confirm(args.yes, &warning)?;
     let remote = args.client.remote()?;
     let id = args.id.get();
-    let done = until_ready(args.client.timeout, async || remote.remove_member(id).await).await?;
+    let is_done = async || {
+        let cluster = remote.cluster_by_leader().await?;
+        // One that was removed itself knows it last, and may not know it yet.
+        Ok(cluster.replica != id && cluster.members.iter().all(|member| member.id != id))
+    };
+    let remove = async || remote.remove_member(id).await;
+    let done = until_changed(args.client.timeout, remove, is_done).await?;
     Screen::chosen().answer(&done, || format!("replica {} is removed", args.id))?;
     Ok(Exit::Done)
 }

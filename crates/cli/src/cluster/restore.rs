@@ -25,8 +25,12 @@ Examples:
 Terms leap ahead of all that were ever granted, and nothing is granted until the longest lease
 of the earlier life is over. Stop what is left of the old cluster first: two clusters elect two
 leaders. The first machine prints what to run on the others. --term-floor is for terms known from
-elsewhere, from a fence for instance. If the longest ttl was raised after the backup was taken,
-say so with --ttl-max: leases as long as that may still run.")]
+elsewhere, from a fence for instance.
+
+The wait is the longest ttl that the settings in the backup allow, an hour by default. --ttl-max names
+the longest ttl that was really used: the wait is then as long as that, shorter or longer than by the
+backup. If a lease was longer after all, two leaders are possible until it is over. ttl_max in a
+settings file only makes the wait longer.")]
 pub(crate) struct RestoreArgs {
     /// The backup
     #[arg(long, value_name = "FILE")]
@@ -72,11 +76,11 @@ pub(crate) fn run(args: RestoreArgs, log: &LogArgs) -> CommandResult {
     let bytes = std::fs::read(&args.from).map_err(|error| Failure::file(&args.from, &error))?;
     let backup = Backup::decode(&bytes)
         .map_err(|error| Failure::new(Exit::Files, format!("{}: {error}", args.from.display())))?;
-    let ttl_ms_max = match effective.origin(Key::TtlMax) {
-        Origin::Default => None,
-        Origin::Flag(_) | Origin::Variable(_) | Origin::Line(..) => {
-            Some(settings.store_settings.ttl_ms_ceiling)
-        }
+    let ttl_ms = settings.store_settings.ttl_ms_ceiling;
+    let (ttl_ms_max, may_shorten) = match effective.origin(Key::TtlMax) {
+        Origin::Default => (None, false),
+        Origin::Flag(_) => (Some(ttl_ms), true),
+        Origin::Variable(_) | Origin::Line(..) => (Some(ttl_ms), false),
     };
     let restore = Restore {
         backup,
@@ -84,6 +88,7 @@ pub(crate) fn run(args: RestoreArgs, log: &LogArgs) -> CommandResult {
         members,
         term_floor: args.term_floor,
         ttl_ms_max,
+        may_shorten,
         of_first: args.cluster_id.zip(args.as_of),
     };
     let restored = restore.found(&settings.data_dir, settings.replica.disk)?;
@@ -97,12 +102,12 @@ pub(crate) fn run(args: RestoreArgs, log: &LogArgs) -> CommandResult {
             "earlier_cluster_id": format!("{:032x}", restored.earlier_cluster),
             "as_of": restored.as_of_s,
             "hold_ms": restored.hold_ms,
+            "hold_ms_of_backup": restored.hold_ms_of_backup,
         })))?,
         Output::Text => {
             let steps = restored.next_steps(RestoredBy {
                 from: &args.from.display().to_string(),
                 term_floor: args.term_floor,
-                ttl_ms_max,
                 is_first: args.cluster_id.is_none(),
             });
             screen.line(&format!("{}{steps}", shown(&restored.founded)))?;

@@ -2,7 +2,6 @@
 
 use clap::Args;
 use regent_api::{ClusterMember, ClusterResponse, ClusterTuning, ReplicaTimers};
-use regent_service::members::failures;
 
 use crate::client::ClientArgs;
 use crate::duration::show_ms;
@@ -20,8 +19,9 @@ Examples:
   regent cluster status
   regent cluster status --server http://10.0.0.1:7400,http://10.0.0.2:7400 --output json
 
-How far the others are only the leading replica knows, so it is asked if it can be reached.
-Exit code 1 says that no replica is known to lead the log.")]
+How far the others are only the leading replica knows, so it is asked if it can be reached. A replica
+is `late` if it answers pings and not the log's messages, and `silent` if it answers nothing.
+Exit code 1 says that the cluster has no quorum, or that the replica that answers was removed.")]
 pub(crate) struct StatusArgs {
     #[command(flatten)]
     pub(crate) client: ClientArgs,
@@ -34,12 +34,11 @@ pub(crate) async fn run(args: StatusArgs) -> CommandResult {
         remark(&format!("warning: {warning}"));
     }
     Screen::chosen().answer(&answer, || shown(&answer))?;
-    Ok(if answer.leader.is_some() { Exit::Done } else { Exit::No })
+    Ok(if answer.can_decide() { Exit::Done } else { Exit::No })
 }
 
 /// The cluster for people.
 pub(super) fn shown(cluster: &ClusterResponse) -> String {
-    let failures = failures(cluster.failures_survived);
     let leader = match (cluster.leader, &cluster.leader_address) {
         (Some(leader), Some(address)) => format!("replica {leader} at {address}"),
         (Some(leader), None) => format!("replica {leader}"),
@@ -49,9 +48,13 @@ pub(super) fn shown(cluster: &ClusterResponse) -> String {
         ("cluster", cluster.cluster_id.clone()),
         ("leader", leader),
         ("quorum", format!("{} of {}", cluster.quorum, cluster.voters)),
-        ("survives", failures),
+        ("health", cluster.health()),
         ("applied", format!("{} of {}", cluster.applied_index, cluster.committed_index)),
     ];
+    if let Some(left_ms) = cluster.grants_paused_for_ms {
+        let left = show_ms(left_ms.next_multiple_of(1000));
+        about.push(("restored", format!("grants nothing for another {left}")));
+    }
     if cluster.changing {
         about.push(("members", "a change is under way".into()));
     }
@@ -109,16 +112,11 @@ fn tenths(us: u64) -> String {
 fn members(members: &[ClusterMember]) -> String {
     let rows = members.iter().map(|member| {
         let role = if member.leads { "leader" } else { member.kind.word() };
-        let state = match (member.leads, member.heard) {
-            (true, _) | (false, Some(true)) => "heard",
-            (false, Some(false)) => "silent",
-            (false, None) => "-",
-        };
         let trip = member.round_trip_us.map(tenths);
         vec![
             member.id.to_string(),
             role.to_owned(),
-            state.to_owned(),
+            or_dash(member.state()),
             or_dash(member.matched_index),
             or_dash(trip),
             member.peer_address.clone(),

@@ -7,7 +7,6 @@ use std::io::{self, Write};
 
 use regent_operate::cluster_view::ClusterPicture;
 use regent_service::dev::{DevCluster, Processes};
-use regent_service::members::failures;
 
 use crate::duration::show_ms;
 use crate::failure::Failure;
@@ -73,20 +72,14 @@ pub(super) fn frame(
     picture: &ClusterPicture,
     changes: &Changes,
 ) -> String {
-    let count = site.seats.len();
-    let survived = regent_replica::member::failures_survived(count) as u64;
     let lead = match picture.leader() {
         Some((leader, raft_term)) => {
             format!("replica {leader} leads the log, Raft term {raft_term}")
         }
         None => "no replica leads the log".to_owned(),
     };
-    let mut text = format!(
-        "{count} replicas survive {}; {lead}\n{}\nexport {}\n\n",
-        failures(survived),
-        site.place(),
-        site.exports()
-    );
+    let mut text =
+        format!("{}; {lead}\n{}\nexport {}\n\n", picture.health(), site.place(), site.exports());
     text.push_str(&replicas(site, processes, picture));
     text.push_str("\n\n");
     text.push_str(&groups(picture));
@@ -104,6 +97,7 @@ fn replicas(site: &DevCluster, processes: &Processes, picture: &ClusterPicture) 
         let said = picture.replica(seat.id.get());
         let role = match (said, processes.again_in(seat.id)) {
             (_, Some(again_in)) => format!("ended, again in {} s", again_in.as_secs()),
+            (Some(said), None) if said.removed => "removed".to_owned(),
             (Some(said), None) => said.role.word().to_owned(),
             (None, None) => "does not answer".to_owned(),
         };
@@ -133,10 +127,13 @@ fn replicas(site: &DevCluster, processes: &Processes, picture: &ClusterPicture) 
 }
 
 fn groups(picture: &ClusterPicture) -> String {
-    if picture.groups.is_empty() {
+    let Some(groups) = &picture.groups else {
+        return "groups unknown: no replica that answers can say".to_owned();
+    };
+    if groups.is_empty() {
         return "no groups yet: regent campaign billing --node a --keep".to_owned();
     }
-    let rows = picture.groups.iter().map(|office| {
+    let rows = groups.iter().map(|office| {
         vec![
             office.group.to_string(),
             or_dash(office.leader.as_ref()),

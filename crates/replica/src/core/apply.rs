@@ -18,9 +18,6 @@ use crate::limits::{
 use crate::member::{MemberChange, ReplicaId};
 use crate::replicated::{Origin, Payload, payload};
 
-/// A disk that confirms nothing for this long is no disk to lead on.
-const DISK_STUCK_AFTER: Duration = Duration::from_secs(5);
-
 /// An entry that is being applied, over as many turns as its size asks for. Until it is done, nothing
 /// is read from the state.
 #[derive(Debug)]
@@ -97,7 +94,7 @@ impl Core {
                 }
             }
             Payload::Release => {
-                self.ledger.kept_mut().grants_paused = false;
+                self.ledger.kept_mut().release();
                 self.released_at = None;
                 self.applied_to(index);
             }
@@ -262,7 +259,7 @@ impl Core {
     }
 
     /// The voters beside this one that were heard lately and may serve, with how far they are.
-    fn successors(&self) -> impl Iterator<Item = (u64, u64)> {
+    pub(super) fn successors(&self) -> impl Iterator<Item = (u64, u64)> {
         let own = self.config.id.get();
         let progress = self.node.raft.prs();
         let voters = self.node.store().members().voters.iter().copied();
@@ -278,46 +275,10 @@ impl Core {
         self.successors().max().map(|(_, id)| id)
     }
 
-    /// A Raft leader without room hands over, so that client writes go on where there is some
-    /// (semantics 29), and so does one whose disk stands still: its followers hear it and are content,
-    /// but it can apply and answer nothing, for as long as the disk likes. To the next in a circle, and
-    /// not at once again: nobody knows who is better off, and if nobody is, somebody must lead all the
-    /// same.
-    pub(super) fn hand_over_if_disk_fails(&mut self) {
-        if self.config.is_witness {
-            return;
-        }
-        let is_early = self.handed_over_at.is_some_and(|at| self.now.since(at) < self.respite());
-        let waits_since = self.unconfirmed.front().map(|batch| batch.since);
-        let is_stuck = waits_since.is_some_and(|since| self.now.since(since) >= DISK_STUCK_AFTER);
-        let is_failing = is_stuck || !self.has_room;
-        if !is_failing {
-            self.given_away = 0;
-        }
-        let is_due = is_failing
-            && self.role == Role::Leader
-            && !is_early
-            && self.node.raft.lead_transferee.is_none();
-        if !is_due {
-            self.burdened_since = None;
-            return;
-        }
-        let own = self.config.id.get();
-        let next = self.successors().map(|(_, id)| (id < own, id)).min();
-        match next {
-            Some((_, target)) => {
-                self.burdened_since = None;
-                self.handed_over_at = Some(self.now);
-                self.node.transfer_leader(target);
-            }
-            None => self.give_to_witness(),
-        }
-    }
-
     /// Nobody who could lead is heard here, but a witness may hear somebody, and votes for nobody else as
     /// long as this one leads. So the witness is given leadership: it hands it to whoever it hears, or
     /// back.
-    fn give_to_witness(&mut self) {
+    pub(super) fn give_to_witness(&mut self) {
         let progress = self.node.raft.prs();
         let mut voters = self.node.store().members().voters.iter().copied();
         let witness = voters.find(|id| {
@@ -340,7 +301,7 @@ impl Core {
     }
 
     /// Longer than anybody waits between two campaigns.
-    const fn respite(&self) -> Duration {
+    pub(super) const fn respite(&self) -> Duration {
         Duration::from_millis(10 * self.timing.election_ms_max())
     }
 
@@ -398,7 +359,8 @@ impl Core {
     fn offer_snapshot(&mut self) {
         let log = self.node.store();
         let last = log.snapshot_place().index;
-        if self.snapshot_task.is_some() || self.applied <= last {
+        if self.snapshot_task.is_some() || self.applied <= last || self.now < self.snapshot_again_at
+        {
             return;
         }
         let grown = self.applied - last;

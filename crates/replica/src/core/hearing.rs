@@ -76,6 +76,7 @@ impl Core {
                     None => {}
                 }
             }
+            PeerMessage::Removed { members } => self.on_removed(from, members),
             PeerMessage::HeartbeatAnswer { boot, number, answer } => {
                 let Some(waiter) = self.take_away(from, boot, number) else { return };
                 match answer {
@@ -98,6 +99,10 @@ impl Core {
             let why = Refused("a snapshot was announced among messages, without its bytes");
             self.out.refused.push((from, why));
             return;
+        }
+        if matches!(message.msg_type, MessageType::MsgRequestVote | MessageType::MsgRequestPreVote)
+        {
+            self.tell_removed(from);
         }
         match self.judged(from, |local| admit(local, from.get(), &message)) {
             Ok(Admission::Step) => {}
@@ -185,7 +190,7 @@ impl Core {
     }
 
     /// Whether a peer is a member, or still counts in a change of members that is half done.
-    fn knows(&self, id: ReplicaId) -> bool {
+    pub(super) fn knows(&self, id: ReplicaId) -> bool {
         let is_counted = self.node.raft.prs().get(id.get()).is_some();
         is_counted || self.ledger.kept().members.contains_key(&id)
     }

@@ -8,6 +8,7 @@
 use std::time::Duration;
 
 use regent_election::ledger::Turn;
+use regent_election::limits::TTL_MS_CEILING;
 use regent_election::store::StoreError;
 use regent_election::{Command, SessionNo};
 
@@ -22,8 +23,30 @@ impl Core {
         self.expiry_gate = None;
         // Nobody knows what was granted before the restore, so the longest lease there can be counts,
         // and from the start with every leader.
-        let longest = Duration::from_millis(self.ledger.state().settings().ttl_ms_ceiling);
-        self.released_at = self.ledger.kept().grants_paused.then(|| self.now + longest);
+        self.released_at =
+            self.ledger.kept().grants_paused.then(|| self.now + self.longest_lease());
+    }
+
+    /// The longest lease of the life before a restore.
+    fn longest_lease(&self) -> Duration {
+        let kept = self.ledger.kept();
+        let by_settings = self.ledger.state().settings().ttl_ms_ceiling;
+        Duration::from_millis(kept.pause_ms.unwrap_or(by_settings).min(TTL_MS_CEILING))
+    }
+
+    /// See [`Status::grants_paused_for`](super::Status::grants_paused_for).
+    pub(super) fn grants_paused_for(&self) -> Option<Duration> {
+        if !self.ledger.kept().grants_paused {
+            return None;
+        }
+        let until = match self.released_at {
+            Some(at) => at,
+            // The end is proposed and not applied.
+            None if self.ledger.is_serving() => self.now,
+            None if self.led_by.0 == 0 => self.now + self.longest_lease(),
+            None => self.led_by.1 + self.longest_lease(),
+        };
+        Some(self.now.until(until))
     }
 
     /// Ends the hold after a restore when the longest lease of the earlier life is over.

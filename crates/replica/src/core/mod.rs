@@ -20,6 +20,7 @@
 
 mod admission;
 mod apply;
+mod disk;
 mod growth;
 mod hearing;
 mod heartbeats;
@@ -27,6 +28,7 @@ mod leases;
 mod patience;
 mod proposals;
 mod ready;
+mod removal;
 mod requests;
 mod rounds;
 mod status;
@@ -50,11 +52,12 @@ use crate::limits::{
     LOG_ENTRIES_BETWEEN_SNAPSHOTS, TICK_MS, UNCOMMITTED_BYTES_MAX,
 };
 use crate::log::Log;
-use crate::member::{MemberChange, ReplicaId};
+use crate::member::{MemberChange, Members, ReplicaId};
 use crate::replicated::{ReplicatedState, payload};
 use crate::timing::Timing;
 
 use apply::Applying;
+use disk::SlowSyncs;
 use growth::Growth;
 use proposals::{Pending, Submission};
 use requests::Waiter;
@@ -63,6 +66,8 @@ use timer::ElectionTimer;
 
 pub(crate) use admission::check_shape;
 pub use admission::{Admission, LocalRaft, Refused, admit, admit_snapshot};
+pub(crate) use proposals::hold_refusal;
+pub use removal::removed;
 pub use status::{Role, Status};
 
 /// What a replica is told about itself.
@@ -139,6 +144,10 @@ pub struct Core {
     ticked_at: Option<Moment>,
     /// When a Raft leader was last heard of; for stale reads.
     contact_at: Option<Moment>,
+    /// Who leads this replica, zero if nobody does, and since when.
+    led_by: (u64, Moment),
+    /// When a member said that this replica is none, and who the members are (`removal`).
+    told_removed: Option<(Moment, Members)>,
     /// When each other member last answered this replica as its Raft leader: so both ways are open.
     answered_at: BTreeMap<ReplicaId, Moment>,
     role: Role,
@@ -178,11 +187,15 @@ pub struct Core {
     /// Since when Raft terms that peers bring are counted, and what the term was then.
     term_since: (Moment, u64),
     snapshot_task: Option<u64>,
+    /// No snapshot is begun before that, and how long the last pause was: the disk refused one.
+    snapshot_again_at: Moment,
+    snapshot_pause: Option<Duration>,
     /// Who waits for a snapshot at or beyond an index.
     snapshot_waiters: Vec<(u64, Token)>,
     has_room: bool,
-    /// When leadership was last handed over because of the disk.
+    /// When leadership was last handed over because the disk fails.
     handed_over_at: Option<Moment>,
+    slow_syncs: SlowSyncs,
     /// Since when it leads and should not: its disk fails, or it is a witness; and nobody takes over.
     burdened_since: Option<Moment>,
     /// How often in a row it gave leadership away for that, and nobody else had it in between.
@@ -219,6 +232,8 @@ struct Unconfirmed {
     since: Moment,
     /// Whether entries or a snapshot are in it.
     holds_log: bool,
+    /// The last of the entries in it; zero if there are none.
+    last: u64,
     /// What is said when it has.
     messages: Vec<(ReplicaId, PeerMessage)>,
 }
@@ -307,6 +322,8 @@ impl Core {
             unshown_ms: 0,
             ticked_at: None,
             contact_at: None,
+            led_by: (0, now),
+            told_removed: None,
             answered_at: BTreeMap::new(),
             role: Role::Follower,
             applied,
@@ -329,9 +346,12 @@ impl Core {
             installing: None,
             term_since,
             snapshot_task: None,
+            snapshot_again_at: now,
+            snapshot_pause: None,
             snapshot_waiters: Vec::new(),
             has_room: true,
             handed_over_at: None,
+            slow_syncs: SlowSyncs::default(),
             burdened_since: None,
             given_away: 0,
             laid_down_at: None,
@@ -349,6 +369,7 @@ impl Core {
         self.now = self.now.max(now);
         self.tick();
         self.notice_role();
+        self.notice_removal();
         self.hand_over_if_witness();
         self.hand_over_if_disk_fails();
         self.do_duties();
@@ -424,6 +445,9 @@ impl Core {
         };
         if raft.leader_id != 0 {
             self.timer.settled();
+        }
+        if raft.leader_id != self.led_by.0 {
+            self.led_by = (raft.leader_id, self.now);
         }
         if self.is_led_by_another() {
             (self.given_away, self.laid_down_at) = (0, None);

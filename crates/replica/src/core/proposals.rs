@@ -267,9 +267,7 @@ impl Core {
         if self.may_write(command) {
             unavailable("too many changes wait")
         } else if self.is_held_back(command) {
-            let retry_after = self.released_at.map(|at| self.now.until(at));
-            let why = "it was restored, and leases granted before that may still run".into();
-            StoreError::Unavailable { why, retry_after }
+            hold_refusal(self.grants_paused_for().unwrap_or_default())
         } else {
             unavailable("the disk of the Raft leader is full")
         }
@@ -295,6 +293,15 @@ impl Core {
             self.refuse(pending.token, StoreError::Uncertain { why });
         }
     }
+}
+
+/// Why a restored cluster grants nothing yet, and for how long.
+pub(crate) fn hold_refusal(left: Duration) -> StoreError {
+    let seconds = left.as_millis().div_ceil(1000);
+    let why = format!(
+        "it was restored and grants nothing for another {seconds} s: leases granted before that may still run"
+    );
+    StoreError::Unavailable { why, retry_after: Some(left) }
 }
 
 /// A proposal as Raft carries it.

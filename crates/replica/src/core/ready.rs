@@ -67,6 +67,7 @@ impl Core {
                 ready: number,
                 since: self.now,
                 holds_log,
+                last: entries.last().map_or(0, |entry| entry.index),
                 messages: later,
             });
             self.out.batches.push(Batch { number, snapshot, entries, hard_state, must_sync });
@@ -100,6 +101,13 @@ impl Core {
 
     /// The disk has confirmed everything up to this batch.
     pub(super) fn on_persisted(&mut self, batch: u64) {
+        // One sync may confirm several batches: how long it took is told by the first, what it confirmed by the last.
+        let confirmed = self.unconfirmed.iter().take_while(|it| it.number <= batch);
+        let mut confirmed = confirmed.filter(|it| it.last > 0);
+        if let Some(first) = confirmed.next() {
+            let (since, last) = (first.since, confirmed.last().unwrap_or(first).last);
+            self.note_sync(since, last);
+        }
         while let Some(kept) = self.unconfirmed.pop_front_if(|it| it.number <= batch) {
             self.out.sends.extend(kept.messages);
             self.node.on_persist_ready(kept.ready);

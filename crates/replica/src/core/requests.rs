@@ -7,6 +7,7 @@ use raft::SnapshotStatus;
 use regent_election::access::AccessTable;
 use regent_election::mutant::{self, Mutant};
 use regent_election::state::{Lens, Query, View};
+use regent_election::store::StoreError;
 use regent_election::{Group, Moment, Refusal, SessionNo};
 
 use super::heartbeats::{ArrivedHeartbeat, Unproven};
@@ -81,6 +82,7 @@ impl Core {
             Input::Persisted { batch } => self.on_persisted(batch),
             Input::SnapshotKept { place } => {
                 self.snapshot_task = None;
+                self.try_snapshots_again();
                 // Where snapshots are frequent, so little is kept that they are also used.
                 let kept = LOG_ENTRIES_KEPT.min(self.config.snapshot_every / 10);
                 let index = place.index;
@@ -91,6 +93,7 @@ impl Core {
             }
             Input::SnapshotNotMade => {
                 self.snapshot_task = None;
+                self.put_snapshot_off();
                 for (_, token) in std::mem::take(&mut self.snapshot_waiters) {
                     self.refuse(token, unavailable("a snapshot could not be made"));
                 }
@@ -110,6 +113,11 @@ impl Core {
                 // Every answer comes from one's own state, and a witness has none.
                 let why = "this replica is a witness: it votes and keeps no state; ask another";
                 self.refuse(token, unavailable(why));
+            }
+            Request::Submit { .. } | Request::Heartbeat { .. } | Request::Read { .. }
+                if let Some(why) = self.removal_refusal() =>
+            {
+                self.refuse(token, why);
             }
             Request::Submit { command, request, query } => {
                 self.submissions.push_back(Submission::Local {
@@ -159,6 +167,7 @@ impl Core {
                 if self.node.store().snapshot_place().index >= self.applied {
                     self.answer(token, Response::Done);
                 } else {
+                    self.try_snapshots_again();
                     self.node.store().want_snapshot();
                     self.snapshot_waiters.push((self.applied, token));
                 }
@@ -188,13 +197,18 @@ impl Core {
 
     /// Tells somebody that it could not be confirmed. A heartbeat that arrived stays counted.
     pub(super) fn give_up(&mut self, waiter: Waiter) {
+        self.give_up_for(waiter, &unavailable("no quorum has confirmed this replica in time"));
+    }
+
+    /// The same, for this reason.
+    pub(super) fn give_up_for(&mut self, waiter: Waiter, why: &StoreError) {
         match waiter {
             Waiter::Read(token, _)
             | Waiter::Stale(token, _)
             | Waiter::Heartbeat(token, _)
             | Waiter::Uncounted(token, _)
             | Waiter::Look(token, ..) => {
-                self.refuse(token, unavailable("no quorum has confirmed this replica in time"));
+                self.refuse(token, why.clone());
             }
             Waiter::Remote { replica, boot, number }
             | Waiter::RemoteLook { replica, boot, number, .. } => {

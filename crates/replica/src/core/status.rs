@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::Core;
 use crate::limits::PROMOTED_BEHIND_MAX;
-use crate::member::{Members, ReplicaId, failures_survived};
+use crate::member::{Members, ReplicaId};
 
 /// What a replica is at the moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +30,16 @@ pub struct Status {
     pub leader: Option<ReplicaId>,
     /// Whether it leads and may judge sessions.
     pub is_serving: bool,
+    /// Whether a quorum stands behind it, as far as it knows: it leads and was answered by enough voters lately, or it
+    /// was just elected, or it hears a leader.
+    pub has_quorum: bool,
+    /// Whether it leads for less than the longest election time-out: who has not answered yet may still do so.
+    pub is_newly_elected: bool,
+    /// Who is in the cluster, if this replica was removed from it.
+    pub removed_from: Option<Members>,
+    /// For how long a restored cluster still grants nothing. A follower does not know when its leader began to count, and
+    /// estimates.
+    pub grants_paused_for: Option<Duration>,
     /// Whether it votes and keeps the log but no state.
     pub is_witness: bool,
     /// The last entry, the last committed one, the last applied one.
@@ -57,10 +67,15 @@ pub struct Status {
 }
 
 impl Status {
-    /// How many voters may fail before the rest can no longer decide.
+    /// Whether the Raft leader was answered by a replica lately, or is it; none if it was elected so lately that the
+    /// answer may still be on its way.
     #[must_use]
-    pub const fn failures_survived(&self) -> usize {
-        failures_survived(self.voters.len())
+    pub fn heard(&self, id: ReplicaId) -> Option<bool> {
+        match self.hears(id) {
+            true => Some(true),
+            false if self.is_newly_elected => None,
+            false => Some(false),
+        }
     }
 
     /// Why this learner must not vote yet, as the Raft leader sees it: as a voter it would only be missed, or it would be
@@ -152,6 +167,10 @@ impl Core {
             raft_term: raft.term,
             leader: self.leader(),
             is_serving: self.ledger.is_serving(),
+            has_quorum: self.has_quorum(),
+            is_newly_elected: self.is_newly_elected(),
+            removed_from: self.removed_from().cloned(),
+            grants_paused_for: self.grants_paused_for(),
             is_witness: self.config.is_witness,
             last: raft.raft_log.last_index(),
             committed: raft.raft_log.committed,
@@ -173,6 +192,37 @@ impl Core {
     fn was_heard_lately(&self, id: ReplicaId) -> bool {
         let within = Duration::from_millis(self.timing.election_ms_max());
         self.answered_at.get(&id).is_some_and(|at| self.now.since(*at) <= within)
+    }
+
+    /// See [`Status::has_quorum`]. While members change, the voters before and after the change both have to be heard.
+    fn has_quorum(&self) -> bool {
+        match self.role {
+            Role::Leader => {
+                let members = self.node.store().members();
+                let is_heard = |id: &&u64| {
+                    let id = ReplicaId::new(**id);
+                    id.is_some_and(|id| id == self.config.id || self.was_heard_lately(id))
+                };
+                let is_majority =
+                    |of: &[u64]| of.is_empty() || of.iter().filter(is_heard).count() > of.len() / 2;
+                let are_heard =
+                    is_majority(&members.voters) && is_majority(&members.voters_outgoing);
+                are_heard || self.is_newly_elected()
+            }
+            Role::Follower | Role::Candidate => self.is_led() && self.removed_from().is_none(),
+        }
+    }
+
+    /// Whether another replica leads this one and was heard within the longest election time-out.
+    pub(super) fn is_led(&self) -> bool {
+        let within = Duration::from_millis(self.timing.election_ms_max());
+        let is_heard = self.contact_at.is_some_and(|at| self.now.since(at) <= within);
+        self.role != Role::Leader && self.leader().is_some() && is_heard
+    }
+
+    fn is_newly_elected(&self) -> bool {
+        let within = Duration::from_millis(self.timing.election_ms_max());
+        self.role == Role::Leader && self.now.since(self.led_since) <= within
     }
 
     /// What it is at the moment.
@@ -230,6 +280,10 @@ mod tests {
             raft_term: 1,
             leader: Some(id(1)),
             is_serving: true,
+            has_quorum: true,
+            is_newly_elected: false,
+            removed_from: None,
+            grants_paused_for: None,
             is_witness: false,
             last: 10,
             committed: 10,

@@ -11,12 +11,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 
-use super::frame::{Greeting, Purpose};
+use super::frame::{Greeting, Kind, Purpose, put_frame};
 use super::link::Connected;
 use super::refusals::Refusals;
 use super::roll::Standing;
@@ -50,8 +51,18 @@ impl Shared {
         Greeting { purpose, cluster, from: id, to, incarnation }
     }
 
-    /// Why a greeting is not for us, or not from whom it says.
+    /// Why a greeting is not for us, or not from whom it says, or of a stranger.
     fn objection(&self, greeting: &Greeting, proven: Option<PeerName>) -> Option<String> {
+        let mismatch = self.mismatch(greeting, proven);
+        mismatch.or_else(|| {
+            (self.standing(greeting.from) == Standing::Stranger).then(|| {
+                format!("replica {} is no member; add it first (regent cluster add)", greeting.from)
+            })
+        })
+    }
+
+    /// Why a greeting is not for us, or not from whom it says.
+    fn mismatch(&self, greeting: &Greeting, proven: Option<PeerName>) -> Option<String> {
         let Identity { cluster, id, .. } = self.identity;
         let said = PeerName { cluster: greeting.cluster, replica: greeting.from };
         if let Some(proven) = proven.filter(|proven| *proven != said) {
@@ -71,9 +82,7 @@ impl Shared {
         if greeting.from == id {
             return Some(format!("it calls itself replica {id}, which we are"));
         }
-        (self.standing(greeting.from) == Standing::Stranger).then(|| {
-            format!("replica {} is no member; add it first (regent cluster add)", greeting.from)
-        })
+        None
     }
 }
 
@@ -222,12 +231,37 @@ async fn prove(shared: &Shared, stream: TcpStream) -> io::Result<(Channel, Greet
         let mut channel = shared.transport.accept(stream).await?;
         let greeting = Greeting::receive(&mut channel.reader).await?;
         if let Some(why) = shared.objection(&greeting, channel.proven) {
+            say_farewell(shared, &greeting, &mut channel).await?;
             return Err(io::Error::other(why));
         }
         shared.greeting(greeting.from, greeting.purpose).send(&mut channel.writer).await?;
         Ok((channel, greeting))
     });
     greeted.await.map_err(|_| io::ErrorKind::TimedOut)?
+}
+
+/// Tells a replica that was removed so, if it has proved that it is that one: it may have missed the entry that removed
+/// it, and nobody else speaks to it.
+async fn say_farewell(
+    shared: &Shared,
+    greeting: &Greeting,
+    channel: &mut Channel,
+) -> io::Result<()> {
+    if greeting.purpose != Purpose::Messages || shared.mismatch(greeting, channel.proven).is_some()
+    {
+        return Ok(());
+    }
+    let Some(farewell) = shared.farewell(greeting.from) else { return Ok(()) };
+    shared.greeting(greeting.from, greeting.purpose).send(&mut channel.writer).await?;
+    let mut frame = Vec::new();
+    put_frame(Kind::Message, &mut frame, |out| farewell.put(out));
+    channel.writer.write_all(&frame).await?;
+    channel.writer.flush().await?;
+    // Closed at once, with a ping of the other side unread, the connection would be reset and the frame lost.
+    channel.writer.shutdown().await?;
+    let mut rest = [0; 256];
+    while channel.reader.read(&mut rest).await? > 0 {}
+    Ok(())
 }
 
 /// Takes a peer's connection for what it is for.

@@ -33,6 +33,10 @@ const PING_EVERY: Duration = Duration::from_millis(500);
 /// A peer that says nothing for this long, not even an answer to a ping, is dialled anew. When a network
 /// that swallowed everything comes back, the old connection would wait for minutes before it tries again.
 const SILENT_FOR_MAX: Duration = Duration::from_secs(3);
+/// A link that brought nothing for this long is not alive: three pings were not answered.
+const ALIVE_WITHIN: Duration = Duration::from_millis(1500);
+/// How long it may take to tell a replica that it was removed.
+const FAREWELL_WITHIN: Duration = Duration::from_secs(1);
 /// How long a frame that was begun may take.
 const FRAME_WITHIN: Duration = Duration::from_secs(30);
 /// Round trips that are remembered.
@@ -56,6 +60,8 @@ pub(super) struct Link {
     round_trip_ns: Arc<AtomicU64>,
     /// When it last said something other than that the connection lives; zero is never.
     spoke_ns: Arc<AtomicU64>,
+    /// When it last said anything on the connection there is; zero if there is none.
+    alive_ns: Arc<AtomicU64>,
     /// Round trips of the last minutes, whatever became of their connections.
     recent: Arc<Mutex<Recent>>,
     /// Ends the connection there is, if there is one.
@@ -69,6 +75,7 @@ impl Link {
         let (connected, connections) = mpsc::channel(4);
         let round_trip_ns = Arc::new(AtomicU64::new(0));
         let spoke_ns = Arc::new(AtomicU64::new(0));
+        let alive_ns = Arc::new(AtomicU64::new(0));
         let recent = Arc::new(Mutex::new(Recent::trips(regent_clock::now())));
         let cut = Arc::new(Notify::new());
         let keeper = Keeper {
@@ -79,11 +86,13 @@ impl Link {
             connections,
             round_trip_ns: Arc::clone(&round_trip_ns),
             spoke_ns: Arc::clone(&spoke_ns),
+            alive_ns: Arc::clone(&alive_ns),
+            was_told: false,
             recent: Arc::clone(&recent),
             cut: Arc::clone(&cut),
         };
         let task = tokio::spawn(keeper.keep());
-        Self { queue, queued, connected, task, round_trip_ns, spoke_ns, recent, cut }
+        Self { queue, queued, connected, task, round_trip_ns, spoke_ns, alive_ns, recent, cut }
     }
 
     /// Queues a message, or drops it.
@@ -101,9 +110,12 @@ impl Link {
 
     /// Whether the peer said something lately.
     pub(super) fn spoke_within(&self, within: Duration) -> bool {
-        let spoke = self.spoke_ns.load(Ordering::Relaxed);
-        let silent_ns = regent_clock::now().as_nanos().saturating_sub(spoke);
-        spoke > 0 && Duration::from_nanos(silent_ns) <= within
+        is_within(&self.spoke_ns, within)
+    }
+
+    /// Whether the peer answers pings on the connection there is.
+    pub(super) fn is_alive(&self) -> bool {
+        is_within(&self.alive_ns, ALIVE_WITHIN)
     }
 
     /// The round trips of the last minutes: up to how many microseconds, and how many.
@@ -117,6 +129,13 @@ impl Link {
         let ns = self.round_trip_ns.load(Ordering::Relaxed);
         (ns > 0).then(|| Duration::from_nanos(ns))
     }
+}
+
+/// Whether a moment, zero for never, is at most this long ago.
+fn is_within(at_ns: &AtomicU64, within: Duration) -> bool {
+    let at = at_ns.load(Ordering::Relaxed);
+    let ago_ns = regent_clock::now().as_nanos().saturating_sub(at);
+    at > 0 && Duration::from_nanos(ago_ns) <= within
 }
 
 /// What the records of the messages that wait to be sent take.
@@ -164,6 +183,9 @@ struct Keeper {
     connections: mpsc::Receiver<Connected>,
     round_trip_ns: Arc<AtomicU64>,
     spoke_ns: Arc<AtomicU64>,
+    alive_ns: Arc<AtomicU64>,
+    /// Whether the peer said at last that this replica is no member: that is asked again and again, and told once.
+    was_told: bool,
     recent: Arc<Mutex<Recent>>,
     cut: Arc<Notify>,
 }
@@ -184,11 +206,20 @@ impl Keeper {
                 sleep(DIAL_AGAIN_AFTER_MAX).await;
                 continue;
             }
-            tracing::info!(replica = %self.to, "connected");
-            match self.serve(connected).await {
+            if !self.was_told {
+                tracing::info!(replica = %self.to, "connected");
+            }
+            let served = self.serve(connected).await;
+            self.alive_ns.store(0, Ordering::Relaxed);
+            match served {
                 Ok(connected) => next = Some(connected),
                 Err(error) => {
-                    tracing::info!(replica = %self.to, %error, "disconnected");
+                    let is_told = error.kind() == io::ErrorKind::ConnectionAborted
+                        && error.to_string() == REMOVED;
+                    if !(is_told && self.was_told) {
+                        tracing::info!(replica = %self.to, %error, "disconnected");
+                    }
+                    self.was_told = is_told;
                     self.report_unreachable();
                     if error.kind() == io::ErrorKind::ConnectionAborted {
                         sleep(DIAL_AGAIN_AFTER_MAX).await;
@@ -243,7 +274,7 @@ impl Keeper {
     /// Serves a connection until it ends, or until the peer has opened another, which is returned.
     async fn serve(&mut self, connected: Connected) -> io::Result<Connected> {
         let Connected { channel: Channel { reader, writer, .. }, incarnation } = connected;
-        let (pongs, to_write) = mpsc::channel(8);
+        let (replies, to_write) = mpsc::channel(8);
         let trips = Trips {
             last: VecDeque::new(),
             shown: Arc::clone(&self.round_trip_ns),
@@ -256,8 +287,9 @@ impl Keeper {
             incarnation,
             is_member: self.shared.standing(self.to) == Standing::Member,
             spoke_ns: Arc::clone(&self.spoke_ns),
+            alive_ns: Arc::clone(&self.alive_ns),
             inbox: self.inbox.clone(),
-            pongs,
+            replies,
             trips,
         };
         let writing = write(writer, &mut self.messages, to_write);
@@ -306,6 +338,17 @@ impl Drop for Trips {
     }
 }
 
+/// What the reader has the writer say.
+enum Reply {
+    /// What a ping brought goes back.
+    Pong(Vec<u8>),
+    /// The last word to a replica that was removed.
+    Farewell(PeerMessage),
+}
+
+/// Why a link to a peer ended that does not know this replica any more.
+const REMOVED: &str = "it says that this replica was removed from the cluster";
+
 /// What is read from one connection.
 struct Reading {
     reader: BufReader<Box<dyn AsyncRead + Send + Unpin>>,
@@ -315,8 +358,9 @@ struct Reading {
     /// Whether it was written down as a member.
     is_member: bool,
     spoke_ns: Arc<AtomicU64>,
+    alive_ns: Arc<AtomicU64>,
     inbox: PeerInbox,
-    pongs: mpsc::Sender<Vec<u8>>,
+    replies: mpsc::Sender<Reply>,
     trips: Trips,
 }
 
@@ -332,6 +376,7 @@ impl Reading {
 
     async fn next(&mut self, buffer: &mut Vec<u8>) -> io::Result<()> {
         let kind = next_frame(&mut self.reader, buffer).await?;
+        self.alive_ns.store(regent_clock::now().as_nanos(), Ordering::Relaxed);
         // Members change while a connection lasts.
         match self.shared.standing(self.from) {
             Standing::Member if self.is_member => {}
@@ -342,18 +387,29 @@ impl Reading {
                 self.is_member = true;
             }
             Standing::OnTrial => self.is_member = false,
-            Standing::Stranger => return Err(io::Error::other("it is no member any more")),
+            Standing::Stranger => {
+                if let Some(farewell) = self.shared.farewell(self.from) {
+                    let _ = self.replies.send(Reply::Farewell(farewell)).await;
+                    // Closed at once, with something unread, the connection would be reset and this lost.
+                    sleep(FAREWELL_WITHIN).await;
+                }
+                return Err(io::Error::other("it is no member any more"));
+            }
         }
         match kind {
             Kind::Message => {
                 let message = PeerMessage::decode(buffer).map_err(io::Error::other)?;
                 self.spoke_ns.store(regent_clock::now().as_nanos(), Ordering::Relaxed);
+                let is_farewell = matches!(message, PeerMessage::Removed { .. });
                 let place = self.inbox.enter(&message, buffer.len()).await;
                 // What finds no room is lost, as on any network.
                 let _ = (self.shared.deliver)(Input::Message { from: self.from, message }, place);
+                if is_farewell {
+                    return Err(io::Error::new(io::ErrorKind::ConnectionAborted, REMOVED));
+                }
             }
             Kind::Ping => {
-                let _ = self.pongs.try_send(buffer.clone());
+                let _ = self.replies.try_send(Reply::Pong(buffer.clone()));
             }
             Kind::Pong => {
                 if let Ok(sent) = <[u8; 8]>::try_from(buffer.as_slice()) {
@@ -383,7 +439,7 @@ async fn next_frame(
 async fn write(
     mut writer: Box<dyn AsyncWrite + Send + Unpin>,
     messages: &mut Outbox,
-    mut pongs: mpsc::Receiver<Vec<u8>>,
+    mut replies: mpsc::Receiver<Reply>,
 ) -> io::Error {
     let mut out = Vec::with_capacity(GATHER_BYTES);
     let mut ping = interval(PING_EVERY);
@@ -394,8 +450,11 @@ async fn write(
                 Some(message) => put_frame(Kind::Message, &mut out, |out| message.put(out)),
                 None => return io::Error::other("the link was closed"),
             },
-            pong = pongs.recv() => match pong {
-                Some(sent) => put_frame(Kind::Pong, &mut out, |out| out.extend(sent)),
+            reply = replies.recv() => match reply {
+                Some(Reply::Pong(sent)) => put_frame(Kind::Pong, &mut out, |out| out.extend(sent)),
+                Some(Reply::Farewell(message)) => {
+                    put_frame(Kind::Message, &mut out, |out| message.put(out));
+                }
                 None => return io::Error::other("the connection is over"),
             },
             _ = ping.tick() => {

@@ -234,6 +234,13 @@ impl Peers {
         links.iter().filter_map(|(id, link)| Some((*id, link.round_trip()?))).collect()
     }
 
+    /// Whose link brought something lately, if only an answer to a ping.
+    #[must_use]
+    pub fn connected(&self) -> BTreeSet<ReplicaId> {
+        let links = self.shared.lock();
+        links.iter().filter(|(_, link)| link.is_alive()).map(|(id, _)| *id).collect()
+    }
+
     /// The round trips of the last minutes to each of these, none where there were none: up to how many
     /// microseconds, and how many.
     #[must_use]
@@ -357,6 +364,12 @@ impl Shared {
                 false
             }
         }
+    }
+
+    /// What a replica is told that was removed; none for any other.
+    fn farewell(&self, id: ReplicaId) -> Option<PeerMessage> {
+        let roll = self.roll.borrow();
+        roll.has_removed(id).then(|| PeerMessage::Removed { members: roll.members.clone() })
     }
 
     /// Where a member is reached.

@@ -75,6 +75,11 @@ impl Roll {
         self.counted.contains(&id)
     }
 
+    /// Whether a number was a member's and is none's any more. Numbers are never used again, so this stays true.
+    pub(super) fn has_removed(&self, id: ReplicaId) -> bool {
+        !self.is_member(id) && id.get() <= self.highest
+    }
+
     /// Whether this replica is the whole cluster: nobody has a reason to dial it.
     pub(super) fn is_alone(&self, own: ReplicaId) -> bool {
         self.counted.len() == 1 && self.is_member(own)
@@ -160,7 +165,9 @@ mod tests {
         let lost = Roll { highest: 7, ..roll(&[1, 3], &[]) };
         for used in [4, 7] {
             assert_eq!(lost.standing(id(used), None, false), Standing::Stranger, "{used}");
+            assert!(lost.has_removed(id(used)), "{used}");
         }
+        assert!(!lost.has_removed(id(3)) && !lost.has_removed(id(8)));
         assert_eq!(lost.standing(id(8), None, false), Standing::OnTrial);
     }
 

@@ -174,8 +174,7 @@ fn announcement(bytes: &[u8]) -> io::Result<Box<raft::eraftpb::Message>> {
         | PeerMessage::Heartbeat { .. }
         | PeerMessage::Look { .. }
         | PeerMessage::Seen { .. }
-        | PeerMessage::HeartbeatAnswer { .. } => {
-            Err(io::Error::other("another message was announced"))
-        }
+        | PeerMessage::HeartbeatAnswer { .. }
+        | PeerMessage::Removed { .. } => Err(io::Error::other("another message was announced")),
     }
 }

@@ -13,7 +13,7 @@ use regent_election::{
 };
 use regent_replica::core::Refused;
 use regent_replica::disk::snapshot::advance;
-use regent_replica::io::{Batch, Input, PeerMessage, Request, Response, Token};
+use regent_replica::io::{Batch, HandOverCause, Input, PeerMessage, Request, Response, Token};
 use regent_replica::{
     Core, CoreConfig, Member, Members, Recovered, ReplicaId, ReplicatedState, Role,
 };
@@ -45,6 +45,12 @@ pub(crate) struct Cluster {
     pub(crate) budgets: BTreeMap<ReplicaId, StateBudget>,
     /// Disks that confirm nothing: what waits for each.
     pub(crate) stalled: BTreeMap<ReplicaId, Vec<Batch>>,
+    /// Disks without room for a snapshot.
+    pub(crate) without_room: BTreeSet<ReplicaId>,
+    /// When each replica tried to make a snapshot.
+    pub(crate) snapshots_tried: Vec<(ReplicaId, Moment)>,
+    /// Who handed Raft leadership over because of its disk, to whom, and why.
+    pub(crate) handed_over: Vec<(ReplicaId, ReplicaId, HandOverCause)>,
     /// Everything that was published to watchers of a replica since its start.
     pub(crate) events: BTreeMap<ReplicaId, Vec<(Revision, Event)>>,
     /// The last revision that watchers of a replica know of: it only rises.
@@ -90,6 +96,9 @@ impl Cluster {
             joins_as_witness: BTreeSet::new(),
             budgets: BTreeMap::new(),
             stalled: BTreeMap::new(),
+            without_room: BTreeSet::new(),
+            snapshots_tried: Vec::new(),
+            handed_over: Vec::new(),
             events: BTreeMap::new(),
             published: BTreeMap::new(),
             refused: Vec::new(),
@@ -212,17 +221,20 @@ impl Cluster {
         }
         if let Some(task) = outputs.snapshot {
             let disk = self.disks.get_mut(&replica).unwrap();
-            let made = advance((&disk.place, &disk.snapshot), &task);
-            let input = match made {
-                Ok(bytes) => {
+            self.snapshots_tried.push((replica, self.now));
+            let is_full = self.without_room.contains(&replica);
+            let made = (!is_full).then(|| advance((&disk.place, &disk.snapshot), &task).ok());
+            let input = match made.flatten() {
+                Some(bytes) => {
                     disk.entries.retain(|entry| entry.index > task.place.index);
                     (disk.place, disk.snapshot) = (task.place.clone(), bytes.into());
                     Input::SnapshotKept { place: task.place }
                 }
-                Err(_) => Input::SnapshotNotMade,
+                None => Input::SnapshotNotMade,
             };
             self.cores.get_mut(&replica).unwrap().on(self.now, input);
         }
+        self.handed_over.extend(outputs.hands_over.map(|(to, cause)| (replica, to, cause)));
         for (from, why) in outputs.refused {
             assert!(self.is_attacked, "{replica} refused {from}, which is in order: {why}");
             self.refused.push((replica, from, why));

@@ -10,6 +10,7 @@ mod bench;
 mod budget;
 mod flood;
 mod fuzz;
+mod health;
 mod hostile;
 mod patience;
 mod pretenders;

@@ -10,6 +10,7 @@ async fn health_is_the_process_and_readiness_is_the_store() {
     let server = Server::start().await;
     let health: HealthResponse = server.get("/healthz").await.ok();
     assert!(health.alive);
+    assert_eq!(server.get("/livez").await.ok::<HealthResponse>(), health);
     let ready: ReadyResponse = server.get("/readyz").await.ok();
     assert!(ready.ready);
     assert_eq!(ready.store, server.store.describe().name);
