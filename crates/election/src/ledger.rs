@@ -26,23 +26,26 @@
 //! gap that it may still expire anybody (semantics 8), to make entries durable, and to answer.
 
 #[cfg(test)]
+mod election_tests;
+#[cfg(test)]
 mod tests;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use crate::command::{Command, Entry};
+use crate::command::{Command, Entry, IfLost};
 use crate::deadlines::Deadlines;
+use crate::elections::ElectionTimer;
 use crate::limits::{
     REFILL_EVERY_MS, SILENT_LOOKED_AT_MAX, SILENT_WHOLE_MAX, STATE_BYTES_MAX_DEFAULT,
-    STRANDED_PER_LOOK_MAX,
+    STRANDED_PER_LOOK_MAX, TTL_MS_DEFAULT,
 };
 use crate::moment::Moment;
 use crate::mutant::{self, Mutant};
 use crate::name::{Group, RequestId, SessionId, SessionNo};
-use crate::outcome::{Applied, Effect, Refusal};
+use crate::outcome::{Answer, Applied, Cause, Effect, OfficeChange, Refusal};
 use crate::state::{Lens, Query, State, StateBudget, StateGrowth, View};
-use crate::store::{Census, SharesView};
+use crate::store::{Census, OfficesView, SharesView};
 use crate::term::Incarnation;
 
 pub use crate::deadlines::{HeartbeatOutcome, Turn};
@@ -77,6 +80,10 @@ pub struct Ledger<S = State> {
     /// When offices that nobody audible stood for were last looked at, and up to which group.
     refilled_at: Option<Moment>,
     refilled_up_to: Option<Group>,
+    /// How long elections take, while it serves.
+    elections: ElectionTimer,
+    /// The group and the ttl of the campaign under way that leaves nothing behind if it loses.
+    campaigning: Option<(Group, u64)>,
     /// An entry that has changed the state, with those of its effects that are not timed yet.
     timing: Option<(Applied, std::vec::IntoIter<Effect>)>,
 }
@@ -110,6 +117,8 @@ impl<S: AsRef<State> + AsMut<State>> Ledger<S> {
             wants_waits: false,
             refilled_at: None,
             refilled_up_to: None,
+            elections: ElectionTimer::default(),
+            campaigning: None,
             timing: None,
         }
     }
@@ -151,6 +160,7 @@ impl<S: AsRef<State> + AsMut<State>> Ledger<S> {
     /// Begins to judge: every session has a full ttl from this moment, and every wait starts again.
     pub fn serve(&mut self, now: Moment) {
         self.is_serving = true;
+        self.elections.forget();
         if !mutant::is(Mutant::NoTtlAfterPromotion) {
             self.deadlines.promote(now);
         }
@@ -160,6 +170,7 @@ impl<S: AsRef<State> + AsMut<State>> Ledger<S> {
     /// Stops judging: expiries under way may or may not come true, and another driver will see.
     pub fn stop_serving(&mut self) {
         self.is_serving = false;
+        self.elections.forget();
         for session in std::mem::take(&mut self.expiring) {
             self.deadlines.spare(session);
         }
@@ -311,6 +322,12 @@ impl<S: AsRef<State> + AsMut<State>> Ledger<S> {
     /// Begins an entry whose work [`Ledger::advance`] then does in slices.
     pub fn begin(&mut self, entry: Entry) {
         assert!(self.timing.is_none(), "an entry began before the one before it was timed");
+        if let Command::Campaign { group, opening, if_lost: IfLost::Leave, .. } =
+            entry.command.plain()
+        {
+            let ttl_ms = opening.as_ref().and_then(|opening| opening.ttl_ms);
+            self.campaigning = Some((group.clone(), ttl_ms.unwrap_or(TTL_MS_DEFAULT)));
+        }
         self.kept.as_mut().begin(entry);
     }
 
@@ -336,6 +353,7 @@ impl<S: AsRef<State> + AsMut<State>> Ledger<S> {
             self.time(effect, now);
         }
         if effects.len() == 0 {
+            self.note_loser(&applied, now);
             return Some(applied);
         }
         self.timing = Some((applied, effects));
@@ -370,6 +388,32 @@ impl<S: AsRef<State> + AsMut<State>> Ledger<S> {
             Effect::WaitDropped { group, kind, since } => {
                 self.deadlines.drop_wait(group, kind, since);
             }
+            Effect::Office { group, change } if self.is_serving => {
+                let over_at = match change {
+                    OfficeChange::Vacated { session, cause: Cause::Expired, .. } => {
+                        self.deadlines.deadline(session)
+                    }
+                    OfficeChange::Vacated { .. }
+                    | OfficeChange::NotAccepted
+                    | OfficeChange::Wanted
+                    | OfficeChange::Unwanted
+                    | OfficeChange::Filled { .. }
+                    | OfficeChange::Gone => None,
+                };
+                self.elections.note(now, &group, change, over_at);
+            }
+            Effect::Office { .. } => {}
+        }
+    }
+
+    /// A campaign that lost and left nothing behind wants the office all the same, until its pause is over.
+    fn note_loser(&mut self, applied: &Applied, now: Moment) {
+        let Some((group, ttl_ms)) = self.campaigning.take() else { return };
+        if self.is_serving && matches!(applied.answer, Ok(Answer::Lost)) {
+            let state = self.kept.as_ref();
+            let pause = Duration::from_millis(state.policy(&group).retry_ms_max_for(ttl_ms));
+            let is_led = state.leads(&group);
+            self.elections.asked(now, &group, is_led, now + pause);
         }
     }
 
@@ -420,6 +464,10 @@ impl<S: AsRef<State> + AsMut<State>> Ledger<S> {
             }
             View::Shares(shares) => {
                 View::Shares(SharesView { share_bytes_max: self.budget.share_max, ..shares })
+            }
+            View::Offices(offices) => {
+                let times = Some(self.elections.times().clone());
+                View::Offices(OfficesView { times, ..offices })
             }
             view => view,
         })

@@ -25,6 +25,7 @@ pub mod deadlines;
 pub mod deed;
 pub mod door;
 pub mod driver;
+pub mod elections;
 pub mod error_text;
 pub mod fence;
 pub mod forecast;
@@ -55,7 +56,7 @@ pub use name::{
     Account, Digest, Digests, Group, Home, Metadata, NameError, Node, Reason, RequestId, Resource,
     SessionId, SessionNo,
 };
-pub use outcome::{Answer, Applied, Cause, Change, Effect, Event, Refusal};
+pub use outcome::{Answer, Applied, Cause, Change, Effect, Event, OfficeChange, Refusal};
 pub use participant::Participant;
 pub use policy::{NodePattern, Policy, PolicyError, Priority, Settings};
 pub use state::{State, StateBudget, StateGrowth};

@@ -195,6 +195,11 @@ pub const REFILL_EVERY_MS: u64 = 50;
 /// How many of them one look takes.
 pub const STRANDED_PER_LOOK_MAX: usize = 256;
 
+/// Vacancies that are timed at once; more are not measured.
+pub const ELECTIONS_TIMED_MAX: usize = 100_000;
+/// Groups of which it is remembered that a campaign lost there and comes back.
+pub const ELECTIONS_ASKED_MAX: usize = 10_000;
+
 /// Steps of one histogram of round trips that an estimate of time-outs looks at.
 pub const TRIP_STEPS_MAX: usize = 256;
 /// Ways to peers that it looks at: more than a cluster has replicas.

@@ -541,4 +541,34 @@ pub enum Effect {
     },
     /// Stop to time this wait: what it was for is gone. Without it, the wait would be told as usual and find nothing.
     WaitDropped { group: Group, kind: WaitKind, since: Revision },
+    /// Elections are timed by this; nothing is to be proposed.
+    Office { group: Group, change: OfficeChange },
+}
+
+/// How an office changed, for the measurement of elections ([`crate::elections`]).
+///
+/// An office is *led* while a session holds it that has accepted, and *wanted* while a session holds it or stands in
+/// its line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OfficeChange {
+    /// The session that led leads no more.
+    Vacated {
+        session: SessionNo,
+        cause: Cause,
+        /// Whether the office is still wanted.
+        is_wanted: bool,
+    },
+    /// A session was promoted and holds the office no more, without having accepted it.
+    NotAccepted,
+    /// An office that is not led is wanted now.
+    Wanted,
+    /// An office that is not led is not wanted any more.
+    Unwanted,
+    /// A session leads.
+    Filled {
+        /// Whether the office was wanted before this entry.
+        was_wanted: bool,
+    },
+    /// The group is gone.
+    Gone,
 }

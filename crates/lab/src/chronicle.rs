@@ -209,7 +209,7 @@ impl Chronicle {
                         session.ended = Some(at);
                     }
                 }
-                Effect::Wait { .. } | Effect::WaitDropped { .. } => {}
+                Effect::Wait { .. } | Effect::WaitDropped { .. } | Effect::Office { .. } => {}
             }
         }
     }

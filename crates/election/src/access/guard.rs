@@ -390,6 +390,15 @@ impl Store for GuardedStore {
             | Query::History(group)
             | Query::Fences { group, .. }
             | Query::Replay(group, _) => self.check(Right::Observe, Extent::Group(group)).await?,
+            // Like a list, it shows what may be seen.
+            Query::Leaders(groups) => {
+                let table = access(&*self.inner, None).await?.table;
+                self.caller.check(&table, Right::Observe, Extent::SomeGroup)?;
+                let is_seen = |group: &&Group| self.caller.may_observe(&table, group);
+                let seen = groups.iter().filter(is_seen).cloned().collect();
+                return self.inner.read(Query::Leaders(seen), consistency).await;
+            }
+            Query::Offices(_) => self.check(Right::Observe, Extent::Cluster).await?,
             Query::Census => self.check(Right::Observe, Extent::SomeGroup).await?,
             Query::Access(_) | Query::Shares => {
                 self.check(Right::Administer, Extent::Cluster).await?

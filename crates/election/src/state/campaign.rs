@@ -83,7 +83,7 @@ impl State {
             record.stands.insert(group.clone());
         }
         self.fill(turn, &group, Cause::Elected, None);
-        self.reindex(&group);
+        self.reindex(turn, &group);
         self.prefer(turn, &group);
         let place = self.place_now(&group, Some(session)).unwrap_or_default() as u32;
         Ok((Answer::Standing { session, ttl_ms, place }, Rest::Nothing))

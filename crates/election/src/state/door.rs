@@ -37,7 +37,7 @@ impl State {
         }
     }
 
-    fn expect_group(&mut self, turn: &Turn, group: &Group, from: Home) -> VerbResult {
+    fn expect_group(&mut self, turn: &mut Turn, group: &Group, from: Home) -> VerbResult {
         let is_led = self.groups.get(group).is_some_and(|state| state.office != Office::Vacant);
         match self.door(group) {
             // The same again keeps its revision, so that a repeat does not shut out its first try.
@@ -55,7 +55,7 @@ impl State {
             Door::Open | Door::Moved { .. } => {}
         }
         self.set_door(turn, group, Door::Expected { from, since: turn.revision });
-        self.reindex(group);
+        self.reindex(turn, group);
         done()
     }
 
@@ -145,7 +145,7 @@ impl State {
             Door::Open => {}
         }
         self.set_door(turn, group, Door::Stopped { since: turn.revision });
-        self.reindex(group);
+        self.reindex(turn, group);
         let reason = Reason::new(STOPPED).ok().map(Box::new);
         let Some(state) = self.groups.get(group) else { return done() };
         let answer = match state.office {
@@ -173,7 +173,7 @@ impl State {
             Door::Open => return done(),
         }
         self.set_door(turn, group, Door::Open);
-        self.reindex(group);
+        self.reindex(turn, group);
         self.fill(turn, group, Cause::Elected, None);
         done()
     }

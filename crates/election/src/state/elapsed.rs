@@ -44,7 +44,7 @@ impl State {
                 if tenure.preemption_window == (PreemptionWindow::Waiting { since }) =>
             {
                 tenure.preemption_window = PreemptionWindow::Open;
-                self.reindex(group);
+                self.reindex(turn, group);
                 self.prefer(turn, group);
             }
             (

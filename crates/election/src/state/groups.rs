@@ -8,7 +8,7 @@ use super::{Rest, State, Turn, VerbResult, done};
 use crate::door::Door;
 use crate::mutant::{self, Mutant};
 use crate::name::{Group, SessionNo};
-use crate::outcome::{Answer, Cause, Refusal};
+use crate::outcome::{Answer, Cause, OfficeChange, Refusal};
 use crate::policy::{Policy, Settings};
 
 impl State {
@@ -77,7 +77,7 @@ impl State {
             self.begin_ending(turn, group, Cause::Policy, None);
         }
         self.revise_season(turn, group);
-        self.reindex(group);
+        self.reindex(turn, group);
         self.prefer(turn, group);
     }
 
@@ -128,6 +128,7 @@ impl State {
         let Some(state) = self.groups.remove(group) else { return };
         self.drop_all_proposals(turn, group);
         self.index.note(group, state.marks, Marks::default());
+        turn.time_office(group, OfficeChange::Gone);
         if !mutant::is(Mutant::TermsRestart) {
             self.term_floor = self.term_floor.max(state.term);
         }

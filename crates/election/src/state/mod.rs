@@ -20,7 +20,7 @@ use std::sync::Arc;
 use crate::access::AccessTable;
 use crate::command::{Command, Entry};
 use crate::name::{Group, Metadata, Node, SessionId, SessionNo};
-use crate::outcome::{Answer, Applied, Cause, Effect, Event, Refusal};
+use crate::outcome::{Answer, Applied, Cause, Effect, Event, OfficeChange, Refusal};
 use crate::policy::{Policy, Settings};
 use crate::term::{Revision, Term};
 
@@ -114,6 +114,10 @@ struct Turn {
 impl Turn {
     fn is_silent(&self, session: SessionNo) -> bool {
         self.silent.binary_search(&session).is_ok()
+    }
+
+    fn time_office(&mut self, group: &Group, change: OfficeChange) {
+        self.effects.push(Effect::Office { group: group.clone(), change });
     }
 
     fn tell(&mut self, group: &Group, term: Term, leader: Option<(Node, Metadata)>, cause: Cause) {

@@ -8,7 +8,7 @@ use super::{State, Turn};
 use crate::command::WaitKind;
 use crate::mutant::{self, Mutant};
 use crate::name::{Group, Reason, SessionNo};
-use crate::outcome::{Answer, Cause, Change, Effect};
+use crate::outcome::{Answer, Cause, Change, Effect, OfficeChange};
 
 /// How a tenure came to its end.
 #[derive(Clone, Debug)]
@@ -47,6 +47,10 @@ impl State {
             state.heir = Some(offer.to);
         }
         let has_acted = tenure.accepted;
+        if !has_acted {
+            turn.time_office(group, OfficeChange::NotAccepted);
+        }
+        let cause = end.cause;
         if let Some(session) = self.sessions.get_mut(&tenure.session) {
             session.leads.remove(group);
             if !end.asked {
@@ -66,6 +70,11 @@ impl State {
             } else {
                 self.fill(turn, group, end.cause, end.reason);
             }
+        }
+        if let Some(state) = self.groups.get(group).filter(|_| has_acted) {
+            let is_wanted = state.marks.contended;
+            let session = tenure.session;
+            turn.time_office(group, OfficeChange::Vacated { session, cause, is_wanted });
         }
         self.settle(turn, tenure.session);
     }
@@ -89,7 +98,7 @@ impl State {
             for_ms,
         });
         self.announce(turn, group, cause, reason);
-        self.reindex(group);
+        self.reindex(turn, group);
     }
 
     /// Gives a vacant office to the best standby that is not silent, or announces that nobody leads.
@@ -120,7 +129,7 @@ impl State {
                 if cause != Cause::Elected {
                     self.announce(turn, group, cause, reason);
                 }
-                self.reindex(group);
+                self.reindex(turn, group);
             }
         }
     }
@@ -180,7 +189,7 @@ impl State {
             });
         }
         self.announce(turn, group, cause, reason);
-        self.reindex(group);
+        self.reindex(turn, group);
         self.prefer(turn, group);
     }
 
@@ -193,7 +202,7 @@ impl State {
         }
         tenure.accepted = true;
         self.begin_season(turn, group);
-        self.reindex(group);
+        self.reindex(turn, group);
         self.prefer(turn, group);
     }
 
@@ -246,7 +255,7 @@ impl State {
             since,
             for_ms,
         });
-        self.reindex(group);
+        self.reindex(turn, group);
         Answer::Ending { within_ms: for_ms }
     }
 
@@ -309,7 +318,7 @@ impl State {
             record.stands.remove(group);
         }
         self.tell_lapse(group, offered_by);
-        self.reindex(group);
+        self.reindex(turn, group);
         self.prefer(turn, group);
     }
 
@@ -331,7 +340,7 @@ impl State {
             }
             self.settle(turn, session);
         }
-        self.reindex(group);
+        self.reindex(turn, group);
     }
 
     /// Raises the epoch of the leader that had made an offer, if none is left of it.
@@ -355,9 +364,22 @@ impl State {
         }
     }
 
-    /// Brings the index up to date after a change to a group.
-    pub(super) fn reindex(&mut self, group: &Group) {
-        let Some(state) = self.groups.get_mut(group) else { return };
+    /// Brings the index up to date after a change to a group, and tells how that changes its office. That a leader is
+    /// gone is told by [`State::vacate`], which knows whose it was.
+    pub(super) fn reindex(&mut self, turn: &mut Turn, group: &Group) {
+        let Some((before, after)) = self.mark(group) else { return };
+        let change = match (before.led, after.led, before.contended, after.contended) {
+            (false, true, was_wanted, _) => OfficeChange::Filled { was_wanted },
+            (false, false, false, true) => OfficeChange::Wanted,
+            (false, false, true, false) => OfficeChange::Unwanted,
+            (true, _, _, _) | (false, false, true, true) | (false, false, false, false) => return,
+        };
+        turn.time_office(group, change);
+    }
+
+    /// Brings the index up to date: what it said of a group, and says now.
+    pub(super) fn mark(&mut self, group: &Group) -> Option<(Marks, Marks)> {
+        let state = self.groups.get_mut(group)?;
         let marks = Marks {
             waiting: match &state.office {
                 Office::Vacant => false,
@@ -374,6 +396,7 @@ impl State {
         };
         let before = std::mem::replace(&mut state.marks, marks);
         self.index.note(group, before, marks);
+        Some((before, marks))
     }
 }
 

@@ -12,8 +12,8 @@ use crate::access::AccessView;
 use crate::name::{Digests, Group, Metadata, Resource, SessionId, SessionNo};
 use crate::outcome::{Change, Event, Refusal};
 use crate::store::{
-    Census, FencesPage, GroupView, GroupsPage, HeartbeatView, LeaderView, SessionView, SharesView,
-    StoreError, StoreResult,
+    Census, FencesPage, GroupView, GroupsPage, HeartbeatView, LeaderView, OfficesView, SessionView,
+    SharesView, StoreError, StoreResult,
 };
 use crate::term::{Cursor, Incarnation};
 use crate::watch::Replay;
@@ -23,6 +23,8 @@ use crate::watch::Replay;
 pub enum Query {
     /// Who leads a group?
     Leader(Group),
+    /// Who leads these groups, all at one moment?
+    Leaders(Vec<Group>),
     /// What does this session hold?
     Session(SessionId),
     /// What is an acknowledged heartbeat of this session told?
@@ -62,6 +64,8 @@ pub enum Query {
     Replay(Group, Cursor),
     /// How many of everything?
     Census,
+    /// How are these groups led, and all together?
+    Offices(Vec<Group>),
     /// Who takes most of the state?
     Shares,
     /// Who may do what, and whose is this session, if one is named?
@@ -79,6 +83,8 @@ impl Query {
             | Self::Access(Some(session)) => *session = digests.of(*session),
 
             Self::Leader(_)
+            | Self::Leaders(_)
+            | Self::Offices(_)
             | Self::Group(_)
             | Self::Groups { .. }
             | Self::History(_)
@@ -103,6 +109,8 @@ impl Query {
             | Self::Replay(group, _) => Some(group),
             Self::Session(_)
             | Self::Heartbeat(_)
+            | Self::Leaders(_)
+            | Self::Offices(_)
             | Self::Groups { .. }
             | Self::Census
             | Self::Shares
@@ -116,6 +124,8 @@ impl Query {
 pub enum View {
     /// To [`Query::Leader`].
     Leader(LeaderView),
+    /// To [`Query::Leaders`], in the order of the question. Whoever may not see some gets the others.
+    Leaders(Vec<LeaderView>),
     /// To [`Query::Session`].
     Session(SessionView),
     /// To [`Query::Heartbeat`].
@@ -136,6 +146,8 @@ pub enum View {
     Census(Census),
     /// To [`Query::Shares`].
     Shares(SharesView),
+    /// To [`Query::Offices`].
+    Offices(OfficesView),
     /// To [`Query::Access`].
     Access(AccessView),
 }
@@ -251,6 +263,22 @@ impl Question<Census> {
     }
 }
 
+impl Question<Vec<LeaderView>> {
+    /// [`Query::Leaders`].
+    #[must_use]
+    pub fn leaders(groups: Vec<Group>) -> Self {
+        question!(Query::Leaders(groups), Leaders)
+    }
+}
+
+impl Question<OfficesView> {
+    /// [`Query::Offices`].
+    #[must_use]
+    pub fn offices(groups: Vec<Group>) -> Self {
+        question!(Query::Offices(groups), Offices)
+    }
+}
+
 impl Question<SharesView> {
     /// [`Query::Shares`].
     #[must_use]
@@ -309,6 +337,11 @@ impl State {
         };
         Ok(match query {
             Query::Leader(group) => View::Leader(timed(self.leader_view(group, lens.incarnation))),
+            Query::Leaders(groups) => {
+                let view = |group| timed(self.leader_view(group, lens.incarnation));
+                View::Leaders(groups.iter().map(view).collect())
+            }
+            Query::Offices(groups) => View::Offices(self.offices_view(groups)),
             Query::Session(session) => View::Session(self.session_view(*session)?),
             Query::Heartbeat(session) => {
                 let session = self.session_of(*session)?;
@@ -447,6 +480,8 @@ mod tests {
         assert!(answers(&state, Question::fences(name(), String::new(), None, 1)));
         assert!(answers(&state, Question::replay(name(), cursor)));
         assert!(answers(&state, Question::census()));
+        assert!(answers(&state, Question::leaders(vec![name()])));
+        assert!(answers(&state, Question::offices(vec![name()])));
         assert!(answers(&state, Question::access(Some(session))));
     }
 }

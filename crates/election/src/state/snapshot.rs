@@ -214,7 +214,7 @@ impl State {
             }
         }
         self.groups.insert(name.clone(), group);
-        self.reindex(&name);
+        self.mark(&name);
         Ok(())
     }
 }

@@ -123,7 +123,7 @@ impl State {
         self.make_offer(group, best);
         // The next automatic offer is as far away as the first one was.
         self.begin_season(turn, group);
-        self.reindex(group);
+        self.reindex(turn, group);
     }
 
     /// Offered again, a standby that is warm stays so. Everybody whose list this changes is told: the

@@ -11,8 +11,8 @@ use crate::name::{Group, Metadata, Node, SessionId, SessionNo};
 use crate::outcome::{Change, Refusal};
 use crate::policy::{Policy, Settings};
 use crate::store::{
-    Census, GroupView, GroupsPage, LeaderView, OfferView, OfficeState, SessionView, StandbyView,
-    TenureView,
+    Census, GroupView, GroupsPage, LeaderView, OfferView, OfficeNote, OfficeState, OfficesView,
+    SessionView, StandbyView, TenureView,
 };
 use crate::term::{Cursor, Incarnation, Revision, Term};
 
@@ -302,6 +302,32 @@ impl State {
     #[must_use]
     pub fn history(&self, group: &Group) -> &[Change] {
         self.groups.get(group).map(|state| state.history.as_slice()).unwrap_or_default()
+    }
+
+    /// Whether a session leads a group that knows it: it has accepted.
+    #[must_use]
+    pub fn leads(&self, group: &Group) -> bool {
+        self.groups.get(group).is_some_and(|state| state.marks.led)
+    }
+
+    /// How these groups and all together are led. How long elections took is the driver's to add.
+    #[must_use]
+    pub fn offices_view(&self, groups: &[Group]) -> OfficesView {
+        let note = |group: &Group| {
+            let state = self.groups.get(group)?;
+            let changed = state.history.iter().rev().find(|change| !change.cause.is_finding());
+            Some(OfficeNote {
+                is_led: state.marks.led,
+                is_wanted: state.marks.contended,
+                changed_wall_ms: changed.map(|change| change.wall_ms),
+            })
+        };
+        OfficesView {
+            offices: groups.iter().map(note).collect(),
+            led: self.index.led,
+            wanted: self.index.contended,
+            times: None,
+        }
     }
 
     /// Counts for metrics; watchers and the budget are the driver's to add.

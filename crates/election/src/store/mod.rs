@@ -25,5 +25,5 @@ pub use time::{Pause, Time};
 pub use verbs::{Heartbeat, NewToken, Open, StepDown, SteppedDown};
 pub use views::{
     Census, FenceView, FencesPage, GroupView, GroupsPage, HeartbeatView, LeaderView, OfferView,
-    OfficeState, SessionView, SharesView, StandbyView, TenureView,
+    OfficeNote, OfficeState, OfficesView, SessionView, SharesView, StandbyView, TenureView,
 };

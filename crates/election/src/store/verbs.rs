@@ -11,8 +11,8 @@ use std::time::Duration;
 use super::campaign::{self, Campaign, Campaigned};
 use super::port::{Consistency, Store, StoreError, StoreResult};
 use super::views::{
-    Census, FencesPage, GroupView, GroupsPage, HeartbeatView, LeaderView, OfficeState, SessionView,
-    SharesView,
+    Census, FencesPage, GroupView, GroupsPage, HeartbeatView, LeaderView, OfficeState, OfficesView,
+    SessionView, SharesView,
 };
 use crate::access::{AccessTable, Binding, Principal, SecretDigest, TokenId, TokenLabel};
 use crate::belief::Beliefs;
@@ -359,6 +359,16 @@ impl dyn Store {
     /// Makes a token useless, but for giving up what its bearer holds. Repeated, it changes nothing.
     pub async fn revoke_token(&self, token: TokenId) -> StoreResult<()> {
         submit(self, Command::RevokeToken { token }, None).await
+    }
+
+    /// Who leads these groups, all of them read in one moment.
+    pub async fn leaders(&self, groups: Vec<Group>) -> StoreResult<Vec<LeaderView>> {
+        self.ask(Question::leaders(groups), Consistency::Linearizable).await
+    }
+
+    /// How these groups are led, and how long elections took, for metrics.
+    pub async fn offices(&self, groups: Vec<Group>) -> StoreResult<OfficesView> {
+        self.ask(Question::offices(groups), Consistency::Stale).await
     }
 
     /// Counts for metrics.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::access::Principal;
 use crate::door::Door;
+use crate::elections::ElectionTimes;
 pub use crate::fence::{FenceView, FencesPage};
 use crate::name::{Group, Home, Metadata, Node};
 use crate::outcome::Cause;
@@ -176,6 +177,30 @@ pub struct Census {
     /// See [`Census::state_bytes`].
     pub state_bytes_max: u64,
     pub revision: Revision,
+}
+
+/// How groups are led, for metrics.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OfficesView {
+    /// Those that were asked about, in that order; none for one that is not known.
+    pub offices: Vec<Option<OfficeNote>>,
+    /// How many groups have a leader that has accepted, of all.
+    pub led: u64,
+    /// How many have candidates (a leader or standbys), of all. Every group that is led is one of them.
+    pub wanted: u64,
+    /// How long elections took, as this process counted it; none if the store does not count.
+    pub times: Option<ElectionTimes>,
+}
+
+/// How one group is led.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OfficeNote {
+    /// Whether a leader leads that has accepted.
+    pub is_led: bool,
+    /// Whether it has candidates: a leader or standbys.
+    pub is_wanted: bool,
+    /// When its leader changed last, on the wall clock of the proposer: a note for people.
+    pub changed_wall_ms: Option<u64>,
 }
 
 /// Who takes most of the state.

@@ -52,7 +52,8 @@ fn check(state: &State, groups: &[Group], applied: &Applied) {
         Effect::SessionOpened { .. }
         | Effect::TtlChanged { .. }
         | Effect::SessionEnded { .. }
-        | Effect::WaitDropped { .. } => false,
+        | Effect::WaitDropped { .. }
+        | Effect::Office { .. } => false,
     });
     assert_eq!(waits.count(), GROUPS);
     assert_eq!(state.led_by(next).count(), GROUPS);

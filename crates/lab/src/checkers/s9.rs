@@ -67,7 +67,7 @@ fn is_effect(record: &AppliedEntry) -> bool {
             Effect::SessionOpened { .. }
             | Effect::SessionEnded { .. }
             | Effect::TtlChanged { .. } => true,
-            Effect::Wait { .. } | Effect::WaitDropped { .. } => false,
+            Effect::Wait { .. } | Effect::WaitDropped { .. } | Effect::Office { .. } => false,
         });
     is_visible && record.applied.answer.as_ref().is_ok_and(took_effect)
 }

@@ -360,6 +360,8 @@ fn question(line: &mut Line<'_>, query: &Query) -> fmt::Result {
             line.display("q", &format_args!("fences {group} {prefix}"))
         }
         Query::History(group) => line.display("q", &format_args!("history {group}")),
+        Query::Leaders(groups) => line.display("q", &format_args!("leaders {}", groups.len())),
+        Query::Offices(groups) => line.display("q", &format_args!("offices {}", groups.len())),
         Query::Census => line.display("q", &"census"),
         Query::Shares => line.display("q", &"shares"),
         Query::Access(_) => line.display("q", &"access"),
@@ -408,6 +410,8 @@ fn seen(line: &mut Line<'_>, view: &View) -> fmt::Result {
             line.debug("standing", &session.standing)
         }
         View::Heartbeat(_)
+        | View::Leaders(_)
+        | View::Offices(_)
         | View::Fences(_)
         | View::Candidacy(_)
         | View::Group(_)

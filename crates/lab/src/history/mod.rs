@@ -447,6 +447,13 @@ impl History {
 pub fn plain(mut view: View) -> View {
     match &mut view {
         View::Leader(office) => office.valid_for = None,
+        View::Leaders(offices) => {
+            for office in offices {
+                office.valid_for = None;
+            }
+        }
+        // Only who serves measures.
+        View::Offices(offices) => offices.times = None,
         View::Candidacy(candidacy) => candidacy.office.valid_for = None,
         View::Group(group) => {
             group.office.valid_for = None;
@@ -477,6 +484,7 @@ pub fn plain(mut view: View) -> View {
 pub fn revision_of(view: &View) -> Option<Revision> {
     match view {
         View::Leader(office) => Some(office.revision),
+        View::Leaders(offices) => offices.first().map(|office| office.revision),
         View::Session(session) => Some(session.revision),
         View::Heartbeat(heard) => Some(heard.revision),
         View::Candidacy(candidacy) => Some(candidacy.office.revision),
@@ -484,6 +492,10 @@ pub fn revision_of(view: &View) -> Option<Revision> {
         View::Groups(page) => Some(page.revision),
         View::Fences(page) => Some(page.revision),
         View::Census(census) => Some(census.revision),
-        View::History(_) | View::Replay(_) | View::Shares(_) | View::Access(_) => None,
+        View::History(_)
+        | View::Replay(_)
+        | View::Offices(_)
+        | View::Shares(_)
+        | View::Access(_) => None,
     }
 }

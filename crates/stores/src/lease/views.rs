@@ -1,12 +1,13 @@
 //! Reads: questions answered from the entries of groups and sessions.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use regent_election::limits::GROUPS_PAGE_MAX;
 use regent_election::state::{Lens, Query, View};
 use regent_election::store::{
-    Census, Consistency, GroupsPage, HeartbeatView, LeaderView, SessionView, StoreError,
-    StoreResult,
+    Census, Consistency, GroupsPage, HeartbeatView, LeaderView, OfficesView, SessionView,
+    StoreError, StoreResult,
 };
 use regent_election::{Digests, Group, Refusal, SessionId, SessionNo};
 
@@ -45,6 +46,15 @@ impl Shared {
                 let count = (*count).clamp(1, GROUPS_PAGE_MAX);
                 self.page(prefix, after.as_ref(), count).await.map(View::Groups)
             }
+            Query::Leaders(groups) => {
+                let mut views = Vec::with_capacity(groups.len());
+                for group in groups {
+                    let record = self.present(group).await?;
+                    views.push(self.view(group, &record).await?);
+                }
+                Ok(View::Leaders(views))
+            }
+            Query::Offices(groups) => self.offices(groups).await.map(View::Offices),
             Query::Census => self.census().await.map(View::Census),
             Query::Access(_) | Query::Shares => Err(no_access()),
             Query::Candidacy { group, .. } => {
@@ -208,6 +218,23 @@ impl Shared {
         groups.truncate(count);
         let next = groups.last().filter(|_| has_more).map(|last| last.group.clone());
         Ok(GroupsPage { groups, next, revision: self.entries.highest() })
+    }
+
+    /// How groups are led. Nothing counts here how long elections took: their beginning may have been in another process.
+    async fn offices(&self, groups: &[Group]) -> StoreResult<OfficesView> {
+        let (mut led, mut wanted, mut notes) = (0, 0, BTreeMap::new());
+        let asked: BTreeSet<&Group> = groups.iter().collect();
+        self.each(KeyKind::Group, "", |group, record| {
+            let one = record.state.offices_view(std::slice::from_ref(&group));
+            led += one.led;
+            wanted += one.wanted;
+            if asked.contains(&group) {
+                notes.extend(one.offices.into_iter().flatten().map(|note| (group.clone(), note)));
+            }
+        })
+        .await?;
+        let offices = groups.iter().map(|group| notes.get(group).copied()).collect();
+        Ok(OfficesView { offices, led, wanted, times: None })
     }
 
     async fn census(&self) -> StoreResult<Census> {

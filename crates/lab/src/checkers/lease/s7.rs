@@ -61,6 +61,9 @@ fn seen(case: &Case<'_>, from: u64, to: u64, view: &View) -> Result<(), String> 
         View::Groups(page) => {
             page.groups.iter().try_for_each(|office| office_was(case, from, to, office))
         }
+        View::Leaders(offices) => {
+            offices.iter().try_for_each(|office| office_was(case, from, to, office))
+        }
         View::Candidacy(candidacy) => office_was(case, from, to, &candidacy.office),
         View::Session(_)
         | View::Heartbeat(_)
@@ -68,6 +71,7 @@ fn seen(case: &Case<'_>, from: u64, to: u64, view: &View) -> Result<(), String> 
         | View::Fences(_)
         | View::Replay(_)
         | View::Census(_)
+        | View::Offices(_)
         | View::Shares(_)
         | View::Access(_) => Ok(()),
     }
