@@ -1,7 +1,8 @@
 //! `GET /v1/groups/{group}/watch` and `GET /v1/watch`: long polls here, streams in `stream.rs`.
 //!
 //! Without a cursor the watch is opened first and the present state is read after, so that no
-//! change falls between the two; changes that the state holds already are then not told again.
+//! change falls between the two; changes that the state holds already are then not told again. All groups of the state
+//! and its cursor come of one read: what has the revision of the cursor is in the state, and what is later follows.
 
 use std::time::Duration;
 
@@ -125,7 +126,13 @@ fn last_event_id(headers: &HeaderMap) -> Result<Option<Cursor>, Problem> {
 async fn state(ask: &Ask, scope: &Scope, at: Cursor) -> Result<WatchResponse, Problem> {
     let present = present(ask, scope, at, GROUPS_PAGE_MAX).await?;
     let cursor = present.cursor;
-    Ok(WatchResponse { events: Vec::new(), state: Some(present), gap: None, cursor })
+    Ok(WatchResponse {
+        events: Vec::new(),
+        state: Some(present),
+        gap: None,
+        cursor,
+        confirmed_ago_ms: confirmed_ago_ms(ask),
+    })
 }
 
 /// A long poll: what happens after the cursor, as soon as something does.
@@ -159,7 +166,12 @@ async fn poll(
         item = timeout(Duration::ZERO, watch.next()).await.ok().flatten();
     }
     let cursor = gap.as_ref().map_or_else(|| watch.cursor(), |gap| gap.present.cursor);
-    Ok(WatchResponse { events, state: None, gap, cursor })
+    let confirmed_ago_ms = confirmed_ago_ms(ask);
+    Ok(WatchResponse { events, state: None, gap, cursor, confirmed_ago_ms })
+}
+
+fn confirmed_ago_ms(ask: &Ask) -> Option<u64> {
+    stream::confirmed_ago(ask).map(|ago| ago.as_millis() as u64)
 }
 
 /// What stands in the place of forgotten changes.
@@ -182,27 +194,20 @@ pub(crate) async fn present(
     at: Cursor,
     page_max: usize,
 ) -> Result<Present, Problem> {
-    let read = |group| ask.store().leader(group, Consistency::Linearizable);
     let (offices, next) = match scope {
-        Scope::Group(group) | Scope::Turn(group) => (vec![ask.read(read(group)).await?], None),
-        Scope::Groups(groups) => {
-            let mut offices = Vec::with_capacity(groups.len());
-            for group in groups {
-                match ask.read(read(group)).await {
-                    Ok(office) => offices.push(office),
-                    // Like a list, a watch shows what may be seen.
-                    Err(problem) if problem.code == Code::Forbidden => {}
-                    Err(problem) => return Err(problem),
-                }
-            }
-            (offices, None)
+        Scope::Group(group) | Scope::Turn(group) => {
+            let read = ask.store().leader(group, Consistency::Linearizable);
+            (vec![ask.read(read).await?], None)
         }
+        // In one read: groups read one after another would be newer than the cursor, and what happened in between would
+        // be told once more.
+        Scope::Groups(groups) => (ask.read(ask.store().leaders(groups.clone())).await?, None),
         Scope::Prefix(prefix) => {
             let page = ask.read(ask.store().groups(prefix, None, page_max)).await?;
             (page.groups, page.next)
         }
     };
-    // The first one read is the oldest; the others may be newer, never older.
-    let cursor = offices.first().map_or(at, |office| office.cursor.max(at));
+    // They are all the same, but over a register, which cannot read several groups at once.
+    let cursor = offices.iter().map(|office| office.cursor).min().map_or(at, |it| it.max(at));
     Ok(Present { offices: offices.into_iter().map(Office::from).collect(), next, cursor })
 }

@@ -41,7 +41,7 @@ impl Server {
     }
 
     /// A server over a store that is as the test wants it.
-    pub(crate) async fn on(store: MemoryStore, config: ServerConfig) -> Self {
+    pub(crate) async fn on(store: impl Store, config: ServerConfig) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let store: Arc<dyn Store> = Arc::new(store);

@@ -21,6 +21,7 @@ mod memory;
 mod metrics;
 mod process;
 mod rates;
+mod restless;
 mod sessions;
 mod shares;
 mod shutdown;

@@ -7,6 +7,7 @@ use regent_server::ServerConfig;
 use serde_json::json;
 use std::time::Duration;
 
+use crate::restless::Restless;
 use crate::support::{Server, eventually, exact, patiently, request, secret};
 
 /// A stream of events, read one by one.
@@ -280,4 +281,25 @@ async fn wrong_watches_are_refused() {
     request.headers_mut().insert("last-event-id", "zz".parse().unwrap());
     let problem = server.send(request).await.problem(Code::BadRequest);
     assert_eq!(problem.facts.field.as_deref(), Some("Last-Event-ID"));
+}
+
+/// A state that is newer than its cursor in one of its groups would be followed by changes that it holds already.
+#[tokio::test]
+async fn the_state_of_many_groups_and_its_cursor_are_of_one_read() {
+    let server = Server::on(Restless::new(), ServerConfig::default()).await;
+    for _ in 0..3 {
+        let polled: WatchResponse = server.get("/v1/watch?groups=a,b").await.ok();
+        let present = polled.state.unwrap();
+        for office in &present.offices {
+            assert_eq!(office.revision, present.cursor.revision, "{present:?}");
+        }
+        let mut events = Events::open(&server, "/v1/watch?groups=a,b", None).await;
+        let present = events.state().await;
+        for office in &present.offices {
+            assert_eq!(office.revision, present.cursor.revision, "{present:?}");
+        }
+        // What happened after the read follows, and nothing else.
+        let changed = events.changed().await;
+        assert!(changed.cursor > present.cursor, "{changed:?} after {present:?}");
+    }
 }
