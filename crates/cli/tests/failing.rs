@@ -77,7 +77,9 @@ fn a_leader_that_becomes_slow_is_replaced_before_it_fails() {
     until("a leads", || leader(&server) == (Some("a".to_owned()), 1));
     let mut b = run(&room, &server.url, "b");
     until("b stands", || server.standbys(&room, "billing") == 1);
-    until("both have renewed a few times", || metric(&server, "renew_margin_ms_count") >= 5.0);
+    until("both have renewed a few times", || {
+        metric(&server, "regent_renew_margin_seconds_count") >= 5.0
+    });
     slow_down(&[&road], TTL_MS * 3 / 200, TTL_MS, || leader(&server) == (Some("b".to_owned()), 2));
     let told = causes(&server);
     // In one commit if it was still fast enough to hear that b is warm, otherwise by its own resignation; never because
@@ -106,7 +108,9 @@ fn what_is_slow_for_both_replaces_nobody() {
     until("a leads", || leader(&server) == (Some("a".to_owned()), 1));
     let mut b = run(&room, &roads[1].url, "b");
     until("b stands", || server.standbys(&room, "billing") == 1);
-    until("both have renewed a few times", || metric(&server, "renew_margin_ms_count") >= 5.0);
+    until("both have renewed a few times", || {
+        metric(&server, "regent_renew_margin_seconds_count") >= 5.0
+    });
     // Slow, and not so slow that nothing comes through.
     slow_down(&[&roads[0], &roads[1]], TTL_MS / 50, TTL_MS * 3 / 20, || {
         predictions(&server, "nobody_better") >= 1.0

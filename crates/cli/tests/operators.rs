@@ -55,6 +55,59 @@ fn every_number_that_operators_need_is_there_with_its_meaning() {
     }
 }
 
+/// The sum of all samples that open with this, at all replicas that run.
+fn sum(cluster: &Cluster, opening: &str) -> f64 {
+    let of = |metrics: String| -> f64 {
+        let samples = metrics.lines().filter(|line| line.starts_with(opening));
+        samples.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
+    };
+    cluster.running().into_iter().map(|id| of(cluster.server(id).get("/metrics"))).sum()
+}
+
+/// A leader is killed, and a standby is promoted and accepts: that takes time, and is measured by one replica. A replica
+/// that starts later applies it again, and counts no change that is over.
+#[test]
+fn a_failover_is_measured_once_and_not_counted_again_by_a_replica_that_starts() {
+    let mut cluster = Cluster::start(3);
+    let lead = |node: &str| {
+        cluster.room.start(&[
+            "campaign",
+            "billing",
+            "--node",
+            node,
+            "--keep",
+            "--ttl",
+            "2s",
+            "--server",
+            &cluster.urls(),
+        ])
+    };
+    let mut first = lead("a");
+    first.line_with("a leads, term 1");
+    let second = lead("b");
+    second.line_with("standing by");
+    first.kill();
+    second.line_with("b leads, term 2");
+    let expired = "time_to_elect_ms_count{cause=\"expired\"}";
+    until("the replica that serves has measured it", || sum(&cluster, expired) == 1.0);
+    assert!(sum(&cluster, "time_to_elect_ms_sum{cause=\"expired\"}") > 0.0);
+    assert_eq!(sum(&cluster, "election_duration_seconds_count{result=\"failed\""), 0.0);
+    let change = "leader_changes_total{group_id=\"billing\",cause=\"expired\"} ";
+    until("every replica has seen one change", || sum(&cluster, change) == 3.0);
+    let all = sum(&cluster, "leader_changes_total{group_id=\"billing\"");
+    assert_eq!(all, 6.0, "and the first election before it");
+
+    let follower = cluster.followers()[0];
+    cluster.kill(follower);
+    cluster.run(follower);
+    let shown = |name: &str| sample(&cluster.server(follower).get("/metrics"), name);
+    let stable = "leader_stable_seconds{group_id=\"billing\"} ";
+    until("it has caught up", || shown(stable).is_some());
+    assert_eq!(shown("leader_elections_total{cluster=\"regent\"} "), Some(0.0));
+    assert_eq!(shown(change), Some(0.0), "it is over");
+    assert_eq!(shown("active_leaders_count{group_id=\"billing\",expected=\"1\"} "), Some(1.0));
+}
+
 /// Round trips of 120 ms and more leave the timers of one data centre no chance.
 #[test]
 fn what_is_measured_between_replicas_and_which_time_outs_would_suit_it_is_told_and_followed() {

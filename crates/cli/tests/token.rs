@@ -71,7 +71,7 @@ fn a_stale_term_is_refused_with_both_numbers(room: &Room, server: &Server) {
         assert!(refused["status"].as_u64().unwrap() >= 400, "{body}: {refused}");
     }
     let metrics = server.get("/metrics");
-    let counted = r#"fence_rejections_total{reason="STALE_TERM"}"#;
+    let counted = r#"regent_fence_rejections_total{reason="STALE_TERM"}"#;
     assert!(metrics.lines().any(|line| line.starts_with(counted) && !line.ends_with(" 0")));
 }
 

@@ -12,7 +12,7 @@
 //! The road not taken: believing whoever names a session that is over. Its secret proves that there was a session,
 //! not whose it was, and whoever likes could frame any node and have the operator's command run.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -139,8 +139,8 @@ impl ClaimMonitor {
         self.detector.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many act as far as this server has heard, and how many of them must not.
-    pub(crate) fn count(&self) -> (u64, u64) {
+    /// How many act as far as this server has heard, and where how many act who must not.
+    pub(crate) fn count(&self) -> (u64, BTreeMap<Group, u64>) {
         self.detector().count(regent_clock::now())
     }
 
@@ -210,11 +210,14 @@ impl App {
 
     /// What a node says of itself.
     fn judge(&self, session: SessionId, is_known: bool, beliefs: &Beliefs) {
-        let (answered, leads) = {
+        let (answered, has_led) = {
             let mut detector = self.claim_monitor.detector();
-            // Who has just stopped tells a margin of its time in office; who only stands by, one that is nobody's miss.
-            let leads = !beliefs.claims.is_empty() || detector.is_claiming(session);
-            (detector.heartbeat(regent_clock::now(), session, is_known, beliefs), leads)
+            // A heartbeat tells the margin of the renewal before it, which counts if that one came from a leader, too, and
+            // found one that this server had heard: the first renewal after an election ends the wait of a standby, and
+            // after a start of this server the first one tells how long the server was away. Who only stands by, or
+            // stood by then, tells a margin that is nobody's miss.
+            let has_led = detector.heartbeats_claiming(session) > 1;
+            (detector.heartbeat(regent_clock::now(), session, is_known, beliefs), has_led)
         };
         if is_known {
             self.foresee(session, beliefs);
@@ -226,7 +229,7 @@ impl App {
                 }
             }
         }
-        if let Some(margin_ms) = beliefs.margin_ms.filter(|_| leads) {
+        if let Some(margin_ms) = beliefs.margin_ms.filter(|_| has_led) {
             self.metrics.renewed_with(margin_ms);
             if margin_ms.saturating_mul(NEAR) < beliefs.ttl_ms {
                 self.near_miss(beliefs, margin_ms);
@@ -280,7 +283,7 @@ impl App {
                 "SPLIT BRAIN: somebody acts who must not; `regent doctor split-brain` walks the way out"
             );
         }
-        self.metrics.split_brain(group);
+        self.metrics.by_group.split_brain(group);
         let told = told(accusation);
         self.claim_monitor.report(group, Finding::SplitBrain, told.clone(), told);
         // Of more than these, log, metrics and histories tell: a command that pages people must not be a flood.

@@ -3,8 +3,6 @@
 //! A campaign that waits answers the moment its caller is elected. If the connection is dropped
 //! before, so is the store's future, which then leaves no standby behind (semantics 18).
 
-use std::time::Instant;
-
 use regent_api::{CampaignRequest, CampaignResponse, Problem};
 use regent_election::Group;
 
@@ -28,10 +26,7 @@ pub(crate) async fn act(
     if campaign.wait.is_some() {
         ask.step_aside(Class::Campaign)?;
     }
-    let began_at = Instant::now();
     let wait = campaign.wait.unwrap_or_default();
-    let campaigned = ask.change_after(wait, Box::pin(ask.store().campaign(campaign))).await;
-    let is_elected = campaigned.as_ref().is_ok_and(|campaigned| campaigned.elected.is_some());
-    ask.app.metrics.campaigned(is_elected, began_at.elapsed());
-    Ok(CampaignResponse::from(campaigned?))
+    let campaigned = ask.change_after(wait, Box::pin(ask.store().campaign(campaign))).await?;
+    Ok(CampaignResponse::from(campaigned))
 }

@@ -6,6 +6,7 @@
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use regent_api::{
@@ -28,6 +29,9 @@ static ASKED: Quiet = quiet::lines();
 pub trait Cluster: fmt::Debug + Send + Sync + 'static {
     /// The cluster as this replica knows it, at once and whatever state it is in.
     async fn show(&self) -> ClusterResponse;
+
+    /// How long ago a quorum last confirmed what this replica knows, to within two election time-outs, at once.
+    fn confirmed_ago(&self) -> Duration;
 
     /// How long the work of this replica takes, at once.
     fn measured(&self) -> Measured;
@@ -57,6 +61,8 @@ pub struct Measured {
     pub syncs: Durations,
     /// Sessions whose time is over and whose expiry is not yet applied.
     pub due_expiries: u64,
+    /// What is free on the disk of its data; none if the disk does not say.
+    pub disk_free_bytes: Option<u64>,
     /// The certificates of the replica.
     pub certificates: Vec<CertificateState>,
 }

@@ -35,8 +35,10 @@ mod connection_limit;
 mod count;
 mod dashboard;
 mod delay;
+mod election_metrics;
 mod faces;
 mod forecast;
+mod group_metrics;
 mod groups;
 #[cfg(feature = "grpc")]
 mod grpc;

@@ -28,6 +28,12 @@ pub(crate) const REFUSAL_HELD_FOR_MS: Range<u64> = 200..400;
 /// The longest that it is: a client that has many requests on one connection waits no longer for the last of them.
 pub(crate) const REFUSAL_HELD_FOR_MAX: Duration = Duration::from_secs(1);
 
+/// How long a stretch of time is by which the activity of groups is compared, for the choice of those that have series of
+/// their own in metrics.
+pub(crate) const GROUP_ACTIVITY_FOR: Duration = Duration::from_secs(600);
+/// Groups without series whose changes are counted for that choice.
+pub(crate) const GROUPS_KNOCKING_MAX: usize = 10_000;
+
 /// Streams that anybody may open, of health and reflection: one for so many requests that may wait.
 pub(crate) const OPEN_STREAMS_PART: usize = 4;
 /// The store is asked at most so often whether it serves: anybody may want to know, and it must work for the answer.

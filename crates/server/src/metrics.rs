@@ -1,13 +1,13 @@
 //! Numbers for Prometheus, named as operators expect them.
 //!
-//! Labels are bounded: groups beyond `metrics_groups_max` share `_other`, routes are those of the
-//! table, codes those of the problem table.
+//! Labels are bounded: groups beyond `metrics_groups_max` share `_other` (`group_metrics`), routes are those of the
+//! table, codes those of the problem table. Names that operators expect of a leader election are theirs; all others
+//! open with `regent_`. `docs/metrics.md` has them all, and a test compares it.
 
-use std::collections::HashSet;
 use std::fmt::Write;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::OnceLock;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
@@ -18,7 +18,7 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 use regent_api::{ClusterResponse, Code, Operation, ROUTES};
-use regent_election::store::Census;
+use regent_election::store::{Census, OfficesView};
 use regent_election::{Event, Group};
 
 use crate::admission::Class;
@@ -27,24 +27,16 @@ use crate::auth::wall_ms;
 use crate::cluster::{CertificateState, Measured};
 use crate::config::ServerConfig;
 use crate::connection_limit::NoRoom;
+use crate::election_metrics::ElectionMetrics;
 use crate::forecast::Became;
-use crate::reason::renew_reason;
+use crate::group_metrics::GroupMetrics;
+use crate::reason::{RENEW_REASONS, renew_reason};
 use crate::replica_metrics::Replicas;
 use crate::tls::Unsecured;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ByGroup {
-    group_id: String,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ByCluster {
-    cluster: String,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ByResult {
-    result: &'static str,
+pub(crate) struct ByCluster {
+    pub(crate) cluster: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -60,11 +52,6 @@ struct ByOutcome {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ByClass {
     class: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ByExpected {
-    expected: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -87,23 +74,12 @@ const FENCE_REFUSALS: [Code; 3] = [Code::StaleTerm, Code::TermOver, Code::NeverG
 #[derive(Debug)]
 pub(crate) struct Metrics {
     registry: Registry,
-    began_at: Instant,
-    cluster: String,
-    groups_max: usize,
-    groups_named: Mutex<HashSet<String>>,
-    /// Milliseconds from `began_at` to the last change of any leader.
-    changed_at_ms: AtomicU64,
-    elections: Family<ByCluster, Counter>,
-    changes: Family<ByGroup, Counter>,
-    election_seconds: Histograms<ByResult>,
-    time_to_elect_ms: Histogram,
-    stable_seconds: Gauge<f64, AtomicU64>,
-    active_leaders: Family<ByExpected, Gauge>,
+    pub(crate) by_group: GroupMetrics,
+    elections: ElectionMetrics,
     renew_failures: Family<ByReason, Counter>,
     fence_rejections: Family<ByReason, Counter>,
-    split_brains: Family<ByGroup, Counter>,
     near_misses: Counter,
-    margins_ms: Histogram,
+    margins: Histogram,
     believers: Gauge,
     leaders_failing: Gauge,
     predictions: Family<ByOutcome, Counter>,
@@ -117,7 +93,7 @@ pub(crate) struct Metrics {
     unsecured: Family<ByReason, Counter>,
     missed: Counter,
     connections: Gauge,
-    queue_delay_ms: Gauge,
+    queue_delay: Gauge<f64, AtomicU64>,
     asking: Gauge,
     waiting: Gauge,
     audit_lines: Gauge,
@@ -139,22 +115,12 @@ impl Metrics {
     pub(crate) fn new(config: &ServerConfig) -> Self {
         let mut metrics = Self {
             registry: Registry::default(),
-            began_at: Instant::now(),
-            cluster: config.cluster.clone(),
-            groups_max: config.metrics_groups_max,
-            groups_named: Mutex::default(),
-            changed_at_ms: AtomicU64::new(0),
-            elections: Family::default(),
-            changes: Family::default(),
-            election_seconds: Family::new_with_constructor(seconds),
-            time_to_elect_ms: Histogram::new(exponential_buckets(1.0, 2.0, 18)),
-            stable_seconds: Gauge::default(),
-            active_leaders: Family::default(),
+            by_group: GroupMetrics::new(config),
+            elections: ElectionMetrics::default(),
             renew_failures: Family::default(),
             fence_rejections: Family::default(),
-            split_brains: Family::default(),
             near_misses: Counter::default(),
-            margins_ms: Histogram::new(exponential_buckets(1.0, 2.0, 18)),
+            margins: Histogram::new(exponential_buckets(0.001, 2.0, 18)),
             believers: Gauge::default(),
             leaders_failing: Gauge::default(),
             predictions: Family::default(),
@@ -167,7 +133,7 @@ impl Metrics {
             unsecured: Family::default(),
             missed: Counter::default(),
             connections: Gauge::default(),
-            queue_delay_ms: Gauge::default(),
+            queue_delay: Gauge::default(),
             asking: Gauge::default(),
             waiting: Gauge::default(),
             audit_lines: Gauge::default(),
@@ -185,8 +151,7 @@ impl Metrics {
             replicas: Replicas::default(),
         };
         // Present from the first scrape, so that an alert on their rise sees them start at zero.
-        metrics.elections.get_or_create(&ByCluster { cluster: config.cluster.clone() }).inc_by(0);
-        for reason in ["NOT_LEADER", "SESSION_EXPIRED", "BACKEND_DOWN", "TIMEOUT"] {
+        for reason in RENEW_REASONS {
             metrics.renew_failures.get_or_create(&ByReason { reason }).inc_by(0);
         }
         for code in FENCE_REFUSALS {
@@ -198,6 +163,10 @@ impl Metrics {
         for why in Unsecured::ALL {
             metrics.unsecured.get_or_create(&ByReason { reason: why.word() }).inc_by(0);
         }
+        for no_room in [NoRoom::Full, NoRoom::Address] {
+            let reason = reason_of(&no_room);
+            metrics.turned_away.get_or_create(&ByReason { reason }).inc_by(0);
+        }
         for class in Class::ALL {
             metrics.shed.get_or_create(&ByClass { class: class.word() }).inc_by(0);
             metrics.limited.get_or_create(&ByClass { class: class.word() }).inc_by(0);
@@ -208,56 +177,27 @@ impl Metrics {
 
     fn register(&mut self) {
         let registry = &mut self.registry;
-        registry.register("leader_elections", "Tenures that began", self.elections.clone());
-        registry.register(
-            "leader_changes",
-            "Changes of a group's leader, to nobody too",
-            self.changes.clone(),
-        );
-        registry.register(
-            "election_duration_seconds",
-            "Campaigns from arrival to answer",
-            self.election_seconds.clone(),
-        );
-        registry.register(
-            "time_to_elect_ms",
-            "From a vacancy to the next leader, as seen by this server",
-            self.time_to_elect_ms.clone(),
-        );
-        registry.register(
-            "leader_stable_seconds",
-            "Since any leader changed, as seen by this server",
-            self.stable_seconds.clone(),
-        );
-        registry.register(
-            "active_leaders_count",
-            "Groups with a leader, and everybody else that acts as one; expected is the number of groups with candidates",
-            self.active_leaders.clone(),
-        );
+        self.by_group.register(registry);
+        self.elections.register(registry);
         registry.register(
             "renew_failures",
             "Renewals that were not acknowledged",
             self.renew_failures.clone(),
         );
         registry.register(
-            "fence_rejections",
+            "regent_fence_rejections",
             "Terms that the token service refused, and that fences elsewhere refused to leaders",
             self.fence_rejections.clone(),
         );
         registry.register(
-            "split_brain_detected",
-            "Nodes that acted under a term which was not the one in office",
-            self.split_brains.clone(),
-        );
-        registry.register(
-            "near_misses",
-            "Renewals that came when less than a tenth of the ttl was left",
+            "regent_near_misses",
+            "Renewals of leaders that came when less than a tenth of the ttl was left; the first one after an election, or heard after a start of this server, is none",
             self.near_misses.clone(),
         );
         registry.register(
-            "renew_margin_ms",
+            "regent_renew_margin_seconds",
             "What was left before a leader would have had to stop, when its renewal came",
-            self.margins_ms.clone(),
+            self.margins.clone(),
         );
         registry.register(
             "regent_believers",
@@ -311,9 +251,9 @@ impl Metrics {
         );
         registry.register("regent_connections", "Open connections", self.connections.clone());
         registry.register(
-            "regent_queue_delay_ms",
+            "regent_queue_delay_seconds",
             "How late a task of this server ran when last measured",
-            self.queue_delay_ms.clone(),
+            self.queue_delay.clone(),
         );
         registry.register(
             "regent_requests_in_flight",
@@ -387,13 +327,14 @@ impl Metrics {
         &self,
         app: &App,
         census: Option<Census>,
+        offices: (Vec<Group>, Option<OfficesView>),
         cluster: Option<(ClusterResponse, Measured)>,
     ) -> String {
         self.connections.set(signed(app.connection_limit.count().now() as u64));
-        self.queue_delay_ms.set(signed(app.queue_delay.now().as_millis() as u64));
+        self.queue_delay.set(app.queue_delay.now().as_secs_f64());
         self.asking.set(signed(app.admission.asking().now() as u64));
         self.waiting.set(signed(app.admission.waiting().now() as u64));
-        let (believers, others) = app.claim_monitor.count();
+        let (believers, accused) = app.claim_monitor.count();
         self.believers.set(signed(believers));
         self.leaders_failing.set(signed(app.failure_forecast.failing()));
         let audit = app.audit.as_ref().map(|audit| audit.figures()).unwrap_or_default();
@@ -422,13 +363,14 @@ impl Metrics {
             self.revision.set(signed(census.revision.0));
             self.state_bytes.set(signed(census.state_bytes));
             self.state_bytes_max.set(signed(census.state_bytes_max));
-            // One series at a time: the number expected is a label, as its readers want it.
-            self.active_leaders.clear();
-            let expected = ByExpected { expected: census.contended };
-            self.active_leaders.get_or_create(&expected).set(signed(census.led + others));
         }
-        let changed_at = Duration::from_millis(self.changed_at_ms.load(Ordering::Relaxed));
-        self.stable_seconds.set(self.began_at.elapsed().saturating_sub(changed_at).as_secs_f64());
+        let (names, offices) = offices;
+        // Without a quorum the groups are unknown, whatever was true when there was one.
+        let shown = offices.as_ref().filter(|_| can_decide);
+        self.by_group.show(regent_clock::now(), wall_ms(), &names, shown, &accused);
+        if let Some(times) = offices.and_then(|offices| offices.times) {
+            self.elections.set(times);
+        }
         let mut text = String::new();
         if encode(&mut text, &self.registry).is_err() {
             let _ = writeln!(text, "# EOF");
@@ -461,28 +403,8 @@ impl Metrics {
         }
     }
 
-    pub(crate) fn campaigned(&self, is_elected: bool, took: Duration) {
-        let result = if is_elected { "success" } else { "failed" };
-        self.election_seconds.get_or_create(&ByResult { result }).observe(took.as_secs_f64());
-    }
-
     pub(crate) fn leader_changed(&self, event: &Event) {
-        let since_start = u64::try_from(self.began_at.elapsed().as_millis()).unwrap_or(u64::MAX);
-        self.changed_at_ms.store(since_start, Ordering::Relaxed);
-        let group_id = self.label(event.group.as_str());
-        self.changes.get_or_create(&ByGroup { group_id }).inc();
-        if event.leader.is_some() {
-            self.elections.get_or_create(&ByCluster { cluster: self.cluster.clone() }).inc();
-        }
-    }
-
-    pub(crate) fn elected_after(&self, vacant_for: Duration) {
-        self.time_to_elect_ms.observe(vacant_for.as_secs_f64() * 1000.0);
-    }
-
-    pub(crate) fn split_brain(&self, group: &Group) {
-        let group_id = self.label(group.as_str());
-        self.split_brains.get_or_create(&ByGroup { group_id }).inc();
+        self.by_group.changed(regent_clock::now(), event);
     }
 
     pub(crate) fn near_miss(&self) {
@@ -495,8 +417,7 @@ impl Metrics {
     }
 
     pub(crate) fn renewed_with(&self, margin_ms: u64) {
-        #[expect(clippy::cast_precision_loss, reason = "a histogram takes nothing else")]
-        self.margins_ms.observe(margin_ms as f64);
+        self.margins.observe(Duration::from_millis(margin_ms).as_secs_f64());
     }
 
     /// A leader says that a fence refused its term.
@@ -507,6 +428,7 @@ impl Metrics {
 
     pub(crate) fn missed_events(&self) {
         self.missed.inc();
+        self.by_group.blind();
     }
 
     pub(crate) fn limited(&self, class: Class) {
@@ -518,10 +440,7 @@ impl Metrics {
     }
 
     pub(crate) fn turned_away(&self, no_room: NoRoom) {
-        let reason = match no_room {
-            NoRoom::Full => "full",
-            NoRoom::Address => "address",
-        };
+        let reason = reason_of(&no_room);
         self.turned_away.get_or_create(&ByReason { reason }).inc();
     }
 
@@ -532,34 +451,15 @@ impl Metrics {
     pub(crate) fn accept_failed(&self) {
         self.accept_failures.inc();
     }
+}
 
-    /// The group's own label while there is room for one, and the common one after.
-    fn label(&self, group: &str) -> String {
-        let mut named = self.groups_named.lock().unwrap_or_else(PoisonError::into_inner);
-        if named.contains(group) {
-            return group.to_owned();
-        }
-        if named.len() >= self.groups_max {
-            return "_other".to_owned();
-        }
-        named.insert(group.to_owned());
-        group.to_owned()
+const fn reason_of(no_room: &NoRoom) -> &'static str {
+    match no_room {
+        NoRoom::Full => "full",
+        NoRoom::Address => "address",
     }
 }
 
 pub(crate) fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn groups_beyond_the_bound_share_one_label() {
-        let config = ServerConfig { metrics_groups_max: 2, ..ServerConfig::default() };
-        let metrics = Metrics::new(&config);
-        let labels: Vec<_> = ["a", "b", "c", "a", "d"].map(|group| metrics.label(group)).into();
-        assert_eq!(labels, ["a", "b", "_other", "a", "_other"]);
-    }
 }

@@ -1,17 +1,15 @@
 //! Watches the whole store for the log and the metrics. The one task that is nobody's request.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use regent_election::store::{Scope, WatchItem};
-use regent_election::{Cause, Event, Group};
+use regent_election::Event;
+use regent_election::limits::GROUPS_PAGE_MAX;
+use regent_election::store::{Scope, StoreResult, Watch, WatchItem};
 use tokio::time::timeout;
 
 use crate::app::{App, Phase};
 
-/// Most vacancies measured at once; more are seen but not timed.
-const VACANCIES_MAX: usize = 100_000;
 /// How long to wait before asking again a store that could not be watched.
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -28,10 +26,9 @@ pub(crate) async fn observe(app: Arc<App>) {
 }
 
 async fn follow(app: &App) {
-    let mut vacancies = Vacancies::default();
     let mut lines = Lines::begin(Instant::now());
     loop {
-        match app.store.watch(Scope::Prefix(String::new()), None).await {
+        match begin(app).await {
             Ok(mut watch) => {
                 // What changed before this watch began was not seen.
                 app.claim_monitor.blind();
@@ -51,11 +48,10 @@ async fn follow(app: &App) {
                     // One entry may change 100,000 groups: others get their turn between them.
                     tokio::task::consume_budget().await;
                     match item {
-                        WatchItem::Changed(event) => note(app, &mut vacancies, &mut lines, &event),
+                        WatchItem::Changed(event) => note(app, &mut lines, &event),
                         WatchItem::Gap { .. } => {
                             app.metrics.missed_events();
                             app.claim_monitor.blind();
-                            vacancies = Vacancies::default();
                         }
                     }
                 }
@@ -66,7 +62,25 @@ async fn follow(app: &App) {
     }
 }
 
-fn note(app: &App, vacancies: &mut Vacancies, lines: &mut Lines, event: &Event) {
+/// Watches from now on.
+///
+/// A replica that starts applies again what happened since its last snapshot, and then what it missed. That is over when
+/// it has answered a linearizable read, and none of it is a change that anybody should be alarmed by now.
+async fn begin(app: &App) -> StoreResult<Box<dyn Watch>> {
+    let mut watch = app.store.watch(Scope::Prefix(String::new()), None).await?;
+    let page = app.store.groups("", None, GROUPS_PAGE_MAX).await?;
+    app.metrics.by_group.found(page.groups.iter().map(|office| &office.group));
+    app.metrics.by_group.blind();
+    // Without any group nothing has happened that could be told again.
+    if !page.groups.is_empty() {
+        while let Ok(Some(_)) = timeout(Duration::ZERO, watch.next()).await {
+            tokio::task::consume_budget().await;
+        }
+    }
+    Ok(watch)
+}
+
+fn note(app: &App, lines: &mut Lines, event: &Event) {
     app.claim_monitor.watched(event);
     let now = Instant::now();
     let node = event.leader.as_ref().map_or("-", |node| node.as_str());
@@ -82,9 +96,6 @@ fn note(app: &App, vacancies: &mut Vacancies, lines: &mut Lines, event: &Event) 
         tracing::debug!(%group, node, term, cause, "leader changed");
     }
     app.metrics.leader_changed(event);
-    if let Some(vacant_for) = vacancies.note(event, now) {
-        app.metrics.elected_after(vacant_for);
-    }
 }
 
 /// How many changes were told one by one in this second, and how many were not.
@@ -126,61 +137,9 @@ impl Lines {
     }
 }
 
-/// Since when groups have had no leader.
-#[derive(Debug, Default)]
-struct Vacancies(HashMap<Group, Instant>);
-
-impl Vacancies {
-    /// How long the office was vacant before this event filled it, if it did and that is known.
-    fn note(&mut self, event: &Event, now: Instant) -> Option<Duration> {
-        if event.leader.is_none() {
-            if event.cause == Cause::Deleted {
-                self.0.remove(&event.group);
-            } else if self.0.len() < VACANCIES_MAX {
-                self.0.entry(event.group.clone()).or_insert(now);
-            }
-            return None;
-        }
-        match self.0.remove(&event.group) {
-            Some(since) => Some(now.saturating_duration_since(since)),
-            // Nobody led before the first election, so there was no vacancy to fill.
-            None if event.cause == Cause::Elected => None,
-            // One commit ended a tenure and began the next.
-            None => Some(Duration::ZERO),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use regent_election::{Metadata, Node, Revision, Term};
-
     use super::*;
-
-    fn event(leader: Option<&str>, cause: Cause) -> Event {
-        Event {
-            group: Group::new("g").unwrap(),
-            revision: Revision(1),
-            ordinal: 0,
-            term: Term::new(1).unwrap(),
-            leader: leader.map(|leader| Node::new(leader).unwrap()),
-            metadata: Metadata::NONE,
-            cause,
-        }
-    }
-
-    #[test]
-    fn a_vacancy_lasts_from_the_loss_to_the_next_leader() {
-        let mut vacancies = Vacancies::default();
-        let start = Instant::now();
-        let later = start + Duration::from_secs(3);
-        assert_eq!(vacancies.note(&event(Some("a"), Cause::Elected), start), None);
-        assert_eq!(vacancies.note(&event(None, Cause::Expired), start), None);
-        let filled = vacancies.note(&event(Some("b"), Cause::Elected), later);
-        assert_eq!(filled, Some(Duration::from_secs(3)));
-        let handed_over = vacancies.note(&event(Some("c"), Cause::Transferred), later);
-        assert_eq!(handed_over, Some(Duration::ZERO));
-    }
 
     #[test]
     fn a_flood_of_changes_is_told_as_a_number() {
@@ -190,14 +149,5 @@ mod tests {
         assert_eq!((told, lines.untold), (LINES_PER_SECOND, 7));
         assert!(lines.may_tell(start + Duration::from_secs(1)), "another second");
         assert_eq!(lines.untold, 0);
-    }
-
-    #[test]
-    fn a_deleted_group_is_forgotten() {
-        let mut vacancies = Vacancies::default();
-        let now = Instant::now();
-        vacancies.note(&event(None, Cause::Resigned), now);
-        vacancies.note(&event(None, Cause::Deleted), now);
-        assert!(vacancies.0.is_empty());
     }
 }

@@ -81,7 +81,9 @@ pub(crate) async fn metrics(call: Call) -> Reply {
         Some(cluster) => Some((cluster.show().await, cluster.measured())),
         None => None,
     };
-    let text = call.app.metrics.text(&call.app, census, cluster);
+    let names = call.app.metrics.by_group.names();
+    let offices = call.read(call.store().offices(names.clone())).await.ok();
+    let text = call.app.metrics.text(&call.app, census, (names, offices), cluster);
     Ok(reply::labelled("application/openmetrics-text; version=1.0.0; charset=utf-8", text))
 }
 

@@ -2,6 +2,10 @@
 
 use regent_api::Code;
 
+/// The reasons that are counted from the first scrape on: those of leaders that lose their office.
+pub(crate) const RENEW_REASONS: [&str; 4] =
+    ["NOT_LEADER", "SESSION_EXPIRED", "BACKEND_DOWN", "TIMEOUT"];
+
 /// The reason of a failed renewal, as its readers know it.
 pub(crate) const fn renew_reason(code: Code) -> &'static str {
     match code {

@@ -29,6 +29,7 @@ pub(crate) struct Replicas {
     log_bytes: Gauge,
     snapshot_bytes: Gauge,
     due_expiries: Gauge,
+    disk_free_bytes: Gauge,
     commits: Given,
     syncs: Given,
     tuning: Tuning,
@@ -159,6 +160,11 @@ impl Replicas {
         gauge("regent_log_bytes", "Bytes of log on disk", &self.log_bytes);
         gauge("regent_snapshot_bytes", "Bytes of the newest snapshot", &self.snapshot_bytes);
         gauge(
+            "regent_disk_free_bytes",
+            "Bytes free on the disk of this replica's data",
+            &self.disk_free_bytes,
+        );
+        gauge(
             "regent_expiries_due",
             "Sessions whose time is over and whose expiry is not yet applied; known to the replica that leads, zero elsewhere",
             &self.due_expiries,
@@ -198,7 +204,8 @@ impl Replicas {
     }
 
     pub(crate) fn note(&self, cluster: &ClusterResponse, measured: Measured) {
-        let Measured { commits, syncs, due_expiries, certificates } = measured;
+        let Measured { commits, syncs, due_expiries, disk_free_bytes, certificates } = measured;
+        self.disk_free_bytes.set(signed(disk_free_bytes.unwrap_or_default()));
         for certificate in &certificates {
             self.certificate(certificate);
         }

@@ -121,6 +121,7 @@ impl Cluster for ReplicaCluster {
             commits: durations(&measures.commits),
             syncs: durations(&measures.syncs),
             due_expiries: self.handle.status().due_expiries as u64,
+            disk_free_bytes: regent_files::free_bytes(&self.directory).ok(),
             certificates: self.certificates(),
         }
     }

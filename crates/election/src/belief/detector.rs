@@ -207,6 +207,8 @@ pub struct Detector {
 #[derive(Debug)]
 struct Claiming {
     is_known: bool,
+    /// How many heartbeats claimed any, one after another.
+    heartbeats: u64,
     groups: BTreeSet<Group>,
 }
 
@@ -326,6 +328,9 @@ impl Detector {
                 asks.push((claim.group.clone(), asked));
             }
         }
+        if let Some(claiming) = self.sessions.get_mut(&session) {
+            claiming.heartbeats += 1;
+        }
         if asks.is_empty() { Answered::Nothing } else { Answered::Ask(asks) }
     }
 
@@ -343,10 +348,10 @@ impl Detector {
         }
     }
 
-    /// Whether a session claimed anything when it was last heard.
+    /// How many heartbeats of a session have claimed anything, one after another, up to the last one heard.
     #[must_use]
-    pub fn is_claiming(&self, session: SessionId) -> bool {
-        self.sessions.contains_key(&session)
+    pub fn heartbeats_claiming(&self, session: SessionId) -> u64 {
+        self.sessions.get(&session).map_or(0, |claiming| claiming.heartbeats)
     }
 
     /// A session was closed by its owner: nobody acts for it.
@@ -383,7 +388,7 @@ impl Detector {
         if has_room {
             self.believers += 1;
             self.strangers += usize::from(!is_known);
-            let fresh = || Claiming { is_known, groups: BTreeSet::new() };
+            let fresh = || Claiming { is_known, heartbeats: 0, groups: BTreeSet::new() };
             self.sessions.entry(session).or_insert_with(fresh).groups.insert(group.clone());
         }
         has_room
@@ -500,13 +505,19 @@ impl Detector {
         page
     }
 
-    /// How many act, as far as is heard, and how many of them are accused.
+    /// How many act, as far as is heard, and how many of them are accused in which groups.
     #[must_use]
-    pub fn count(&self, now: Moment) -> (u64, u64) {
-        let entries = self.groups.values().flat_map(|watched| watched.claims.values());
-        entries.filter(|entry| !entry.is_gone(now)).fold((0, 0), |(all, accused), entry| {
-            (all + 1, accused + u64::from(entry.accused.is_some()))
-        })
+    pub fn count(&self, now: Moment) -> (u64, BTreeMap<Group, u64>) {
+        let (mut all, mut accused) = (0, BTreeMap::new());
+        for (group, watched) in &self.groups {
+            for entry in watched.claims.values().filter(|entry| !entry.is_gone(now)) {
+                all += 1;
+                if entry.accused.is_some() {
+                    *accused.entry(group.clone()).or_default() += 1;
+                }
+            }
+        }
+        (all, accused)
     }
 
     /// Forgets whoever was not heard for long.

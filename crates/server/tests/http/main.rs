@@ -19,6 +19,7 @@ mod late;
 mod leading;
 mod memory;
 mod metrics;
+mod metrics_docs;
 mod process;
 mod rates;
 mod restless;
