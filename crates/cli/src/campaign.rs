@@ -17,7 +17,7 @@ use regent::fresh;
 use regent::remote::{Remote, SessionFile};
 use regent_api::{CampaignRequest, CloseSessionRequest, Code};
 use regent_election::{Group, Metadata, Node, Priority, SessionId};
-use regent_operate::campaign::{self, CampaignOutcome, CampaignProgress, StandError};
+use regent_operate::campaign::{self, CampaignOutcome, CampaignProgress, SafeAnswer, StandError};
 
 use crate::client::ClientArgs;
 use crate::duration::{millis, parse, show};
@@ -36,8 +36,8 @@ Examples:
   regent campaign billing --node web-1 --ttl 5s --keep               # lead until interrupted
   regent campaign billing --node web-1 --meta address=10.0.0.7:80 --meta zone=b
 
-Exit codes: 0 elected, 1 lost. With --keep: 0 interrupted and resigned, 1 not elected within
---wait, 76 leadership lost.";
+Exit codes: 0 elected, 1 another node leads. With --keep: 0 interrupted and resigned, 1 another node
+leads after --wait, 69 the server or its store could not be asked, 76 leadership lost.";
 
 /// Flags of `regent campaign`.
 #[derive(Clone, Debug, Args)]
@@ -202,7 +202,7 @@ impl From<StandError> for Failure {
             StandError::TooLate { took, valid_for } => {
                 let (took, valid_for) = (show(took), show(valid_for));
                 let why = format!(
-                    "elected, but the answer took {took} and the lease was safe for {valid_for}; campaign again"
+                    "the lease was safe for {valid_for}, but the answer took {took}: do not lead on it, campaign again"
                 );
                 Self::new(Exit::Lost, why)
             }
@@ -222,7 +222,7 @@ enum Secret {
 
 fn report(won: &CampaignOutcome, secret: Secret) -> CommandResult {
     let answer = &won.answer;
-    Screen::chosen().answer(answer, || {
+    Screen::chosen().answer(&SafeAnswer::new(answer, won.left), || {
         let office = &answer.office;
         let mut shown = vec![
             ("elected", yes(answer.elected)),

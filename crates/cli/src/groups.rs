@@ -9,6 +9,7 @@ use regent_api::{
 use regent_election::Group;
 use regent_election::limits::GROUPS_PAGE_MAX;
 use regent_operate::retry::exactly_once;
+use regent_operate::unknown_group::explained;
 
 use crate::client::ClientArgs;
 use crate::confirm::confirm;
@@ -153,7 +154,8 @@ async fn set(args: SetArgs) -> CommandResult {
         return Err(Failure::usage("what shall change? name a part of the policy, or --default"));
     }
     let remote = args.client.remote()?;
-    let present = remote.show_group(&args.group).await?;
+    let present = remote.show_group(&args.group).await;
+    let present = explained(&remote, &args.group, present).await?;
     let policy = (!args.default).then(|| args.policy.over(present.policy));
     let answer = put(&remote, &args.group, policy).await?;
     Screen::chosen().answer(&answer, || shown(&answer))?;
@@ -173,7 +175,8 @@ async fn put(
 }
 
 async fn show(args: ShowArgs) -> CommandResult {
-    let answer = args.client.remote()?.show_group(&args.group).await?;
+    let remote = args.client.remote()?;
+    let answer = explained(&remote, &args.group, remote.show_group(&args.group).await).await?;
     Screen::chosen().answer(&answer, || shown(&answer))?;
     Ok(Exit::Done)
 }

@@ -2,6 +2,7 @@
 
 use clap::Args;
 use regent_election::Group;
+use regent_operate::unknown_group::explained;
 
 use crate::client::ClientArgs;
 use crate::exit::Exit;
@@ -27,7 +28,8 @@ pub(crate) struct HistoryArgs {
 
 /// Prints the changes, oldest first.
 pub(crate) async fn run(args: HistoryArgs) -> CommandResult {
-    let answer = args.client.remote()?.history(&args.group).await?;
+    let remote = args.client.remote()?;
+    let answer = explained(&remote, &args.group, remote.history(&args.group).await).await?;
     Screen::chosen().answer(&answer, || {
         if answer.changes.is_empty() {
             return format!("nothing has happened in {} yet", args.group);

@@ -3,6 +3,7 @@
 use clap::Args;
 use regent_api::Consistency;
 use regent_election::Group;
+use regent_operate::unknown_group::{is_blank, must_exist};
 
 use crate::client::ClientArgs;
 use crate::exit::Exit;
@@ -35,7 +36,11 @@ pub(crate) struct LeaderArgs {
 /// Prints the leader. Nobody is an answer too: nothing is printed and the exit code is 1.
 pub(crate) async fn run(args: LeaderArgs) -> CommandResult {
     let consistency = if args.stale { Consistency::Stale } else { Consistency::Linearizable };
-    let answer = args.client.remote()?.leader(&args.group, consistency).await?;
+    let remote = args.client.remote()?;
+    let answer = remote.leader(&args.group, consistency).await?;
+    if is_blank(&answer.office) {
+        must_exist(&remote, &args.group).await?;
+    }
     let leader = answer.office.leader.as_ref();
     match (args.verbose, leader) {
         (true, _) => {

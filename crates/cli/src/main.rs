@@ -39,6 +39,7 @@ mod sessions;
 mod settings;
 mod show;
 mod signals;
+mod status;
 mod step_down;
 mod store;
 mod tape;
@@ -47,6 +48,7 @@ mod token;
 mod transfer;
 mod wall;
 mod watch;
+mod why;
 mod withdraw;
 
 use std::path::PathBuf;
@@ -128,6 +130,10 @@ enum Verb {
     Transfer(transfer::TransferArgs),
     /// Leave the line, or the office
     Withdraw(withdraw::WithdrawArgs),
+    /// What is wrong, and what to do
+    Status(status::StatusArgs),
+    /// The versions of this command and of the servers
+    Version(status::VersionArgs),
     /// Say who leads
     Leader(leader::LeaderArgs),
     /// Tell every change of who leads
@@ -139,6 +145,8 @@ enum Verb {
     StepDown(step_down::StepDownArgs),
     /// Show the last changes of a group and their causes
     History(history::HistoryArgs),
+    /// Explain why a group is led as it is
+    Why(why::WhyArgs),
     /// Print what the flight recorder of a replica has kept
     Record(record::RecordArgs),
     /// Fencing tokens: the current one, whether one may still write, what was admitted
@@ -280,11 +288,14 @@ impl Verb {
             Self::Resign(args) => resign::run(args).await,
             Self::Transfer(args) => transfer::run(args).await,
             Self::Withdraw(args) => withdraw::run(args).await,
+            Self::Status(args) => status::run(args).await,
+            Self::Version(args) => status::version(args).await,
             Self::Leader(args) => leader::run(args).await,
             Self::Watch(args) => watch::run(args).await,
             Self::Group(verb) => groups::run(verb).await,
             Self::StepDown(args) => step_down::run(args).await,
             Self::History(args) => history::run(args).await,
+            Self::Why(args) => why::run(args).await,
             Self::Record(args) => record::run(&args),
             Self::Token(verb) => token::run(verb).await,
             Self::Session(verb) => sessions::run(verb).await,

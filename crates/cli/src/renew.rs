@@ -5,9 +5,10 @@ use std::time::Duration;
 use clap::Args;
 use regent_api::RenewRequest;
 use regent_election::{Group, Term};
+use regent_operate::campaign::{SafeAnswer, renew};
 
 use crate::client::ClientArgs;
-use crate::duration::{millis, parse, show_ms};
+use crate::duration::{millis, parse, show};
 use crate::exit::Exit;
 use crate::failure::CommandResult;
 use crate::output::Screen;
@@ -45,10 +46,9 @@ pub(crate) async fn run(args: RenewArgs) -> CommandResult {
     let (known, term) = args.session.require_term(&args.group, args.term)?;
     let extend_by_ms = args.extend_by.map(millis);
     let request = RenewRequest { session_id: known.session, term, extend_by_ms };
-    let heard = args.client.remote()?.renew(&args.group, &request).await?;
-    Screen::chosen().answer(&heard, || {
-        let ttl = show_ms(heard.ttl_ms);
-        format!("renewed {}, term {term}, for {ttl} from when this was sent", args.group)
+    let (heard, left) = renew(&args.client.remote()?, &args.group, &request).await?;
+    Screen::chosen().answer(&SafeAnswer::new(&heard, left), || {
+        format!("renewed {}, term {term}, valid for {} unless renewed", args.group, show(left))
     })?;
     Ok(Exit::Done)
 }

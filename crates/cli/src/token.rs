@@ -6,6 +6,7 @@ use regent_api::{
 };
 use regent_election::limits::FENCES_PER_GROUP_MAX;
 use regent_election::{Group, Resource, Term};
+use regent_operate::unknown_group::{explained, must_exist};
 
 use crate::client::ClientArgs;
 use crate::confirm::confirm;
@@ -133,7 +134,11 @@ async fn show(args: ShowArgs) -> CommandResult {
         Holder::Nobody => None,
         Holder::Given(_) | Holder::File(_) => Some(args.session.require()?.session),
     };
-    let token = args.client.remote()?.token(&args.group, session).await?;
+    let remote = args.client.remote()?;
+    let token = remote.token(&args.group, session).await?;
+    if token.leader.is_none() && token.term == Term::NONE {
+        must_exist(&remote, &args.group).await?;
+    }
     Screen::chosen().answer(&token, || {
         let TokenResponse { group, term, leader, state, token, .. } = &token;
         facts(vec![
@@ -149,7 +154,9 @@ async fn show(args: ShowArgs) -> CommandResult {
 
 async fn validate(args: ValidateArgs) -> CommandResult {
     let request = ValidateTokenRequest { term: args.term, resource: args.resource.clone() };
-    let answer = args.client.remote()?.validate_token(&args.group, &request).await?;
+    let remote = args.client.remote()?;
+    let answer = remote.validate_token(&args.group, &request).await;
+    let answer = explained(&remote, &args.group, answer).await?;
     Screen::chosen().answer(&answer, || match &args.resource {
         None => format!("term {} of {} is the current one", args.term, args.group),
         Some(resource) => {
@@ -163,7 +170,12 @@ async fn fences(args: FencesArgs) -> CommandResult {
     // All that a group can have fit one page.
     let count = u32::try_from(FENCES_PER_GROUP_MAX).ok();
     let query = FencesQuery { prefix: args.prefix.clone(), after: None, count };
-    let page = args.client.remote()?.list_fences(&args.group, &query).await?;
+    let remote = args.client.remote()?;
+    let page =
+        explained(&remote, &args.group, remote.list_fences(&args.group, &query).await).await?;
+    if page.current_term == Term::NONE {
+        must_exist(&remote, &args.group).await?;
+    }
     Screen::chosen().answer(&page, || {
         let FencesResponse { fences, floor, current_term, .. } = &page;
         if fences.is_empty() {
@@ -183,7 +195,9 @@ async fn forget(args: ForgetArgs) -> CommandResult {
     let (resource, group) = (&args.resource, &args.group);
     confirm(args.yes, &format!("this forgets the fence of {resource} in {group}"))?;
     let query = DeleteFenceQuery { resource: args.resource.clone() };
-    let done = args.client.remote()?.delete_fence(&args.group, &query).await?;
+    let remote = args.client.remote()?;
+    let done =
+        explained(&remote, &args.group, remote.delete_fence(&args.group, &query).await).await?;
     Screen::chosen().answer(&done, || {
         format!("forgotten; what {} refused stays refused in {}", args.resource, args.group)
     })?;

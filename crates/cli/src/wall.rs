@@ -13,6 +13,11 @@ pub(crate) fn wall_seconds() -> Result<u64, Failure> {
     })
 }
 
+/// This moment for people, like `2026-11-18T10:00:00.123Z`.
+pub(crate) fn stamp() -> String {
+    humantime::format_rfc3339_millis(SystemTime::now()).to_string()
+}
+
 /// Milliseconds since 1970 of a time like `2026-11-18T10:00:00Z`.
 pub(crate) fn parse_ms(text: &str) -> Result<u64, String> {
     let refuse = |_| format!("{text:?} is no time; write it as 2026-11-18T10:00:00Z");

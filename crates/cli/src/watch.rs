@@ -1,16 +1,18 @@
 //! `regent watch`: one line per change of who leads, through any number of broken connections.
 
 use clap::Args;
-use regent::remote::{Scope, Watched};
+use regent::remote::{RemoteError, Scope, Watched};
 use regent_api::WatchEvent;
 use regent_election::{Cursor, Group};
-use regent_operate::watch_lines::lines;
+use regent_operate::unknown_group::must_exist;
+use regent_operate::watch_lines::{Received, lines};
 
 use crate::client::ClientArgs;
 use crate::duration::show;
 use crate::exit::Exit;
 use crate::failure::CommandResult;
 use crate::output::{Output, Screen, json, remark};
+use crate::wall::stamp;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -21,7 +23,8 @@ Examples:
   regent watch billing --output json | while read -r event; do …; done
 
 It resumes by itself after a broken connection: every change comes once and in order, or a gap
-says that some are forgotten.";
+says that some are forgotten. The times are when this command heard of it; `regent history` has the
+store's own.";
 
 /// Flags of `regent watch`.
 #[derive(Clone, Debug, Args)]
@@ -50,17 +53,27 @@ pub(crate) async fn run(args: WatchArgs) -> CommandResult {
         ([group], _) => Scope::Group(group.clone()),
         (groups, _) => Scope::Groups(groups.to_vec()),
     };
-    let screen = Screen::chosen();
-    let mut watch = args.client.remote()?.watch(scope, args.cursor);
+    let (screen, remote) = (Screen::chosen(), args.client.remote()?);
+    for group in &args.groups {
+        // A watch may well come before the first campaign, which creates the group.
+        if let Err(RemoteError::Refused(unknown)) = must_exist(&remote, group).await {
+            let meant = unknown.facts.did_you_mean.map(|name| format!(" (did you mean {name}?)"));
+            let meant = meant.unwrap_or_default();
+            remark(&format!(
+                "there is no group {group} yet{meant}; waiting for its first campaign"
+            ));
+        }
+    }
+    let mut watch = remote.watch(scope, args.cursor);
     let mut left = args.count;
     while left != Some(0) {
         match watch.next().await? {
             Watched::Event(event) => {
                 match screen.output {
-                    Output::Json => screen.line(&json(&event))?,
+                    Output::Json => screen.line(&json(&Received::new(&event, stamp())))?,
                     Output::Text => {
                         for line in lines(&event) {
-                            screen.line(&line)?;
+                            screen.line(&format!("{}  {line}", stamp()))?;
                         }
                     }
                 }

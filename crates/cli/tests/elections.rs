@@ -25,7 +25,7 @@ fn one_wins_one_loses_and_a_resignation_hands_over() {
     let mut waiting = server.start(&room, &arguments);
     until("b stands", || server.standbys(&room, "billing") == 1);
     let renewed = server.yes(&room, &["renew", "billing", "--session-file", &a]);
-    assert!(renewed.starts_with("renewed billing, term 1, for 10s"), "{renewed}");
+    assert!(renewed.starts_with("renewed billing, term 1, valid for 9s "), "{renewed}");
     server.yes(&room, &["resign", "billing", "--session-file", &a]);
     assert_eq!(waiting.line_with("elected"), "elected    yes");
     assert_eq!(waiting.line_with("term"), "term       2");
@@ -41,10 +41,72 @@ fn one_wins_one_loses_and_a_resignation_hands_over() {
 fn nobody_leads_is_an_answer_without_a_word() {
     let room = Room::new();
     let server = room.server();
+    server.yes(&room, &["group", "create", "billing"]);
     let ended = server.ask(&room, &["leader", "billing"]);
     assert_eq!((ended.code, ended.stdout.as_str(), ended.stderr.as_str()), (1, "", ""));
     let ended = server.ask(&room, &["leader", "billing", "--output", "json"]);
     assert_eq!((ended.code, &json(&ended.stdout)["leader"]), (1, &serde_json::Value::Null));
+}
+
+/// A program that leads by JSON alone must not have to know what clocks may be wrong.
+#[test]
+fn a_lease_is_told_to_programs_with_how_long_it_is_safe_and_never_beyond_its_ttl() {
+    let room = Room::new();
+    let server = room.server();
+    let campaign = ["campaign", "billing", "--node", "a", "--ttl", "10s", "--session-file", "a"];
+    let won = json(&server.yes(&room, &[&campaign[..], &["--json"]].concat()));
+    let renewed = server.yes(&room, &["renew", "billing", "--session-file", "a", "--json"]);
+    for answer in [&won, &json(&renewed)] {
+        let safe_for_ms = answer["safe_for_ms"].as_u64().unwrap();
+        assert!((1..9_900).contains(&safe_for_ms), "drift is taken off: {answer}");
+    }
+    let seen = json(&server.yes(&room, &["leader", "billing", "--json"]));
+    for answer in [&won, &seen] {
+        let valid_for_ms = answer["valid_for_ms"].as_u64().unwrap();
+        assert!((1..=10_000).contains(&valid_for_ms), "{answer}");
+    }
+    let lost = server.ask(&room, &["campaign", "billing", "--node", "b", "--json"]);
+    assert!(json(&lost.stdout)["safe_for_ms"].is_null(), "{lost:?}");
+}
+
+/// One rule for every verb about a group: a name that nobody ever used is no office without a leader.
+#[test]
+fn a_mistyped_group_is_refused_by_every_verb_with_the_name_that_may_be_meant() {
+    let room = Room::new();
+    let server = room.server();
+    server.yes(&room, &["campaign", "billing", "--node", "a", "--session-file", "a.session"]);
+    let with_session = ["--session-file", "a.session"];
+    for verb in [
+        &["leader", "bilingg"][..],
+        &["leader", "bilingg", "--output", "json"],
+        &["history", "bilingg"],
+        &["why", "bilingg"],
+        &["group", "show", "bilingg"],
+        &["group", "set", "bilingg", "--lock-delay", "2s"],
+        &["group", "delete", "bilingg", "--yes"],
+        &["step-down", "bilingg", "--reason", "test"],
+        &["token", "show", "bilingg"],
+        &["token", "validate", "bilingg", "--term", "1"],
+        &["token", "fences", "bilingg"],
+        &["token", "forget", "bilingg", "--resource", "db", "--yes"],
+        &[&["renew", "bilingg", "--term", "1"][..], &with_session].concat(),
+        &[&["resign", "bilingg", "--term", "1"][..], &with_session].concat(),
+        &[&["transfer", "bilingg", "--to", "b", "--term", "1"][..], &with_session].concat(),
+    ] {
+        let ended = server.ask(&room, verb);
+        assert_eq!(ended.code, 77, "{verb:?}: {ended:?}");
+        let told = "regent: there is no group bilingg; did you mean billing?\n";
+        assert!(ended.stderr.starts_with(told), "{verb:?}: {ended:?}");
+        assert_eq!(ended.stdout, "", "{verb:?}");
+    }
+    let far = server.ask(&room, &["history", "zebra"]);
+    assert!(far.stderr.contains("no group zebra; `regent group list`"), "{far:?}");
+    // A watch may come before the first campaign: it says so and goes on.
+    let watch = server.start(&room, &["watch", "bilingg"]);
+    watch.line_with("nobody leads");
+    assert!(watch.errors().contains("did you mean billing?"), "{}", watch.errors());
+    server.yes(&room, &["campaign", "bilingg", "--node", "b"]);
+    watch.line_with("bilingg: b leads, term 1 (elected)");
 }
 
 #[test]
@@ -53,10 +115,13 @@ fn a_silent_leader_is_succeeded_by_whoever_waits() {
     let server = room.server();
     server.yes(&room, &["campaign", "billing", "--node", "a", "--ttl", "1s"]);
     let watch = server.start(&room, &["watch", "billing"]);
-    assert_eq!(watch.line(), "billing: a leads, term 1 (present state: leading)");
+    let line = watch.line();
+    let (time, told) = line.split_once("  ").unwrap();
+    assert_eq!(told, "billing: a leads, term 1 (present state: leading)");
+    assert!(time.len() == "2026-11-18T10:00:00.123Z".len() && time.ends_with('Z'), "{line}");
     let won = server.yes(&room, &["campaign", "billing", "--node", "b", "--wait", "50s"]);
     assert_eq!((fact(&won, "elected"), fact(&won, "term")), ("yes", "2"));
-    assert_eq!(watch.line(), "billing: b leads, term 2 (expired)");
+    assert!(watch.line().ends_with("Z  billing: b leads, term 2 (expired)"));
     let history = server.yes(&room, &["history", "billing"]);
     let causes: Vec<_> = history
         .lines()
@@ -64,6 +129,8 @@ fn a_silent_leader_is_succeeded_by_whoever_waits() {
         .map(|line| line.split_whitespace().nth(4).unwrap().to_owned())
         .collect();
     assert_eq!(causes, ["elected", "expired"], "{history}");
+    let why = server.yes(&room, &["why", "billing"]);
+    assert!(why.contains("a was not heard for its whole ttl, and b was next"), "{why}");
 }
 
 #[test]

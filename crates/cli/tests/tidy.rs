@@ -25,7 +25,7 @@ const CLOCK_READERS: &[(&str, &str)] = &[
     ("crates/recording/src/recorder.rs", "the wall clock note of a recording, for people"),
     ("crates/jwt/src/source.rs", "how old the keys of an issuer are, which no election depends on"),
     ("crates/audit/src/writer.rs", "the wall clock note of a line, for people"),
-    ("crates/cli/src/wall.rs", "dates of keys and certificates, which other machines read"),
+    ("crates/cli/src/wall.rs", "dates of keys and certificates, and times that people read"),
     (
         "crates/client/src/fencing/signed/",
         "the end of a signed token, which decides nothing between leaders",

@@ -8,13 +8,35 @@ use std::time::Duration;
 
 use regent::remote::{Remote, RemoteError};
 use regent_api::limits::WAIT_MS_MAX;
-use regent_api::{CampaignRequest, CampaignResponse, RenewRequest};
+use regent_api::{CampaignRequest, CampaignResponse, HeartbeatResponse, RenewRequest};
 use regent_clock::now;
 use regent_election::timing::{Budget, Drift};
 use regent_election::{Group, SessionId};
+use serde::Serialize;
+
+use crate::unknown_group::explained;
 
 /// Pause before a campaign that was answered early, or not at all, is sent again.
 const PAUSE: Duration = Duration::from_millis(200);
+
+/// An answer about a lease, for programs, with how long the lease is safe from when this is printed.
+#[derive(Debug, Serialize)]
+pub struct SafeAnswer<'a, A> {
+    #[serde(flatten)]
+    answer: &'a A,
+    /// Count from here, and do nothing in the name of the term after it. Absent without a lease.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    safe_for_ms: Option<u64>,
+}
+
+impl<'a, A> SafeAnswer<'a, A> {
+    /// This answer; `left` is zero if it grants nothing.
+    #[must_use]
+    pub fn new(answer: &'a A, left: Duration) -> Self {
+        let left_ms = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
+        Self { answer, safe_for_ms: (left_ms > 0).then_some(left_ms) }
+    }
+}
 
 /// What became of a campaign.
 #[derive(Clone, Debug)]
@@ -40,8 +62,8 @@ pub enum StandError {
     /// The server refused it, or could not be asked in time.
     #[error(transparent)]
     Remote(#[from] RemoteError),
-    /// The candidate was elected, but its lease may be over: this process slept, or the answer did.
-    #[error("elected, but the answer took {took:?} and the lease was safe for {valid_for:?}")]
+    /// The lease was granted, but may be over: this process slept, or the answer did.
+    #[error("the answer took {took:?}, and the lease was safe for {valid_for:?}")]
     TooLate {
         /// From the request to its answer.
         took: Duration,
@@ -117,6 +139,21 @@ pub async fn stand(
         }
         tokio::time::sleep(pause).await;
     }
+}
+
+/// Renews once; gives the answer and how long the lease is safe from here.
+///
+/// # Errors
+/// See [`StandError`].
+pub async fn renew(
+    remote: &Remote,
+    group: &Group,
+    request: &RenewRequest,
+) -> Result<(HeartbeatResponse, Duration), StandError> {
+    let sent_at = now();
+    let heard = explained(remote, group, remote.renew(group, request).await).await?;
+    let left = safe_for(true, heard.ttl_ms, now().since(sent_at))?;
+    Ok((heard, left))
 }
 
 /// How long a lease is safe, counted from the send.

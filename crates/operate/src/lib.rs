@@ -10,6 +10,10 @@
 //! - [`login`]: a credential is tried on a server, and kept under a name.
 //! - [`cluster_view`]: what the replicas of a cluster say of themselves, again and again.
 //! - [`watch_lines`]: what a watch tells, in lines for people.
+//! - [`status`]: what is wrong with a service, and what to do.
+//! - [`unknown_group`]: a mistyped group, with the name that may have been meant.
+//! - [`why`]: why a group is led as it is, from its last changes.
+//! - [`way_out`]: the flag that helps after a refusal.
 //! - [`retry`]: requests that are repeated until their outcome is known.
 //! - [`examine`]: whether a deployment keeps what elections need.
 //!
@@ -28,4 +32,8 @@ pub mod recovery;
 pub mod retry;
 mod saved_policy;
 pub mod split_brain;
+pub mod status;
+pub mod unknown_group;
 pub mod watch_lines;
+pub mod way_out;
+pub mod why;

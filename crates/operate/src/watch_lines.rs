@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use regent::remote::{RemoteError, Watched, Watching};
 use regent_api::{LeaderChanged, Office, Present, WatchEvent};
 use regent_election::{Group, Node, Term};
+use serde::Serialize;
 
 /// Changes that are remembered for a screen.
 const CHANGES_MAX: usize = 50;
@@ -45,6 +46,23 @@ impl Changes {
     /// The last lines, oldest first.
     pub fn last(&self) -> impl Iterator<Item = &str> {
         self.last.iter().map(String::as_str)
+    }
+}
+
+/// An event for programs, with when it was received. That is by the clock of this machine: the event itself carries no
+/// time, since nothing may be decided by one.
+#[derive(Debug, Serialize)]
+pub struct Received<'a> {
+    #[serde(flatten)]
+    event: &'a WatchEvent,
+    received_at: String,
+}
+
+impl<'a> Received<'a> {
+    /// This event, received at this time.
+    #[must_use]
+    pub const fn new(event: &'a WatchEvent, received_at: String) -> Self {
+        Self { event, received_at }
     }
 }
 
