@@ -42,6 +42,7 @@ pub const fn code_of(refusal: &Refusal) -> Code {
         Refusal::TermsExhausted { .. } => Code::TermsExhausted,
         Refusal::TermTooHigh { .. } => Code::BadRequest,
         Refusal::Denied { .. } => Code::Forbidden,
+        Refusal::Unauthenticated { .. } => Code::Unauthenticated,
         Refusal::SessionOfAnother => Code::SessionOfAnother,
         Refusal::CredentialOver { .. } => Code::CredentialOver,
         Refusal::BindingsChanged { .. } => Code::BindingsChanged,
@@ -146,7 +147,8 @@ impl From<Refusal> for Problem {
                 facts.right = Some(right.word().to_owned());
             }
             Refusal::CredentialOver { flaw } => facts.flaw = Some(flaw.word().to_owned()),
-            Refusal::SessionOfAnother
+            Refusal::Unauthenticated { .. }
+            | Refusal::SessionOfAnother
             | Refusal::BindingsChanged { .. }
             | Refusal::Access(_)
             | Refusal::TokenUnknown { .. }
@@ -240,6 +242,9 @@ impl Problem {
                 group: facts.group.clone(),
                 why: self.detail.clone().into_boxed_str(),
             },
+            Code::Unauthenticated => {
+                Refusal::Unauthenticated { why: self.detail.clone().into_boxed_str() }
+            }
             Code::SessionOfAnother => Refusal::SessionOfAnother,
             // A server that does not say which: then it may be one that its bearer can replace.
             Code::CredentialOver => Refusal::CredentialOver {
@@ -250,7 +255,6 @@ impl Problem {
                     .unwrap_or(CredentialFlaw::Expired),
             },
             Code::BadRequest
-            | Code::Unauthenticated
             | Code::AuthTokenUnknown
             | Code::AuthTokenExists
             | Code::SecondApprovalNeeded
@@ -306,6 +310,7 @@ mod tests {
         vec![
             Refusal::SessionUnknown,
             Refusal::SessionMismatch,
+            Refusal::Unauthenticated { why: "no credential was shown".into() },
             Refusal::SessionOfAnother,
             Refusal::CredentialOver { flaw: CredentialFlaw::Expired },
             Refusal::CredentialOver { flaw: CredentialFlaw::Revoked },

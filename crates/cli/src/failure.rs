@@ -5,11 +5,13 @@ use std::path::Path;
 
 use regent::fresh::NoRandomness;
 use regent::remote::{AddressError, RemoteError};
-use regent::{CampaignError, ConnectError};
+use regent::{CampaignError, ConnectError, NotElected};
 use regent_api::{Code, Problem};
-use regent_election::NameError;
 use regent_election::error_text::plain;
+use regent_election::store::StoreError;
+use regent_election::{Group, NameError, Refusal};
 use regent_operate::retry::OnceError;
+use regent_operate::way_out::way_out;
 use regent_recording::ReadError;
 
 use crate::client::asked_by;
@@ -139,7 +141,7 @@ impl From<RemoteError> for Failure {
         let message = on_one_line(&error.to_string()).into_owned();
         let (exit, message) = match &error {
             RemoteError::Refused(problem) => {
-                (exit_of(problem.code), message + &asked_by(problem.code))
+                (exit_of(problem.code), message + &asked_by(problem.code) + &way_out(problem))
             }
             RemoteError::Unavailable { problem: Some(problem), .. } => {
                 (exit_of(problem.code), message)
@@ -240,8 +242,29 @@ impl From<CampaignError> for Failure {
             | CampaignError::TooManyGroups => (Exit::Refused, None),
             CampaignError::Closed => (Exit::Unavailable, None),
         };
-        let context = problem.as_ref().map(|problem| asked_by(problem.code)).unwrap_or_default();
-        Self { exit, message: Some(format!("{error}{context}")), problem }
+        let help = |problem: &Box<Problem>| asked_by(problem.code) + &way_out(problem);
+        let help = problem.as_ref().map(help).unwrap_or_default();
+        Self { exit, message: Some(format!("{error}{help}")), problem }
+    }
+}
+
+impl Failure {
+    /// The office was not won in time: another node leads, or it is not known who does.
+    pub(crate) fn not_elected(group: &Group, why: &NotElected) -> Self {
+        let refused = |refusal: &Refusal| Problem::from(refusal.clone());
+        let (exit, help) = match why {
+            NotElected::OtherLeads { .. } => (Exit::No, String::new()),
+            NotElected::Vacant => (Exit::TryAgain, "; try again a little later".to_owned()),
+            NotElected::Obstacle(StoreError::Refused(refusal)) => {
+                (exit_of(refused(refusal).code), way_out(&refused(refusal)))
+            }
+            NotElected::Obstacle(_) => {
+                let help = "; start a server with `regent serve`, or name one with --server";
+                (Exit::Unavailable, help.to_owned())
+            }
+        };
+        let why = on_one_line(&why.to_string()).into_owned();
+        Self::new(exit, format!("not elected in {group}: {why}{help}"))
     }
 }
 

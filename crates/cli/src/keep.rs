@@ -10,7 +10,8 @@ use std::pin::pin;
 use std::time::Duration;
 
 use regent::{
-    CampaignError, Current, LeaderWatch, Leadership, Phase, Regent, Transition, Transitions,
+    CampaignError, Current, LeaderWatch, Leadership, NotElected, Phase, Regent, Transition,
+    Transitions,
 };
 use regent_election::limits::TTL_MS_DEFAULT;
 use regent_election::{Group, Moment, Node, Refusal, Term};
@@ -55,7 +56,7 @@ enum Ending {
     /// Interrupted: resign what is held, and go.
     Asked(Option<Leadership>),
     /// The wait was over before the office was won.
-    NotElected,
+    NotElected(NotElected),
     /// The leadership is gone.
     Lost,
 }
@@ -83,7 +84,9 @@ async fn stand(
                 teller.standing_by(&current)?;
                 continue;
             }
-            () = &mut gives_up => return Ok(Err(Ending::NotElected)),
+            () = &mut gives_up => {
+                return Ok(Err(Ending::NotElected(regent.why_not_elected(&args.group, false))));
+            }
         };
         match error {
             // The group may come back, or the way to it be opened.
@@ -139,8 +142,8 @@ async fn leave(
     let ttl = show(regent.budget().ttl());
     let (mut held, exit) = match ending {
         Ending::Asked(held) => (held, None),
-        Ending::NotElected => (None, Some(Exit::No)),
-        Ending::Lost => (None, Some(Exit::Lost)),
+        Ending::NotElected(why) => (None, Some(Err(Failure::not_elected(&teller.group, &why)))),
+        Ending::Lost => (None, Some(Ok(Exit::Lost))),
     };
     let mut closing = pin!(regent.close());
     let is_told = loop {
@@ -161,7 +164,7 @@ async fn leave(
     drop(held);
     teller.tell_rest().await?;
     match exit {
-        Some(exit) => Ok(exit),
+        Some(ended) => ended,
         None if is_told => Ok(Exit::Done),
         None => Err(Failure::new(
             Exit::Uncertain,

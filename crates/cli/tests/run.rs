@@ -103,9 +103,24 @@ fn whoever_does_not_wait_is_told_so() {
     for flags in [&["--once"][..], &["--wait", "300ms"]] {
         let mut b = recorder.run(&server, "b", &[&LONG, flags].concat(), &["meek"]);
         assert_eq!(b.wait(), 1, "{}", b.errors());
+        assert!(b.errors().contains("not elected in billing: a leads, term 1"), "{}", b.errors());
     }
     assert_eq!(server.standbys(&room, "billing"), 0);
     recorder.check(1);
+}
+
+/// A crash loop costs the group its leader again and again, and its history the changes that mattered.
+#[test]
+fn a_program_that_fails_at_once_takes_the_office_less_and_less_often() {
+    let room = Room::new();
+    let server = room.server();
+    let flags = ["run", "-g", "billing", "--ttl", "1s", "--restart", "--", "sh", "-c"];
+    let a = server.start(&room, &[&flags[..], &["echo x >>begun; exit 1"]].concat());
+    std::thread::sleep(std::time::Duration::from_secs(6));
+    a.signal("TERM");
+    let begun = fs::read_to_string(room.path("begun")).unwrap().lines().count();
+    assert!((2..=5).contains(&begun), "{begun} terms in six seconds: {}", a.errors());
+    assert!(a.errors().contains("in a row; this process stands again in"), "{}", a.errors());
 }
 
 #[test]

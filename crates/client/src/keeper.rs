@@ -258,13 +258,16 @@ impl Keeper {
             Output::Send { attempt, request } => {
                 let (office, commands) = (Arc::clone(&self.office), self.commands.clone());
                 let (metrics, clock) = (Arc::clone(&self.metrics), self.clock.clone());
+                let known = Arc::clone(&self.known);
                 tokio::spawn(async move {
                     let (sent_at, kind) = (clock.now(), crate::metrics::RequestKind::of(&request));
                     let stood_for = match &request {
                         Request::Campaign(campaign) => Some(campaign.group.clone()),
                         _ => None,
                     };
+                    let stands = matches!(request, Request::Open(_) | Request::Campaign(_));
                     let answer = office.perform(request).await;
+                    known.note_answer(stands, &answer);
                     metrics.answered(kind, clock.now().since(sent_at), answer.as_ref().err());
                     if let Some(group) = stood_for.filter(|_| answer.is_ok()) {
                         let _ = commands.send(Command::Campaigned(group));

@@ -1,9 +1,12 @@
-//! What the handles of a session know without asking: who leads, as the watch has seen it, and the session's secret.
+//! What the handles of a session know without asking: who leads, as the watch has seen it, the session's secret, and what
+//! keeps it from standing.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use regent_election::{Group, Moment, Revision, SessionId};
+use regent_election::participant::Reply;
+use regent_election::store::{StoreError, StoreResult};
+use regent_election::{Group, Moment, Refusal, Revision, SessionId};
 use tokio::sync::mpsc;
 
 use crate::backend::ObservedLeader;
@@ -14,6 +17,16 @@ pub(crate) struct Known {
     inside: Mutex<Inside>,
     /// What proves the session to whoever signs its terms.
     session: Mutex<Option<SessionId>>,
+    obstacle: Mutex<Obstacle>,
+}
+
+/// Why this process may not be standing.
+#[derive(Debug, Default)]
+struct Obstacle {
+    /// The last request had no answer, or one that says that the store cannot be asked.
+    unavailable: Option<StoreError>,
+    /// The last campaign, or the last opening of a session, was refused.
+    refused: Option<Refusal>,
 }
 
 #[derive(Debug, Default)]
@@ -31,6 +44,30 @@ impl Known {
     /// The secret of the newest session. A term of an earlier one is not its own, and the store says so.
     pub(crate) fn session(&self) -> Option<SessionId> {
         *self.session.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes how a request ended; `stands` says that it opened a session or campaigned.
+    pub(crate) fn note_answer(&self, stands: bool, answer: &StoreResult<Reply>) {
+        let mut obstacle = self.obstacle.lock().unwrap_or_else(PoisonError::into_inner);
+        obstacle.unavailable = match answer {
+            Ok(_) | Err(StoreError::Refused(_)) => None,
+            Err(error) => Some(error.clone()),
+        };
+        match answer {
+            Ok(_) if stands => obstacle.refused = None,
+            Err(StoreError::Refused(refusal)) if stands => {
+                obstacle.refused = Some(refusal.clone());
+            }
+            Ok(_) | Err(_) => {}
+        }
+    }
+
+    /// What keeps this process from standing, as far as the last answers say.
+    #[cfg_attr(not(feature = "tools"), allow(dead_code, reason = "asked by `tools` only"))]
+    pub(crate) fn obstacle(&self) -> Option<StoreError> {
+        let obstacle = self.obstacle.lock().unwrap_or_else(PoisonError::into_inner);
+        let refused = || obstacle.refused.clone().map(StoreError::Refused);
+        obstacle.unavailable.clone().or_else(refused)
     }
 
     /// Notes a sight that was true no later than `at`. One that is older than what is known says

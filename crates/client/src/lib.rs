@@ -104,6 +104,8 @@ mod leadership;
 mod limits;
 mod lock;
 pub mod metrics;
+#[cfg(feature = "tools")]
+mod not_elected;
 mod options;
 mod places;
 mod regent;
@@ -129,6 +131,8 @@ pub use fenced::{Fenced, Permit};
 pub use leader_watch::{Current, LeaderWatch};
 pub use leadership::{Leadership, Stop};
 pub use lock::{Lock, LockError, LockGuard};
+#[cfg(feature = "tools")]
+pub use not_elected::NotElected;
 pub use options::{LastResort, Overran};
 pub use regent::{Campaign, Regent, ToGroup, Transitions};
 pub use regent_election::participant::{Phase, Transition, Trouble, Why};

@@ -25,6 +25,8 @@ pub enum LastResort {
     Log,
     /// This is called, on a thread of its own.
     Call(Overran),
+    /// This is called, on a thread of its own, and nothing is logged: it finds out first whether anything still runs.
+    Ask(Overran),
     /// The process is ended at once, without clean-up.
     Abort,
 }
@@ -43,16 +45,9 @@ impl LastResort {
             }
             Self::Call(callback) => {
                 tracing::error!(%group, %term, "work still runs though its lease is over; calling the last resort");
-                let (callback, named) = (Arc::clone(callback), group.clone());
-                let spawned = std::thread::Builder::new()
-                    .name("regent-last-resort".to_owned())
-                    .spawn(move || callback(&named, term));
-                if let Err(error) = spawned {
-                    tracing::error!(%group, %error, "no thread for the last resort; calling it here");
-                    let Self::Call(callback) = self else { return };
-                    callback(group, term);
-                }
+                call(callback, group, term);
             }
+            Self::Ask(callback) => call(callback, group, term),
             Self::Abort => {
                 tracing::error!(%group, %term, "work still runs though its lease is over; ending this process");
                 eprintln!(
@@ -64,11 +59,24 @@ impl LastResort {
     }
 }
 
+/// Calls it on a thread of its own.
+fn call(callback: &Overran, group: &Group, term: Term) {
+    let (called, named) = (Arc::clone(callback), group.clone());
+    let spawned = std::thread::Builder::new()
+        .name("regent-last-resort".to_owned())
+        .spawn(move || called(&named, term));
+    if let Err(error) = spawned {
+        tracing::error!(%group, %error, "no thread for the last resort; calling it here");
+        callback(group, term);
+    }
+}
+
 impl fmt::Debug for LastResort {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Log => "Log",
             Self::Call(_) => "Call",
+            Self::Ask(_) => "Ask",
             Self::Abort => "Abort",
         })
     }

@@ -10,8 +10,10 @@ use regent_replica::ReplicaStore;
 
 use crate::backend::Backend;
 use crate::connect::{BackendChoice, Connect};
+use crate::driver::Input;
 #[cfg(feature = "embedded")]
 use crate::embedded::Replica;
+use crate::leadership::Leadership;
 use crate::regent::Regent;
 use crate::session::Clock;
 
@@ -24,6 +26,15 @@ impl Regent {
     /// A session at any office, real or simulated.
     pub fn through(office: Arc<dyn Backend>) -> Connect {
         Connect::new(BackendChoice::Given(office))
+    }
+}
+
+impl Leadership {
+    /// The work of this term failed by itself: it ended, hung or could not begin. Soon after an election this costs a
+    /// growing pause before this process stands there again. The term is given up as usual.
+    pub fn failed(&self) {
+        let (group, term) = (self.group().clone(), self.term());
+        self.hold().session().tell(Input::Failed { group, term });
     }
 }
 

@@ -9,7 +9,7 @@
 //!   [`Effect`]s come out; [`deadlines`] says which sessions are due; [`ledger`] keeps the two together
 //!   and is what a store drives; [`store`] is the port that every engine implements.
 //! - The holder's side: [`participant`] decides when to bid, renew, warn and stop; [`driver`] who in a
-//!   process works under which term; [`timing`] derives every timer from one ttl; [`fence`] refuses
+//!   process works under which term; [`timing`] derives every timer from one ttl; [`damping`] slows crash loops; [`fence`] refuses
 //!   what is stale; [`tuning`] estimates which ttl suits a network.
 //! - The witness's side: [`belief`] compares who acts with who may; [`forecast`] sees who will soon not lead any more.
 //! - For everybody: [`error_text`] prints errors with their causes.
@@ -21,6 +21,7 @@ pub mod codec;
 pub mod command;
 #[cfg(feature = "contract")]
 pub mod contract;
+pub mod damping;
 pub mod deadlines;
 pub mod deed;
 pub mod door;

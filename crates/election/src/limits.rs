@@ -35,6 +35,13 @@ pub const BINDINGS_BYTES_MAX: usize = 64 << 10;
 pub const TOKENS_MAX: usize = 4096;
 /// Longest label of a token in bytes.
 pub const TOKEN_LABEL_BYTES_MAX: usize = 100;
+/// Shortest pause of a candidate whose work failed soon after its election; it doubles with each failure in a row.
+pub const DAMPING_MS_MIN: u64 = 500;
+/// Longest pause of such a candidate. A node that was repaired should not be left out much longer.
+pub const DAMPING_MS_MAX: u64 = 60_000;
+/// A process that the servers do not know gives up at this refusal. One more than the first: a replica that lags
+/// behind may not know a token that was made a moment ago.
+pub const CREDENTIAL_REFUSALS_MAX: u32 = 2;
 
 /// Terms stay exact in JSON numbers, that is below 2^53.
 pub const TERM_MAX: u64 = (1 << 53) - 1;

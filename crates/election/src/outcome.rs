@@ -280,6 +280,12 @@ pub enum Refusal {
         /// The whole explanation, with the nearest binding.
         why: Box<str>,
     },
+    /// The caller showed no credential, or one that the server does not know. No state says so: the server does.
+    #[error("{why}")]
+    Unauthenticated {
+        /// The server's explanation.
+        why: Box<str>,
+    },
     /// The session was opened by another principal, which this one may not act for.
     #[error("this session belongs to another principal; open one of your own")]
     SessionOfAnother,

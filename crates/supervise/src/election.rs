@@ -11,8 +11,8 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use regent::{
-    CampaignError, Connect, Current, LeaderWatch, Leadership, Phase, Regent, Transition,
-    Transitions, Why,
+    CampaignError, Connect, Current, LeaderWatch, Leadership, NotElected, Phase, Regent,
+    Transition, Transitions, Why,
 };
 use regent_election::timing::Budget;
 use regent_election::{Group, Metadata, Moment, Node, Priority, Refusal, Term};
@@ -118,6 +118,13 @@ impl Election {
         }));
     }
 
+    /// The work failed by itself: standing again costs a pause if this is soon after the election.
+    pub(crate) fn work_failed(&self) {
+        if let Some(leadership) = &self.leadership {
+            leadership.failed();
+        }
+    }
+
     /// Nothing of the work runs any more: the term is given up, and the next one stood for.
     pub(crate) fn work_ended(&mut self) {
         // Dropped, it is given up in the background; `close` waits for that.
@@ -154,6 +161,11 @@ impl Election {
     /// Whether the store has heard all it must.
     pub(crate) const fn is_settled(&self) -> bool {
         self.is_settled
+    }
+
+    /// Why it is not elected at this moment.
+    pub(crate) fn why_not_elected(&self, just_seen: bool) -> NotElected {
+        self.regent.why_not_elected(&self.group, just_seen)
     }
 
     /// Who led before `term`.

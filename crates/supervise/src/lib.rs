@@ -41,5 +41,6 @@ mod watchdog;
 pub use observer::Observer;
 pub use plan::{FencePrevious, Plan};
 pub use probe::Probe;
+pub use regent::NotElected;
 pub use regent_tether::{Contain, guard};
 pub use supervisor::{Ended, Handle, SuperviseError, Supervisor};

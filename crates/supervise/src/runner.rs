@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::sync::Arc;
 use std::time::Duration;
 
-use regent::CampaignError;
+use regent::{CampaignError, NotElected};
 use regent_election::timing::Budget;
 use regent_election::{Moment, Term};
 use regent_tether::shell;
@@ -68,6 +68,8 @@ pub(crate) struct Runner {
     view: Shared,
     file: StateFile,
     notify: Notify,
+    /// Why it was not elected when it left.
+    why_not: NotElected,
     /// Ends with the supervisor.
     _page: JoinSet<()>,
     tether: Option<Tether>,
@@ -98,6 +100,7 @@ impl Runner {
             view,
             file,
             notify: manager,
+            why_not: NotElected::Vacant,
             _page: page,
             tether: None,
             watchdog: None,
@@ -165,6 +168,8 @@ impl Runner {
                 | Event::Failed(_)
                 | Event::Heard(_)
                 | Event::Overdue
+                | Event::Overran
+                | Event::Alive
                 | Event::Exited(_)
                 | Event::Proved { .. }
                 | Event::Terminate(_)
@@ -185,9 +190,17 @@ impl Runner {
             Action::Start { term, valid_until } => self.start(term, valid_until),
             Action::Lease(until) => self.tell_guard(|tether| tether.lease(until)),
             Action::Stop { kill_at } => self.tell_guard(|tether| tether.stop(kill_at)),
+            Action::AskGuard => self.tell_guard(Tether::ask),
+            Action::Alarm { has_answered } => self.observer.remark(if has_answered {
+                "the program still runs though its lease is over; only fencing protects what it writes"
+            } else {
+                "the guard does not say whether the program still runs though its lease is over; \
+                 only fencing protects what it may write"
+            }),
             Action::Forward(signal) => self.tell_guard(|tether| tether.signal(signal)),
             Action::Kill => self.with_tether(Tether::kill),
             Action::KillGuard => self.with_tether(Tether::kill_guard),
+            Action::WorkFailed => self.election.work_failed(),
             Action::WorkEnded => self.work_ended(),
             Action::Resign => {
                 self.observer.remark(
@@ -195,7 +208,11 @@ impl Runner {
                 );
                 self.election.resign();
             }
-            Action::Leave => self.election.leave(),
+            Action::Leave => {
+                // With `once` it leaves because another node was just seen to lead.
+                self.why_not = self.election.why_not_elected(self.plan.once);
+                self.election.leave();
+            }
             Action::Hook(hook) => self.hook(now, hook),
             Action::Show(shown) => self.show(now, shown),
             Action::Exit(ending) => return Some(ending),
@@ -394,7 +411,7 @@ impl Runner {
         match ending {
             Ending::Program(code) => Ok(Ended::Program(code)),
             Ending::Asked => Ok(Ended::Asked),
-            Ending::NotElected => Ok(Ended::NotElected),
+            Ending::NotElected => Ok(Ended::NotElected(self.why_not.clone())),
             Ending::Lost => Ok(Ended::Lost),
             Ending::PermanentFailure => {
                 let why = self.election.permanent_failure.take().unwrap_or(CampaignError::Closed);
@@ -432,6 +449,7 @@ fn event_of(program: &str, report: GuardReport, observer: &dyn Observer) -> Even
             observer.remark("the lease was not renewed in time; the guard stops the program");
             Event::Overdue
         }
+        GuardReport::Alive => Event::Alive,
         GuardReport::Exited(status) => Event::Exited(status),
         GuardReport::Over => Event::Over,
     }

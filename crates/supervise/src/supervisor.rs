@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use regent::fresh::NoRandomness;
-use regent::{CampaignError, Connect, ConnectError};
+use regent::{CampaignError, Connect, ConnectError, LastResort, NotElected};
 use regent_election::{BudgetError, Term};
 use regent_tether::Means;
 use tokio::sync::mpsc;
@@ -48,7 +48,7 @@ impl Handle {
 }
 
 /// How it ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ended {
     /// With the program: its exit code, or 128 and the signal that ended it. 127 and 126 if it cannot be
     /// found or run, 125 if nothing can guard it.
@@ -56,7 +56,7 @@ pub enum Ended {
     /// Asked to, while no program ran.
     Asked,
     /// The office was not won in time.
-    NotElected,
+    NotElected(NotElected),
     /// The leadership was lost, and the plan says to end then.
     Lost,
 }
@@ -136,6 +136,10 @@ impl Supervisor {
     {
         let program = program.into_iter().map(Into::into).collect();
         let event = self.event.clone();
+        let overran = self.event.clone();
+        let at = at.last_resort(LastResort::Ask(Arc::new(move |_, _| {
+            let _ = overran.send(Event::Overran);
+        })));
         let mut runner = Runner::new(prepare(self.plan, self.observer, at, program).await?, event);
         loop {
             if let Some(ending) = runner.turn() {

@@ -18,6 +18,8 @@ pub(crate) enum Order {
     Kill,
     /// Pass this signal to the program's process group.
     Signal(i32),
+    /// Say whether anything of the tree is alive.
+    Ask,
 }
 
 /// What the guard says, and what the wrapper concludes.
@@ -31,6 +33,8 @@ pub enum GuardReport {
     Heard(Moment),
     /// The guard began to stop the program by itself: the lease was not renewed in time.
     Overdue,
+    /// Asked, and something of the tree may be alive.
+    Alive,
     /// The program has ended. Others of its tree may live.
     Exited(Status),
     /// Nothing of the tree is alive, and the guard is gone. Always the last report.
@@ -73,6 +77,7 @@ impl Order {
             Self::Stop(kill_at) => format!("stop {}\n", kill_at.as_nanos()),
             Self::Kill => "kill\n".to_owned(),
             Self::Signal(number) => format!("signal {number}\n"),
+            Self::Ask => "ask\n".to_owned(),
         }
     }
 
@@ -84,6 +89,7 @@ impl Order {
             "stop" => Self::Stop(Moment::from_nanos(rest.parse().ok()?)),
             "kill" if rest.is_empty() => Self::Kill,
             "signal" => Self::Signal(rest.parse().ok()?),
+            "ask" if rest.is_empty() => Self::Ask,
             _ => return None,
         })
     }
@@ -96,6 +102,7 @@ impl GuardReport {
             Self::Failed(number, text) => format!("failed {number} {}\n", text.replace('\n', " ")),
             Self::Heard(until) => format!("heard {}\n", until.as_nanos()),
             Self::Overdue => "overdue\n".to_owned(),
+            Self::Alive => "alive\n".to_owned(),
             Self::Exited(Status::Code(code)) => format!("code {code}\n"),
             Self::Exited(Status::Signal(signal)) => format!("killed {signal}\n"),
             Self::Over => "over\n".to_owned(),
@@ -113,6 +120,7 @@ impl GuardReport {
             }
             "heard" => Self::Heard(Moment::from_nanos(rest.parse().ok()?)),
             "overdue" if rest.is_empty() => Self::Overdue,
+            "alive" if rest.is_empty() => Self::Alive,
             "code" => Self::Exited(Status::Code(rest.parse().ok()?)),
             "killed" => Self::Exited(Status::Signal(rest.parse().ok()?)),
             "over" if rest.is_empty() => Self::Over,
@@ -128,7 +136,8 @@ mod tests {
     #[test]
     fn every_line_is_read_back_as_it_was_meant() {
         let at = Moment::from_nanos(1_234_567_890_123);
-        for order in [Order::Lease(at), Order::Stop(at), Order::Kill, Order::Signal(15)] {
+        let signal = Order::Signal(15);
+        for order in [Order::Lease(at), Order::Stop(at), Order::Kill, signal, Order::Ask] {
             assert_eq!(Order::parse(&order.line()), Some(order));
         }
         let reports = [
@@ -136,6 +145,7 @@ mod tests {
             GuardReport::Failed(2, "no such file or directory".into()),
             GuardReport::Heard(at),
             GuardReport::Overdue,
+            GuardReport::Alive,
             GuardReport::Exited(Status::Code(3)),
             GuardReport::Exited(Status::Signal(9)),
             GuardReport::Over,

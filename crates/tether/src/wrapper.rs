@@ -148,6 +148,12 @@ impl Tether {
         self.say(words::Order::Signal(number))
     }
 
+    /// Asks the guard whether anything of the tree is alive. It answers [`GuardReport::Alive`], or is gone, which
+    /// [`GuardReport::Over`] tells.
+    pub fn ask(&self) -> io::Result<()> {
+        self.say(words::Order::Ask)
+    }
+
     /// Ends the tree at once. In a namespace the guard is killed and the kernel does the rest;
     /// otherwise the guard is told to, and [`Tether::kill_guard`] is for one that does not listen.
     pub fn kill(&self) {

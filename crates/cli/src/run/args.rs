@@ -27,8 +27,9 @@ The program gets REGENT_GROUP, REGENT_NODE, REGENT_TERM (its fencing token) and 
 file of JSON that is replaced whenever the phase changes.
 
 Exit codes: the program's own, 128 and the signal that ended it, 127 if there is no such program;
-0 asked to end while standing by, 1 not elected within --wait or with --once, 76 leadership lost
-with --exit-on-lost.";
+0 asked to end while standing by. Without an election: 1 another node leads (--wait, --once), 69 the
+server or its store cannot be asked, 75 nobody leads yet, 77 refused for good. 76 leadership lost with
+--exit-on-lost.";
 
 /// How the program's descendants are held together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -61,7 +62,7 @@ impl From<ContainArg> for Contain {
 pub(crate) struct RunArgs {
     /// The group
     #[arg(long, short, value_name = "GROUP")]
-    group: Group,
+    pub(crate) group: Group,
     /// The candidate's name [default: the host's name and a random suffix]
     #[arg(long)]
     pub(crate) node: Option<Node>,
@@ -78,7 +79,7 @@ pub(crate) struct RunArgs {
     /// How long to wait to be elected [default: as long as it takes]
     #[arg(long, value_name = "DURATION", value_parser = parse, conflicts_with = "once")]
     wait: Option<Duration>,
-    /// Do not wait at all if somebody else leads
+    /// Do not wait if another node leads
     #[arg(long)]
     once: bool,
     /// Stand again when the program has ended by itself

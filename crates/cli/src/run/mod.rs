@@ -11,6 +11,7 @@ use std::io::Write;
 use std::pin::pin;
 use std::sync::Arc;
 
+use regent_election::Group;
 use regent_supervise::{Ended, Observer, SuperviseError, Supervisor};
 
 pub(crate) use args::RunArgs;
@@ -33,21 +34,22 @@ pub(crate) async fn run(args: RunArgs) -> CommandResult {
     }
     let supervisor = Supervisor::new(plan).observer(Arc::new(Lines(Output::chosen())));
     let handle = supervisor.handle();
+    let group = args.group.clone();
     let mut running = pin!(supervisor.run(at, args.program));
     loop {
         tokio::select! {
             biased;
             signal = signals.next() => signal.pass(&handle),
-            ended = &mut running => return outcome(ended),
+            ended = &mut running => return outcome(&group, ended),
         }
     }
 }
 
-fn outcome(ended: Result<Ended, SuperviseError>) -> CommandResult {
+fn outcome(group: &Group, ended: Result<Ended, SuperviseError>) -> CommandResult {
     match ended {
         Ok(Ended::Program(code)) => Ok(Exit::Program(code)),
         Ok(Ended::Asked) => Ok(Exit::Done),
-        Ok(Ended::NotElected) => Ok(Exit::No),
+        Ok(Ended::NotElected(why)) => Err(Failure::not_elected(group, &why)),
         Ok(Ended::Lost) => Ok(Exit::Lost),
         Err(SuperviseError::Budget(error)) => {
             Err(Failure::usage(format!("--ttl, --grace: {error}")))

@@ -22,6 +22,7 @@ mod words;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
+use crate::limits::CREDENTIAL_REFUSALS_MAX;
 use crate::participant::{Action, Event, Phase, Request, Transition, Trouble};
 use crate::store::StoreError;
 use crate::{Budget, Group, Metadata, Moment, Node, Participant, Priority, Refusal, Term};
@@ -39,6 +40,8 @@ pub struct Driver {
     claims: BTreeMap<ClaimId, Group>,
     /// Groups that are being settled, each with the term that ends; none if there was no term.
     unsettled_terms: BTreeMap<Group, Term>,
+    /// How often the store refused the first session because of the credential.
+    credential_refusals: u32,
     has_left: bool,
     events: VecDeque<Event>,
     outputs: Vec<Output>,
@@ -72,6 +75,7 @@ impl Driver {
             posts: BTreeMap::new(),
             claims: BTreeMap::new(),
             unsettled_terms: BTreeMap::new(),
+            credential_refusals: 0,
             has_left: false,
             events: VecDeque::new(),
             outputs: Vec::new(),
@@ -143,6 +147,9 @@ impl Driver {
             Input::Idle { group, term } => self.idle(group, term),
             Input::FenceRefused { group, term } => {
                 self.events.push_back(Event::FenceRefused { group, term });
+            }
+            Input::Failed { group, term } => {
+                self.events.push_back(Event::Failed { group, term });
             }
             Input::Digest { group, term, digest } => {
                 self.events.push_back(Event::Digest { group, term, digest });
@@ -341,6 +348,8 @@ impl Driver {
 
     fn trouble(&mut self, group: Option<Group>, trouble: Trouble) {
         match (&group, &trouble) {
+            // The session stands, so the process was let in before and may be about to show the next credential.
+            (Some(_), Trouble::Store(StoreError::Refused(Refusal::Unauthenticated { .. }))) => {}
             (Some(group), Trouble::Store(StoreError::Refused(refusal))) => {
                 let why = HandOverFault::Refused(StoreError::Refused(refusal.clone()));
                 // An operator who stops a group for a while must not end everybody that stands there.
@@ -359,7 +368,9 @@ impl Driver {
             (Some(group), Trouble::TooManyGroups) => {
                 self.fail_all_claims(&group.clone(), &PermanentFailure::TooManyGroups);
             }
-            (None, Trouble::Store(StoreError::Refused(refusal))) if is_permanent(refusal) => {
+            (None, Trouble::Store(StoreError::Refused(refusal)))
+                if is_permanent(refusal) || self.is_stranger(refusal) =>
+            {
                 for group in self.posts.keys().cloned().collect::<Vec<_>>() {
                     self.fail_all_claims(&group, &PermanentFailure::Refused(refusal.clone()));
                 }
@@ -370,10 +381,23 @@ impl Driver {
                 | Trouble::TooManyGroups
                 | Trouble::NotWarm { .. }
                 | Trouble::SessionShared { .. }
+                | Trouble::Damped { .. }
                 | Trouble::Store(_),
             ) => {}
         }
         self.outputs.push(Output::Trouble { group, trouble });
+    }
+
+    /// Whether a process that never had a session is refused because of its credential, and not for the first time: a
+    /// replica that lags behind may not know a token that was made this moment.
+    fn is_stranger(&mut self, refusal: &Refusal) -> bool {
+        let is_of_credential =
+            matches!(refusal, Refusal::Unauthenticated { .. } | Refusal::CredentialOver { .. });
+        if !is_of_credential || self.machine.was_admitted() {
+            return false;
+        }
+        self.credential_refusals += 1;
+        self.credential_refusals >= CREDENTIAL_REFUSALS_MAX
     }
 
     /// Tells that a hand-over failed; says whether one was under way.
@@ -478,6 +502,7 @@ fn is_permanent(refusal: &Refusal) -> bool {
         | Refusal::TermOver { .. }
         | Refusal::FenceUnknown { .. }
         | Refusal::SessionOfAnother
+        | Refusal::Unauthenticated { .. }
         | Refusal::CredentialOver { .. }
         | Refusal::BindingsChanged { .. }
         | Refusal::TokenUnknown { .. }

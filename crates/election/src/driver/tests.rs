@@ -297,6 +297,70 @@ fn a_campaign_that_can_never_win_fails_and_one_that_may_goes_on() {
     }
 }
 
+fn no_credential() -> StoreError {
+    StoreError::Refused(Refusal::Unauthenticated { why: "no credential was shown".into() })
+}
+
+/// Answers the next request of this kind, within a minute, and says when.
+fn answer_next(
+    stage: &mut Stage,
+    from_ms: u64,
+    is_meant: impl Fn(&Request) -> bool,
+    error: &StoreError,
+) -> u64 {
+    for ms in (from_ms..from_ms + 60_000).step_by(10) {
+        stage.on(ms, Input::Tick);
+        if let Some((attempt, _)) = stage.asked().into_iter().find(|(_, it)| is_meant(it)) {
+            stage.answer(ms, attempt, Err(error.clone()));
+            return ms;
+        }
+    }
+    panic!("it asks no more: {:?}", stage.said);
+}
+
+#[test]
+fn a_process_that_the_servers_do_not_know_gives_up_at_the_second_refusal() {
+    let over = Refusal::CredentialOver { flaw: crate::access::CredentialFlaw::Revoked };
+    for error in [no_credential(), StoreError::Refused(over)] {
+        let mut stage = Stage::new(false);
+        stage.on(0, claim(1));
+        stage.said.clear();
+        stage.on(0, Input::Session(SessionId::new(9).unwrap()));
+        let is_failed = |stage: &Stage| {
+            stage.said.iter().any(|it| {
+                matches!(it, Output::Failed { why, .. }
+                if *why == PermanentFailure::Refused(match &error {
+                    StoreError::Refused(refusal) => refusal.clone(),
+                    other => panic!("{other}"),
+                }))
+            })
+        };
+        let is_open = |request: &Request| matches!(request, Request::Open(_));
+        let ms = answer_next(&mut stage, 1, is_open, &error);
+        assert!(!is_failed(&stage), "a replica may lag behind");
+        answer_next(&mut stage, ms, is_open, &error);
+        assert!(is_failed(&stage), "{error}");
+    }
+}
+
+/// Its token may be replaced in its file at any moment.
+#[test]
+fn a_process_that_was_known_before_asks_on() {
+    let mut stage = Stage::new(false);
+    stage.on(0, claim(1));
+    let mut next_term = 0;
+    stage.serve(0, &mut next_term);
+    let (attempt, _) = stage.asked()[0].clone();
+    let mut ms = 1;
+    stage.answer(ms, attempt, Err(no_credential()));
+    for _ in 0..5 {
+        let is_campaign = |request: &Request| matches!(request, Request::Campaign(_));
+        ms = answer_next(&mut stage, ms, is_campaign, &no_credential());
+        let failed = stage.said.iter().any(|it| matches!(it, Output::Failed { .. }));
+        assert!(!failed, "at {ms} ms");
+    }
+}
+
 /// A group that is stopped while it is put in order: its candidates are refused, and wait.
 #[test]
 fn who_was_let_in_once_waits_until_it_is_let_in_again() {

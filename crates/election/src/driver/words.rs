@@ -47,6 +47,8 @@ pub enum Input {
     Idle { group: Group, term: Term },
     /// A resource refused this term because it has admitted a higher one.
     FenceRefused { group: Group, term: Term },
+    /// The work of this term failed by itself: this process waits before it stands again.
+    Failed { group: Group, term: Term },
     /// The application says what its state looks like under this term.
     Digest { group: Group, term: Term, digest: Digest },
     /// Somebody wants its lease as long as it can be: a heartbeat is due at once.

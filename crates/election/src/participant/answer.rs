@@ -38,6 +38,11 @@ impl Participant {
             Err(StoreError::Refused(Refusal::SessionUnknown)) => {
                 self.session_gone(Why::SessionGone);
             }
+            // About the credential, and not about the request: the next one may be good.
+            Err(error @ StoreError::Refused(Refusal::Unauthenticated { .. })) => {
+                self.trouble(Some(group), error.into());
+                self.try_again(group, None);
+            }
             Err(StoreError::Refused(refusal)) => self.errand_refused(group, refusal),
             Err(error) => {
                 let told = pause_told(retry_after(&error));

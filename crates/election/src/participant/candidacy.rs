@@ -38,6 +38,10 @@ pub(super) struct Candidacy {
     pub(super) offered: Option<Offered>,
     /// Campaigns lost in a row.
     pub(super) tries: u32,
+    /// When it began to lead, until a failure of the work was counted for this term.
+    pub(super) led_since: Option<Moment>,
+    /// No campaign before this moment, whoever leads: the work failed soon after earlier elections.
+    pub(super) damped_until: Moment,
     /// Its place in the agenda.
     pub(super) due_at: Option<Moment>,
 }
@@ -201,6 +205,8 @@ impl Candidacy {
             hand_over: None,
             offered: None,
             tries: 0,
+            led_since: None,
+            damped_until: Moment::ZERO,
             due_at: None,
         }
     }
@@ -249,7 +255,7 @@ impl Candidacy {
             (None, Seat::Standby(StandbyState::Out { campaign_at }))
                 if may_campaign && self.wants =>
             {
-                Some(*campaign_at)
+                Some(self.damped_until.max(*campaign_at))
             }
             (None, _) => None,
         };

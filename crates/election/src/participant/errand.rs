@@ -26,7 +26,7 @@ impl Participant {
         match candidacy.seat.clone() {
             Seat::Standby(StandbyState::Out { .. }) if !candidacy.wants => self.forget(group),
             Seat::Standby(StandbyState::Out { campaign_at }) => {
-                if stands && is_open && campaign_at <= self.now {
+                if stands && is_open && campaign_at.max(candidacy.damped_until) <= self.now {
                     let (priority, metadata) = (candidacy.priority, candidacy.metadata.clone());
                     self.begin_errand(group, What::Campaign { priority, metadata });
                 }

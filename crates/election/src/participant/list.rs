@@ -142,12 +142,22 @@ impl Participant {
                 self.disown(&tenure.group, tenure.term);
             }
         }
+        let waited: Vec<Group> = self.won.iter().cloned().collect();
         let Some(open) = self.session.open_mut() else { return };
         if let Some((needed, lease)) = open.listing.held_back
             && needed <= epoch
         {
             open.listing.held_back = None;
             self.extend(lease);
+            // Who begins to lead by this lease has not heard yet that its office is on offer already. The next list
+            // may be far away.
+            for group in waited {
+                if let Some(tenure) = tenures.get(&group)
+                    && self.groups.get(&group).is_some_and(|c| c.seat.led() == Some(tenure.term))
+                {
+                    self.offer_listed(&group, tenure, asked);
+                }
+            }
         }
     }
 

@@ -69,6 +69,7 @@ use session::{Closing, Session};
 pub use request::{GroupRequest, Reply, Request, Verb};
 pub use words::{Action, Attempt, Event, LeadershipProof, Phase, Transition, Trouble, Why};
 
+use crate::damping::Damping;
 use crate::limits::GROUPS_PER_SESSION_MAX;
 use crate::moment::Moment;
 use crate::name::{Group, Metadata, Node, SessionId};
@@ -99,6 +100,11 @@ pub struct Participant {
     won: BTreeSet<Group>,
     /// Groups that have let this node campaign: being refused there later is an operator's passing wish.
     allowed: BTreeSet<Group>,
+    /// Whether a session of this process was ever opened.
+    was_admitted: bool,
+    /// Groups in which the work failed soon after the last election. Kept beside the candidacies, which end with the
+    /// wish of the application to stand.
+    damped: BTreeMap<Group, Damped>,
     /// When which group needs attention.
     agenda: BTreeSet<(Moment, Group)>,
     /// Groups whose errand is to be sent.
@@ -113,6 +119,14 @@ pub struct Participant {
     /// What the next heartbeat says of this node.
     telling: Telling,
     actions: Vec<Action>,
+}
+
+/// A group in which the work failed soon after the last election.
+#[derive(Clone, Copy, Debug)]
+struct Damped {
+    damping: Damping,
+    /// No campaign before this.
+    until: Moment,
 }
 
 /// What an attempt was for.
@@ -143,6 +157,8 @@ impl Participant {
             working: BTreeSet::new(),
             won: BTreeSet::new(),
             allowed: BTreeSet::new(),
+            was_admitted: false,
+            damped: BTreeMap::new(),
             agenda: BTreeSet::new(),
             ready: VecDeque::new(),
             in_flight: BTreeSet::new(),
@@ -211,6 +227,12 @@ impl Participant {
         self.allowed.contains(group)
     }
 
+    /// Whether the store ever opened a session for this process.
+    #[must_use]
+    pub const fn was_admitted(&self) -> bool {
+        self.was_admitted
+    }
+
     /// The phase of a group; none if it does not stand there.
     #[must_use]
     pub fn phase(&self, group: &Group) -> Option<Phase> {
@@ -254,6 +276,11 @@ impl Participant {
                 }
             }
             Event::Digest { group, term, digest } => self.set_digest(&group, term, digest),
+            Event::Failed { group, term } => {
+                if self.groups.get(&group).is_some_and(|c| c.seat.held() == Some(term)) {
+                    self.work_failed(&group);
+                }
+            }
             Event::Renew => self.hurry_heartbeat(),
             Event::Healthy => self.set_health(true),
             Event::Unhealthy => self.set_health(false),
@@ -308,9 +335,10 @@ impl Participant {
             // What is being given back is over, though the store may still say that it is held: the
             // heartbeat that disowns it lets the next leader begin.
             let over = self.highest_disowned(&group);
+            let damped_until = self.damped.get(&group).map_or(Moment::ZERO, |it| it.until);
             self.groups.insert(
                 group.clone(),
-                Candidacy { over, ..Candidacy::new(priority, metadata, now) },
+                Candidacy { over, damped_until, ..Candidacy::new(priority, metadata, now) },
             );
         } else {
             self.trouble(Some(&group), Trouble::TooManyGroups);

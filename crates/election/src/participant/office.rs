@@ -2,16 +2,19 @@
 
 use std::time::Duration;
 
-use super::Participant;
 use super::candidacy::{Candidacy, Seat, StandbyState, Then, What, Work};
 use super::heartbeat::{Lease, Stage};
 use super::request::Verb;
 use super::words::{Action, Phase, Transition, Trouble, Why};
-use crate::limits::RETRY_MS_MIN_DEFAULT;
+use super::{Damped, Participant};
+use crate::limits::{MINIMUM_TENURE_MS_DEFAULT, RETRY_MS_MIN_DEFAULT};
 use crate::moment::Moment;
 use crate::mutant::{self, Mutant};
 use crate::name::{Group, Node};
 use crate::term::Term;
+
+/// How long after the pause a failure is remembered. Whoever could not lead for so long disturbed nobody.
+const DAMPING_REMEMBERED: Duration = Duration::from_millis(2 * MINIMUM_TENURE_MS_DEFAULT);
 
 impl Participant {
     /// Whether this process would act under this term if it had it.
@@ -55,6 +58,7 @@ impl Participant {
         self.offer_is_over(group);
         if let Some(candidacy) = self.groups.get_mut(group) {
             candidacy.work = Some(Work { term, stop_by: None, overran: false });
+            candidacy.led_since = Some(self.now);
         }
         self.move_to(group, Seat::Leading { term }, Why::Elected);
         self.warn(group, stage);
@@ -307,11 +311,31 @@ impl Participant {
         self.want_session();
         for group in self.groups.keys().cloned().collect::<Vec<_>>() {
             if !healthy {
+                if self.groups.get(&group).is_some_and(|it| it.seat.led().is_some()) {
+                    self.work_failed(&group);
+                }
                 self.begin_stop(&group, Why::Unhealthy, Then::Resign);
                 self.drop_unsent(&group);
             }
             self.plan(&group);
         }
+    }
+
+    /// The work of a term failed by itself. Soon after an election that costs a pause before the next campaign, longer
+    /// with every time in a row; it counts once a term.
+    pub(super) fn work_failed(&mut self, group: &Group) {
+        let now = self.now;
+        let Some(candidacy) = self.groups.get_mut(group) else { return };
+        let Some(led_since) = candidacy.led_since.take() else { return };
+        let led_for = led_since.until(now);
+        self.damped.retain(|_, it| now < it.until + DAMPING_REMEMBERED);
+        let mut damping = self.damped.remove(group).map(|it| it.damping).unwrap_or_default();
+        let Some((low, high)) = damping.failed(led_for) else { return };
+        let (pause, failures) = (self.dice.between(low, high), damping.failures());
+        candidacy.damped_until = now + pause;
+        self.damped.insert(group.clone(), Damped { damping, until: now + pause });
+        self.trouble(Some(group), Trouble::Damped { failures, led_for, pause });
+        self.reschedule(group);
     }
 
     /// Drops an errand that no store can have seen.

@@ -200,6 +200,7 @@ impl Participant {
     fn opened(&mut self, id: SessionId, lease: Option<Lease>, view: SessionView) {
         self.pending.retain(|_, pending| !matches!(pending, Pending::Open));
         self.session_tries = 0;
+        self.was_admitted = true;
         // Revisions are compared within one session only: a restored store may count from below.
         self.revision = view.revision;
         let heartbeat_at =

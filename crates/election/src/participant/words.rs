@@ -193,6 +193,13 @@ pub enum Event {
         /// The term that was refused.
         term: Term,
     },
+    /// The work of this term failed by itself: it ended, hung or could not begin. What it means for the next campaign is
+    /// in [`crate::damping`]; the term is given up by other events.
+    Failed {
+        group: Group,
+        /// The term it worked under.
+        term: Term,
+    },
     /// The application says what its state looks like, for whoever compares two that act.
     Digest {
         group: Group,
@@ -302,6 +309,18 @@ pub enum Trouble {
     NotWarm {
         /// Who was to take over.
         to: Node,
+    },
+    /// The work failed soon after the election, so the next campaign waits.
+    #[error(
+        "the work failed after {} ms as leader, {failures} in a row; this process stands again in {} ms",
+        .led_for.as_millis(), .pause.as_millis()
+    )]
+    Damped {
+        failures: u32,
+        /// How long it had led.
+        led_for: Duration,
+        /// How long it does not stand.
+        pause: Duration,
     },
     /// The store said no, or something worse.
     #[error(transparent)]

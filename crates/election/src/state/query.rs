@@ -331,8 +331,11 @@ impl State {
     /// Answers a question by the state as it is.
     pub fn query(&self, query: &Query, lens: Lens<'_>) -> Result<View, Refusal> {
         let timed = |mut view: LeaderView| {
-            view.valid_for =
-                self.holder(&view.group).and_then(|holder| (lens.remaining)(holder.session));
+            let holder = self.holder(&view.group);
+            view.valid_for = holder.and_then(|holder| {
+                let left = (lens.remaining)(holder.session)?;
+                Some(self.at_most_ttl(holder.session, left))
+            });
             view
         };
         Ok(match query {
@@ -380,6 +383,13 @@ impl State {
             Query::Shares => View::Shares(self.shares_view()),
             Query::Access(session) => View::Access(self.access_view(*session)),
         })
+    }
+
+    /// What is left of a session, at most its ttl. Drivers wait a little longer, which is their own margin and no
+    /// promise to anybody.
+    #[must_use]
+    pub fn at_most_ttl(&self, session: SessionNo, left: Duration) -> Duration {
+        self.ttl_ms(session).map_or(left, |ttl_ms| left.min(Duration::from_millis(ttl_ms)))
     }
 
     fn candidacy(

@@ -13,6 +13,24 @@ use crate::outcome::{Answer, Event, Refusal};
 use crate::state::{Query, View};
 use crate::term::{Cursor, Revision, Term};
 
+const UNAVAILABLE: &str = "the store is unavailable: ";
+const NOTHING_HAPPENED: &str = "; nothing happened";
+const UNKNOWN: &str = "the outcome is unknown: ";
+const MAY_HAVE_HAPPENED: &str = "; it may have happened, look before you decide anything";
+
+/// The reason alone. A server sends its error as text, and whoever passes it on makes an error of it again: what this
+/// file says around a reason is said once, and the outer word counts.
+fn bare(why: &str) -> &str {
+    let mut bare = why;
+    while let Some(rest) = bare.strip_prefix(UNAVAILABLE).or_else(|| bare.strip_prefix(UNKNOWN)) {
+        bare = rest
+            .strip_suffix(NOTHING_HAPPENED)
+            .or_else(|| rest.strip_suffix(MAY_HAVE_HAPPENED))
+            .unwrap_or(rest);
+    }
+    bare.strip_suffix("; it may have happened").unwrap_or(bare)
+}
+
 /// Why a store gave no answer of the kind asked for, told by what the caller may do next.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
@@ -20,7 +38,7 @@ pub enum StoreError {
     #[error(transparent)]
     Refused(#[from] Refusal),
     /// Nothing happened. Try again when you like, or after the time named.
-    #[error("the store is unavailable: {why}; nothing happened")]
+    #[error("{UNAVAILABLE}{}{NOTHING_HAPPENED}", bare(why))]
     Unavailable {
         /// What is wrong.
         why: String,
@@ -28,7 +46,7 @@ pub enum StoreError {
         retry_after: Option<Duration>,
     },
     /// It may have happened. Look before you decide anything.
-    #[error("the outcome is unknown: {why}; it may have happened, look before you decide anything")]
+    #[error("{UNKNOWN}{}{MAY_HAVE_HAPPENED}", bare(why))]
     Uncertain {
         /// What is wrong.
         why: String,
@@ -46,6 +64,15 @@ pub enum StoreError {
 }
 
 impl StoreError {
+    /// The reason alone, without what it means for the request; none if the store answered.
+    #[must_use]
+    pub fn outage(&self) -> Option<&str> {
+        match self {
+            Self::Unavailable { why, .. } | Self::Uncertain { why } => Some(bare(why)),
+            Self::Refused(_) | Self::Unsupported { .. } | Self::Corrupt(_) => None,
+        }
+    }
+
     /// The error of a later step of a verb whose earlier step has taken effect: "nothing happened"
     /// is no longer true then.
     #[must_use]
@@ -218,4 +245,35 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// Ends all watches with `None`, and with them all waiting campaigns as lost; later calls are
     /// refused as unavailable.
     async fn shut_down(&self);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn unavailable(why: &str) -> StoreError {
+        StoreError::Unavailable { why: why.to_owned(), retry_after: None }
+    }
+
+    #[test]
+    fn an_error_that_went_through_a_server_is_wrapped_once() {
+        let first = unavailable("no quorum");
+        let told = first.to_string();
+        assert_eq!(told, "the store is unavailable: no quorum; nothing happened");
+        let second = unavailable(&told);
+        assert_eq!(second.to_string(), told);
+        assert_eq!(unavailable(&second.to_string()).to_string(), told);
+    }
+
+    /// The outer word counts: an error that says "nothing happened" and "it may have happened" says nothing.
+    #[test]
+    fn an_outcome_that_is_unknown_is_not_also_said_to_be_known() {
+        let told = unavailable("no quorum").half_done().to_string();
+        assert!(!told.contains("nothing happened"), "{told}");
+        let wrapped = StoreError::Uncertain { why: unavailable("no quorum").to_string() };
+        assert_eq!(wrapped.to_string(), told);
+        assert_eq!(unavailable(&told).to_string(), unavailable("no quorum").to_string());
+        let lost = StoreError::Uncertain { why: "no answer; it may have happened".to_owned() };
+        assert_eq!(lost.to_string().matches("it may have happened").count(), 1, "{lost}");
+    }
 }

@@ -128,6 +128,7 @@ fn refused(refusal: &Refusal) -> &'static str {
         Refusal::Policy(_) => "Policy",
         Refusal::TermsExhausted { .. } => "TermsExhausted",
         Refusal::Denied { .. } => "Denied",
+        Refusal::Unauthenticated { .. } => "Unauthenticated",
         Refusal::SessionOfAnother => "SessionOfAnother",
         Refusal::CredentialOver { .. } => "CredentialOver",
         Refusal::BindingsChanged { .. } => "BindingsChanged",

@@ -195,6 +195,7 @@ impl Driven {
             Event::Leave => Input::Leave,
             Event::Warm { group, term } => Input::Warm { group, term },
             Event::FenceRefused { group, term } => Input::FenceRefused { group, term },
+            Event::Failed { group, term } => Input::Failed { group, term },
             Event::Digest { group, term, digest } => Input::Digest { group, term, digest },
             Event::Renew => Input::Renew,
             Event::Healthy => Input::Health { is_healthy: true },

@@ -128,6 +128,17 @@ impl ObservedSessions {
         self.seen.get(&session)?.version.clone()
     }
 
+    /// Whether a look at its entry would tell better how long a session lives: it was not seen yet, or may have been
+    /// heard since. Of sessions that the engine keeps itself no look tells that.
+    pub(super) fn is_outdated(&self, session: u128, now: Moment) -> bool {
+        if self.is_servers {
+            return false;
+        }
+        let Some(observation) = self.seen.get(&session) else { return true };
+        let hold = Duration::from_millis(observation.hold_ms.unwrap_or_default());
+        observation.since + hold / 2 <= now
+    }
+
     /// How long a session lives if it is not heard again, as far as was seen.
     pub(super) fn remaining(&self, session: u128, now: Moment) -> Option<Duration> {
         let observation = self.seen.get(&session).filter(|_| !self.is_servers)?;

@@ -50,6 +50,7 @@ impl Shared {
                 let mut views = Vec::with_capacity(groups.len());
                 for group in groups {
                     let record = self.present(group).await?;
+                    self.observe_holder(group, &record).await?;
                     views.push(self.view(group, &record).await?);
                 }
                 Ok(View::Leaders(views))
@@ -74,6 +75,7 @@ impl Shared {
             }
             Query::Group(group) => {
                 let seen = self.entries.load(group).await?;
+                self.observe_holder(group, &seen.record).await?;
                 let state = &seen.record.state;
                 let standbys: Vec<_> = state.standbys(group).take(GROUPS_PAGE_MAX).collect();
                 for id in standbys.into_iter().filter_map(|session| state.id_of(session)) {
@@ -121,6 +123,20 @@ impl Shared {
             view.ttl_ms = found.as_ref().and_then(|it| it.as_open()).map(|open| open.ttl_ms);
         }
         Ok(view)
+    }
+
+    /// Looks at the session of a leader that this process has not seen for a while, so that a read can say how long it
+    /// lasts.
+    async fn observe_holder(&self, group: &Group, record: &GroupRecord) -> StoreResult<()> {
+        let holder = record.state.holder(group).map(|holder| holder.session);
+        let Some(id) = holder.and_then(|session| record.state.id_of(session)) else {
+            return Ok(());
+        };
+        let is_outdated = lock(&self.entries.observed).is_outdated(id.get(), self.entries.now());
+        if is_outdated {
+            self.entries.look(id.get()).await?;
+        }
+        Ok(())
     }
 
     /// A group as it is. An engine that finds less than this process has seen was restored or has lost a write:
@@ -180,11 +196,11 @@ impl Shared {
     async fn view(&self, group: &Group, record: &GroupRecord) -> StoreResult<LeaderView> {
         let life = self.entries.life().await?;
         let mut view = record.state.leader_view(group, life);
-        view.valid_for = record
-            .state
-            .holder(group)
-            .and_then(|holder| record.state.id_of(holder.session))
-            .and_then(|id| lock(&self.entries.observed).remaining(id.get(), self.entries.now()));
+        view.valid_for = record.state.holder(group).and_then(|holder| {
+            let id = record.state.id_of(holder.session)?;
+            let left = lock(&self.entries.observed).remaining(id.get(), self.entries.now())?;
+            Some(record.state.at_most_ttl(holder.session, left))
+        });
         Ok(view)
     }
 

@@ -55,6 +55,8 @@ struct Work {
     stop: Option<Stop>,
     /// The leadership ended for another reason than the program's own end or the user's wish.
     is_lost: bool,
+    /// It leads and does not prove that it works.
+    is_hung: bool,
     has_hooked: bool,
     status: Option<Status>,
     /// A code for a program that never ran.
@@ -65,6 +67,8 @@ struct Work {
     proved_at: Option<Moment>,
     has_proved: bool,
     killed_at: Option<Moment>,
+    /// When the guard was asked whether anything lives after the end of the lease, and has not answered.
+    asked_at: Option<Moment>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,15 +98,16 @@ impl Machine {
     /// When time alone will change something.
     pub(crate) fn wake_at(&self) -> Option<Moment> {
         let moments = match &self.state {
-            State::Idle => [self.give_up_at, None, None, None],
-            State::Leaving { until } => [Some(*until), None, None, None],
+            State::Idle => [self.give_up_at, None, None, None, None],
+            State::Leaving { until } => [Some(*until), None, None, None, None],
             State::Working(work) => [
                 work.kill_at(),
                 self.unproved_at(work),
                 work.unheard.map(|(told_at, _)| told_at + self.rules.guard_silence),
                 work.killed_at.map(|killed_at| killed_at + self.rules.reserve / 2),
+                work.asked_at.map(|asked_at| asked_at + self.rules.reserve),
             ],
-            State::Fencing { .. } | State::Done => [None; 4],
+            State::Fencing { .. } | State::Done => [None; 5],
         };
         moments.into_iter().flatten().min()
     }
@@ -144,6 +149,19 @@ impl Machine {
                 }
                 work.is_lost = true;
             }),
+            // After a pause of this process the clock is ahead of the guard's reports, which are on their way.
+            Event::Overran => {
+                let now = self.now;
+                self.work(|work, actions| {
+                    work.asked_at = Some(now);
+                    actions.push(Action::AskGuard);
+                });
+            }
+            Event::Alive => self.work(|work, actions| {
+                if work.asked_at.take().is_some() {
+                    actions.push(Action::Alarm { has_answered: true });
+                }
+            }),
             Event::Exited(status) => self.exited(status),
             Event::Over => self.over(),
             Event::Proved { asked_at } => self.work(|work, _| {
@@ -174,6 +192,14 @@ impl Machine {
                 let is_stuck = work
                     .killed_at
                     .is_some_and(|killed_at| killed_at + self.rules.reserve / 2 <= now);
+                let is_unanswered =
+                    work.asked_at.is_some_and(|asked_at| asked_at + self.rules.reserve <= now);
+                if is_unanswered {
+                    self.work(|work, actions| {
+                        work.asked_at = None;
+                        actions.push(Action::Alarm { has_answered: false });
+                    });
+                }
                 if is_hung {
                     self.hung();
                 }
@@ -213,6 +239,7 @@ impl Machine {
         self.state = State::Working(Work {
             stop: None,
             is_lost: false,
+            is_hung: false,
             has_hooked: false,
             status: None,
             failed: None,
@@ -220,6 +247,7 @@ impl Machine {
             proved_at: None,
             has_proved: false,
             killed_at: None,
+            asked_at: None,
         });
         self.actions.push(Action::Start { term, valid_until });
     }
@@ -234,6 +262,9 @@ impl Machine {
             self.start(term, valid_until);
         } else {
             // Nothing may run before it; another candidate may have better luck.
+            if !is_done {
+                self.actions.push(Action::WorkFailed);
+            }
             self.give_back(true);
         }
     }
@@ -319,12 +350,10 @@ impl Machine {
     /// Nothing is alive: the office can be given up, and it is decided what comes next.
     fn over(&mut self) {
         let State::Working(work) = &self.state else { return };
-        let (is_lost, failed) = (work.is_lost, work.failed);
+        let (is_lost, is_hung, failed) = (work.is_lost, work.is_hung, work.failed);
         // A tree that ended without a word was killed with its guard.
         let status = work.status.unwrap_or(Status::Signal(9));
         self.hook_lost();
-        self.actions.push(Action::WorkEnded);
-        self.state = State::Idle;
         let ending = match (failed, self.ending) {
             (Some(code), _) => Some(Ending::Program(code)),
             (None, Some(_)) => Some(Ending::Program(status.exit_code())),
@@ -332,6 +361,11 @@ impl Machine {
             (None, None) if self.rules.restart => None,
             (None, None) => Some(Ending::Program(status.exit_code())),
         };
+        if ending.is_none() && (is_hung || !is_lost) {
+            self.actions.push(Action::WorkFailed);
+        }
+        self.actions.push(Action::WorkEnded);
+        self.state = State::Idle;
         match ending {
             Some(ending) => self.leave(ending),
             None => self.show(Shown::Standby),
@@ -379,7 +413,7 @@ impl Machine {
     fn hung(&mut self) {
         let State::Working(work) = &mut self.state else { return };
         work.proved_at = None;
-        work.is_lost = true;
+        (work.is_lost, work.is_hung) = (true, true);
         self.actions.push(Action::Resign);
     }
 

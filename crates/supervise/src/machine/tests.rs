@@ -109,6 +109,32 @@ fn a_term_that_is_gone_kills_at_once_and_ends_the_command_if_asked_to() {
     assert_eq!(machine.on(at(503), Event::Left), [Action::Exit(Ending::Lost)]);
 }
 
+/// After a pause of this process the clock knows first; what the guard did meanwhile is on its way.
+#[test]
+fn work_is_said_to_outlive_its_lease_only_if_the_guard_says_so() {
+    let overrun = || {
+        let mut machine = working(rules());
+        machine.on(at(20_000), Event::Lost);
+        assert_eq!(deeds(machine.on(at(20_001), Event::Overran)), [Action::AskGuard]);
+        machine
+    };
+    let is_alarm = |action: &Action| matches!(action, Action::Alarm { .. });
+    let mut ended = overrun();
+    assert_eq!(deeds(ended.on(at(20_002), Event::Exited(Status::Signal(9)))), []);
+    assert!(!over(&mut ended, 20_003).iter().any(is_alarm));
+    assert!(!ended.on(at(60_000), Event::Tick).iter().any(is_alarm));
+
+    let mut lives = overrun();
+    let told = deeds(lives.on(at(20_002), Event::Alive));
+    assert_eq!(told, [Action::Alarm { has_answered: true }]);
+    assert_eq!(deeds(lives.on(at(20_003), Event::Alive)), [], "once");
+
+    let mut silent = overrun();
+    assert!(!deeds(silent.on(at(20_500), Event::Tick)).iter().any(is_alarm));
+    let told = deeds(silent.on(at(20_501), Event::Tick));
+    assert!(told.contains(&Action::Alarm { has_answered: false }), "{told:?}");
+}
+
 #[test]
 fn a_guard_that_does_not_do_what_it_is_told_is_killed_again_and_again() {
     let mut machine = working(rules());
@@ -219,7 +245,8 @@ fn a_wait_is_over_once_elected() {
 fn a_program_that_restarts_stands_again_when_it_has_ended() {
     let mut machine = working(Rules { restart: true, ..rules() });
     machine.on(at(100), Event::Exited(Status::Code(1)));
-    assert_eq!(deeds(over(&mut machine, 101)), [Action::WorkEnded]);
+    let failed = [Action::WorkFailed, Action::WorkEnded];
+    assert_eq!(deeds(over(&mut machine, 101)), failed, "the next campaign may have to wait");
     assert_eq!(deeds(machine.on(at(200), Event::Terminate(15))), [Action::Leave]);
 }
 
@@ -245,7 +272,8 @@ fn nothing_starts_before_whoever_led_before_is_fenced() {
     let give_back = [Action::CancelFence, Action::WorkEnded];
     let mut failed = Machine::new(fences(), at(0));
     failed.on(at(1), elected());
-    assert_eq!(deeds(failed.on(at(2), fenced(false))), give_back);
+    let given_back = deeds(failed.on(at(2), fenced(false)));
+    assert_eq!((&given_back[0], &given_back[1..]), (&Action::WorkFailed, &give_back[..]));
     let mut late = Machine::new(fences(), at(0));
     late.on(at(1), elected());
     assert_eq!(deeds(late.on(at(9_000), Event::StopBy { by: at(TTL_MS) })), give_back);
@@ -279,6 +307,7 @@ fn a_program_that_does_not_answer_its_probe_must_not_lead_for_ever() {
     let stop = machine.on(at(9_002), Event::StopBy { by: at(12_000) });
     assert_eq!(deeds(stop), [Action::Stop { kill_at: at(11_500) }]);
     assert_eq!(machine.wake_at(), Some(at(11_625)), "no answer is waited for, only the end");
+    assert_eq!(deeds(over(&mut machine, 9_100)), [Action::WorkFailed, Action::WorkEnded]);
 }
 
 #[test]

@@ -70,6 +70,10 @@ pub(crate) enum Event {
     Heard(Moment),
     /// The guard stops the program by itself.
     Overdue,
+    /// The lease is over, and nobody has said yet that the work has ended.
+    Overran,
+    /// The guard was asked, and something of the tree is alive.
+    Alive,
     /// The program has ended.
     Exited(Status),
     /// Nothing of the tree is alive.
@@ -101,8 +105,14 @@ pub(crate) enum Action {
     Kill,
     /// Kill the guard, which does not do what it is told.
     KillGuard,
+    /// Ask the guard whether anything of the tree is alive.
+    AskGuard,
+    /// Tell people that work runs, or may run, though its lease is over.
+    Alarm { has_answered: bool },
     /// Pass a signal on.
     Forward(i32),
+    /// Tell the election that the work failed by itself, and that this process will stand again.
+    WorkFailed,
     /// Tell the election that nothing of the work runs any more.
     WorkEnded,
     /// Tell the election that this term is to be given up once the work has ended.

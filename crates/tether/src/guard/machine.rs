@@ -177,6 +177,11 @@ impl Machine {
                     self.actions.push(Action::SignalGroup(number));
                 }
             }
+            // After its end, the last report says so.
+            (Order::Ask, State::Running | State::Stopping { .. } | State::Killing { .. }) => {
+                self.tell(GuardReport::Alive);
+            }
+            (Order::Ask, State::Waiting | State::Over) => {}
             (
                 Order::Lease(_) | Order::Stop(_) | Order::Kill | Order::Signal(_),
                 State::Stopping { .. } | State::Killing { .. } | State::Over | State::Waiting,
@@ -355,6 +360,20 @@ mod tests {
             [Action::Tell(GuardReport::Over), Action::Quit]
         );
         assert_eq!(machine.on(at(2), Event::Order(Order::Lease(at(10_000)))), []);
+    }
+
+    /// Time goes first: a guard that overslept kills before it answers.
+    #[test]
+    fn a_guard_that_is_asked_says_that_something_lives_until_nothing_does() {
+        let alive = Action::Tell(GuardReport::Alive);
+        let mut machine = machine();
+        assert_eq!(machine.on(at(0), Event::Order(Order::Ask)), []);
+        let mut machine = running();
+        assert_eq!(machine.on(at(5), Event::Order(Order::Ask)), std::slice::from_ref(&alive));
+        let done = machine.on(at(60_000), Event::Order(Order::Ask));
+        assert_eq!(done[3..], [Action::KillAll, alive]);
+        machine.on(at(60_001), Event::Empty);
+        assert_eq!(machine.on(at(60_002), Event::Order(Order::Ask)), []);
     }
 
     #[test]
