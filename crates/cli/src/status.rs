@@ -19,7 +19,7 @@ Examples:
 Name all servers, and it says which of them do not answer.
 
 Exit codes: 0 nothing is wrong, 1 something is wrong and elections go on, 69 nobody can be elected: no
-server answers, there is no quorum, or the groups cannot be read.")]
+server answers, there is no quorum, or the groups cannot be read. 77 the servers refuse to tell.")]
 pub(crate) struct StatusArgs {
     #[command(flatten)]
     pub(crate) client: ClientArgs,
@@ -45,6 +45,7 @@ pub(crate) async fn run(args: StatusArgs) -> CommandResult {
     Ok(match report.worst() {
         None => Exit::Done,
         Some(Severity::Warning) => Exit::No,
+        Some(Severity::Refused) => Exit::Refused,
         Some(Severity::Down) => Exit::Unavailable,
     })
 }
@@ -72,6 +73,7 @@ fn shown(report: &StatusReport) -> String {
     let verdict = match report.worst() {
         None => "nothing is wrong",
         Some(Severity::Warning) => "something is wrong; elections go on",
+        Some(Severity::Refused) => "unknown: the servers do not tell you everything",
         Some(Severity::Down) => "DOWN: nobody can be elected, or nothing is known",
     };
     let mut lines = vec![("status", verdict.to_owned())];

@@ -84,6 +84,9 @@ fn a_candidate_that_the_server_does_not_know_ends_and_names_the_flag_for_its_tok
     for unknown in [run(&[]), keep.to_vec()] {
         says(&server.ask(&room, &unknown), REFUSED, &["no credential was shown", "--token-file"]);
     }
+    let blind = server.ask(&room, &["status"]);
+    assert_eq!(blind.code, REFUSED, "{blind:?}");
+    assert!(blind.stdout.contains("unknown") && blind.stdout.contains("--token-file"), "{blind:?}");
     let socket = format!("unix://{}", room.text("data/run/regent.sock"));
     let token = room.run(&["auth", "token", "create", "node:b", "--server", &socket]);
     assert_eq!(token.code, 0, "{token:?}");

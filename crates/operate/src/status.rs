@@ -13,6 +13,8 @@ use regent_election::store::OfficeState;
 use serde::Serialize;
 use tokio::task::JoinSet;
 
+use crate::way_out::way_out;
+
 /// Pages of groups that are read. Counts of more are marked as a part.
 const PAGES_MAX: usize = 32;
 /// Groups without a leader whose line is read.
@@ -35,6 +37,8 @@ pub struct ServerVersion {
 pub enum Severity {
     /// Elections go on; somebody should look.
     Warning,
+    /// The caller may not see it, so it may be well or not.
+    Refused,
     /// Nobody can be elected, or nothing is known.
     Down,
 }
@@ -238,12 +242,18 @@ fn count_in(office: &Office, counts: &mut GroupCounts, vacant: &mut Vec<Group>) 
 
 fn cannot_ask(report: &mut StatusReport, what: &str, error: &RemoteError) {
     let (severity, todo) = match error {
-        // Somebody else may see it, so nothing is known to be down.
-        RemoteError::Refused(_) => (Severity::Warning, "ask with the right of an observer"),
-        RemoteError::Unavailable { .. } | RemoteError::Uncertain { .. } => {
-            (Severity::Down, "start the silent servers again, or look at their logs")
+        RemoteError::Refused(problem) => {
+            let todo = way_out(problem);
+            let todo = todo.strip_prefix("; ").unwrap_or("ask as an observer").to_owned();
+            (Severity::Refused, todo)
         }
-        RemoteError::Protocol { .. } => (Severity::Down, "name a Regent server with --server"),
+        RemoteError::Unavailable { .. } | RemoteError::Uncertain { .. } => {
+            let todo = "start the silent servers again, or look at their logs";
+            (Severity::Down, todo.to_owned())
+        }
+        RemoteError::Protocol { .. } => {
+            (Severity::Down, "name a Regent server with --server".to_owned())
+        }
     };
     report.find(severity, format!("{what} cannot be read: {error}"), todo);
 }

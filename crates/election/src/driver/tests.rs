@@ -297,6 +297,57 @@ fn a_campaign_that_can_never_win_fails_and_one_that_may_goes_on() {
     }
 }
 
+/// When the next campaign after a moment is sent, within two minutes. Everything else is answered.
+fn campaigns_at(stage: &mut Stage, from_ms: u64) -> u64 {
+    for ms in (from_ms..from_ms + 120_000).step_by(10) {
+        stage.on(ms, Input::Tick);
+        let is_campaign =
+            |output: &Output| matches!(output, Output::Send { request: Request::Campaign(_), .. });
+        if stage.said.iter().any(is_campaign) {
+            return ms;
+        }
+        stage.serve(ms, &mut 0);
+    }
+    panic!("it campaigns no more: {:?}", stage.said);
+}
+
+/// Whoever fails as soon as it leads waits longer and longer, and again only a moment once it has led for a while.
+#[test]
+fn work_that_fails_right_after_an_election_costs_a_growing_pause() {
+    for is_ill in [false, true] {
+        let mut stage = Stage::leading(false);
+        let (mut ms, mut number, mut pauses) = (0, 1, Vec::new());
+        // Leads for so long, then fails.
+        for led_ms in [10, 10, 10, 31_000, 10] {
+            for at_ms in (ms..ms + led_ms).step_by(1_000) {
+                stage.on(at_ms, Input::Tick);
+                stage.serve(at_ms, &mut number);
+            }
+            ms += led_ms;
+            if is_ill {
+                stage.on(ms, Input::Health { is_healthy: false });
+            } else {
+                stage.on(ms, Input::Failed { group: group(), term: term(number) });
+            }
+            stage.on(ms, Input::Idle { group: group(), term: term(number) });
+            stage.serve(ms, &mut number);
+            stage.on(ms, Input::Health { is_healthy: true });
+            stage.on(ms, claim(number + 1));
+            stage.said.retain(|output| !matches!(output, Output::Elected { .. }));
+            let next = campaigns_at(&mut stage, ms);
+            pauses.push(next - ms);
+            ms = next;
+            stage.serve(ms, &mut number);
+            assert_eq!(stage.elected().len(), 1, "it leads again: {:?}", stage.said);
+        }
+        let is_within = |pause: u64, low: u64| pause >= low && pause <= 2 * low + 10;
+        assert!(is_within(pauses[0], 500), "{pauses:?}");
+        assert!(is_within(pauses[1], 1_000) && is_within(pauses[2], 2_000), "{pauses:?}");
+        assert!(pauses[3] < 5_100, "it had led for the minimum tenure: {pauses:?}");
+        assert!(is_within(pauses[4], 500), "the count began anew: {pauses:?}");
+    }
+}
+
 fn no_credential() -> StoreError {
     StoreError::Refused(Refusal::Unauthenticated { why: "no credential was shown".into() })
 }

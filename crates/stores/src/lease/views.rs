@@ -69,7 +69,12 @@ impl Shared {
                 };
                 self.read_from(&seen.record, query, false).await
             }
-            Query::Leader(group) | Query::Fences { group, .. } => {
+            Query::Leader(group) => {
+                let record = self.present(group).await?;
+                self.observe_holder(group, &record).await?;
+                self.read_from(&record, query, false).await
+            }
+            Query::Fences { group, .. } => {
                 let record = self.present(group).await?;
                 self.read_from(&record, query, false).await
             }
