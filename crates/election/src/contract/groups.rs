@@ -26,6 +26,32 @@ pub(super) async fn an_answer_is_seen_by_every_later_read(bench: Bench) -> Resul
     Ok(())
 }
 
+pub(super) async fn many_groups_are_read_in_the_order_asked_and_counted(
+    bench: Bench,
+) -> Result<(), Fault> {
+    let (led, vacant, unknown) = (bench.group(), bench.group(), bench.group());
+    let alice = bench.player("alice", LONG_MS).await?;
+    let term = alice.win(&led).await?;
+    let over = alice.win(&vacant).await?;
+    alice.resign(&vacant, over).await?;
+    let asked = vec![vacant.clone(), led.clone(), unknown.clone()];
+    let leaders = bench.store().leaders(asked.clone()).await?;
+    let told: Vec<_> = leaders.iter().map(|it| (&it.group, it.term, it.leader.clone())).collect();
+    let expected =
+        [(&vacant, over, None), (&led, term, Some(node("alice"))), (&unknown, Term::NONE, None)];
+    ensure!(told == expected, "the leaders are {told:?}");
+    let offices = bench.store().offices(asked).await?;
+    let told: Vec<_> =
+        offices.offices.iter().map(|note| note.map(|it| (it.is_led, it.is_wanted))).collect();
+    ensure!(
+        told == [Some((false, false)), Some((true, true)), None],
+        "the offices are {offices:?}"
+    );
+    let is_counted = offices.led >= 1 && offices.wanted >= offices.led;
+    ensure!(is_counted, "{} of {} groups are led", offices.led, offices.wanted);
+    Ok(())
+}
+
 pub(super) async fn terms_rise_through_resignation_expiry_and_deletion(
     bench: Bench,
 ) -> Result<(), Fault> {

@@ -181,6 +181,7 @@ pub fn cases() -> Vec<Case<dyn Harness>> {
             a_session_that_is_not_heard_expires_with_all_its_tenures;
         groups:
             an_answer_is_seen_by_every_later_read,
+            many_groups_are_read_in_the_order_asked_and_counted,
             terms_rise_through_resignation_expiry_and_deletion,
             a_groups_history_tells_the_causes,
             a_finding_is_kept_and_told_once_and_changes_nobodys_office,
