@@ -129,8 +129,10 @@ impl App {
         if checked.is_err() && activity.carried().is_none() {
             let now = regent_clock::now();
             let told_at = activity.next_refusal(|last_at| told_at(last_at, now, dice()));
+            let rest = activity.rests();
             // Boxed, because it is seldom: the future of every request would have room for a timer.
             Box::pin(tokio::time::sleep(now.until(told_at))).await;
+            drop(rest);
         }
         checked
     }

@@ -134,11 +134,17 @@ async fn identify(app: &App, peer: &Peer, headers: &HeaderMap) -> Result<Caller,
 async fn bearer(app: &App, peer: &Peer, text: &str) -> Result<Caller, Problem> {
     if let Some(issuers) = app.issuers.as_ref().filter(|_| !text.starts_with(TOKEN_PREFIX)) {
         let (now, address) = (regent_clock::now(), peer.activity.address());
-        // Not judged: the answer is that of one more failure.
-        if app.failures.is_used_up(now, address) && !issuers.is_good(text) {
+        // One that is not judged is answered as one more failure.
+        let is_judged = || issuers.is_good(text) || peer.activity.takes_judgement();
+        if app.failures.is_used_up(now, address) && !is_judged() {
             return Err(unknown("the token is not judged"));
         }
         let identified = issuers.identify(text, peer.client.clone()).await;
+        if let Ok(Caller { voucher: Some(voucher), .. }) = &identified
+            && voucher.flaw().is_none()
+        {
+            peer.activity.showed_good_token();
+        }
         return identified.map_err(|why| unknown(&why));
     }
     let known = peer.activity.token_known(text);

@@ -18,7 +18,7 @@ use crate::app::{App, Phase};
 use crate::connection;
 use crate::faces::Faces;
 use crate::quiet::{self, Quiet};
-use crate::socket::{ConnectionActivity, LOCAL, Stream};
+use crate::socket::{ConnectionActivity, Stream, UNIX};
 use crate::tls::{self, Tls};
 
 static UNACCEPTED: Quiet = quiet::lines();
@@ -84,7 +84,7 @@ impl Listener {
             }
             Self::Unix(listener) => {
                 let (stream, _) = listener.accept().await?;
-                Ok((Stream::Unix(stream), LOCAL.ip()))
+                Ok((Stream::Unix(stream), UNIX))
             }
         }
     }

@@ -20,6 +20,7 @@ use regent_election::access::Principal;
 
 use crate::admission::Class;
 use crate::limits::{BURST, CALLERS_MAX, FAILURES_PART, FORGET_EVERY, RETRY_SPREAD_MS};
+use crate::socket::UNIX;
 
 /// Who asks.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -35,6 +36,7 @@ impl AskedBy {
     fn text(&self) -> String {
         match self {
             Self::Principal(who) => who.to_string(),
+            Self::Address(UNIX) => "the Unix socket".to_owned(),
             Self::Address(address) => address.to_string(),
             Self::Crowd => "this caller, with many others,".to_owned(),
         }
@@ -126,7 +128,8 @@ impl FailureLimits {
         taken.map_err(|Problem { retry_after_ms, .. }| {
             let retry_after_ms = retry_after_ms.unwrap_or(RETRY_SPREAD_MS);
             let detail = format!(
-                "{address} shows more than {} wrong credentials a second; nothing happened, look for the program that has none, then try again in {retry_after_ms} ms",
+                "{} shows more than {} wrong credentials a second; nothing happened, look for the program that has none, then try again in {retry_after_ms} ms",
+                AskedBy::Address(address).text(),
                 self.0.other_per_s.unwrap_or_default(),
             );
             Problem::new(Code::RateLimited, detail).retry_after(retry_after_ms)

@@ -95,7 +95,11 @@ pub(crate) async fn act_close(ask: &Ask, request: CloseSessionRequest) -> Result
     let CloseSessionRequest { session_id } = request;
     ask.change(ask.store().close(session_id)).await?;
     ask.app.connection_limit.closed(session_id);
-    ask.app.claim_monitor.closed(session_id);
-    ask.app.failure_forecast.closed(session_id);
+    // Of a session that has expired every principal may say that it is closed. What is heard of those who act on is
+    // forgotten at the word of its owner only.
+    if ask.guard.as_ref().is_none_or(|guarded| guarded.remembers_as_own(session_id)) {
+        ask.app.claim_monitor.closed(session_id);
+        ask.app.failure_forecast.closed(session_id);
+    }
     Ok(Done::YES)
 }

@@ -60,6 +60,8 @@ pub(crate) struct ConnectionActivity {
     holdings: Holdings,
     /// When the last refusal that is held back is told.
     refusal_at: Mutex<Moment>,
+    /// Whether a token of another issuer is judged once, although its address has failed too often.
+    may_be_judged: AtomicBool,
 }
 
 /// A bearer token as it was shown, and what it stands for.
@@ -91,6 +93,10 @@ impl Secret {
 #[derive(Debug)]
 pub(crate) struct Exchange(Arc<ConnectionActivity>);
 
+/// A request under way of which nothing is served: its refusal is held back, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Rest<'a>(&'a ConnectionActivity);
+
 impl ConnectionActivity {
     pub(crate) fn begin() -> Self {
         Self {
@@ -108,6 +114,7 @@ impl ConnectionActivity {
             token_known: Mutex::new(None),
             holdings: Holdings::default(),
             refusal_at: Mutex::default(),
+            may_be_judged: AtomicBool::new(true),
         }
     }
 
@@ -141,6 +148,26 @@ impl ConnectionActivity {
         let mut refusal_at = self.refusal_at.lock().unwrap_or_else(PoisonError::into_inner);
         *refusal_at = told_at(*refusal_at);
         *refusal_at
+    }
+
+    /// Whether a token of another issuer is judged although its address has failed too often: the first one that this
+    /// connection needs that for, and one more after each that was good. A connection costs more than a judgement, and a
+    /// client that replaces its token, or comes from another server, must be served behind an address that others abuse.
+    pub(crate) fn takes_judgement(&self) -> bool {
+        self.may_be_judged.swap(false, Ordering::AcqRel)
+    }
+
+    /// Its peer showed a token of another issuer that was good.
+    pub(crate) fn showed_good_token(&self) {
+        self.may_be_judged.store(true, Ordering::Release);
+    }
+
+    /// From here on, one of its requests only waits to be refused: for as long, the connection gives way to a newcomer as if
+    /// that request were not there.
+    pub(crate) fn rests(&self) -> Rest<'_> {
+        *self.idle_since.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        self.under_way.fetch_sub(1, Ordering::AcqRel);
+        Rest(self)
     }
 
     /// Its peer has this address.
@@ -250,8 +277,17 @@ impl Drop for Exchange {
     }
 }
 
+impl Drop for Rest<'_> {
+    fn drop(&mut self) {
+        self.0.under_way.fetch_add(1, Ordering::AcqRel);
+    }
+}
+
 /// The address under which connections of this machine's own socket are known.
 pub(crate) const LOCAL: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+
+/// The address under which those connections are counted. No peer of a network has it, so none takes their places.
+pub(crate) const UNIX: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
 /// The bytes of a connection, whichever way it came.
 pub(crate) enum Stream {

@@ -146,6 +146,13 @@ impl GuardedStore {
         Ok(Self { is_over, ..self })
     }
 
+    /// Whether a session is the caller's, or was: as far as this server remembers, which has heard its heartbeats.
+    #[must_use]
+    pub fn remembers_as_own(&self, session: SessionId) -> bool {
+        let open = self.known.get(session);
+        open.is_some_and(|open| open.owner.as_ref().is_none_or(|owner| *owner == self.caller.who))
+    }
+
     /// Judges by what this server has applied, and before it refuses by what the store says now: a server that is
     /// behind must not turn away a caller whose binding or token is new to it.
     async fn judged(

@@ -96,3 +96,25 @@ async fn a_refused_request_does_not_cost_its_connection() {
         answers.split("HTTP/1.1 ").skip(1).filter_map(|rest| rest.split(' ').next()).collect();
     assert_eq!(statuses, ["429", "200"], "{answers}");
 }
+
+/// A connection whose refusal is held back is of no use to anybody meanwhile: it gives way, so that a client behind the same
+/// address still gets one to renew by.
+#[tokio::test(flavor = "multi_thread")]
+async fn refusals_that_are_held_back_keep_no_newcomer_out() {
+    let config = ServerConfig { connections_per_address_max: 16, ..always_late() };
+    let server = Server::with(config).await;
+    let session = open(&server, 1).await;
+    is_late(&server).await;
+    let refused = "GET /v1/groups/g/leader HTTP/1.1\r\nhost: localhost\r\n\r\n";
+    for _ in 0..5 {
+        let mut flood = Vec::new();
+        for _ in 0..32 {
+            let mut stream = server.connect().await;
+            // One that was left for a newcomer takes no more.
+            let _ = stream.write_all(refused.repeat(8).as_bytes()).await;
+            flood.push(stream);
+        }
+        let answer = server.post("/v1/sessions/heartbeat", json!({"session_id": session})).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+    }
+}

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test's helpers are tests too")]
 
 mod access;
+mod attacked;
 mod browsers;
 mod cluster;
 mod document;
