@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use regent_election::access::AccessTable;
+use regent_election::access::LiveAccess;
 use regent_election::store::{StoreError, StoreResult};
 use tokio::sync::oneshot;
 
@@ -31,9 +31,7 @@ pub struct Handle {
     pub(crate) inbox: SyncSender<CoreMessage>,
     pub(crate) status: Arc<Mutex<Status>>,
     /// Who may do what, as far as it has applied.
-    pub(crate) access: Arc<Mutex<Arc<AccessTable>>>,
-    /// Whether everything is applied that was committed when it started.
-    pub(crate) has_caught_up: Arc<AtomicBool>,
+    pub(crate) access: LiveAccess,
     pub(crate) peers: Arc<Peers>,
     pub(crate) threads: Arc<Mutex<Vec<JoinHandle<()>>>>,
     pub(crate) is_stopping: Arc<AtomicBool>,
@@ -94,17 +92,8 @@ impl Handle {
     /// Who may do what, as far as this replica has applied; whoever was told of a change finds it here. The core is not
     /// asked: strangers must not make it work.
     #[must_use]
-    pub fn access(&self) -> Arc<AccessTable> {
-        Arc::clone(&self.access.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// Whether a linearizable read was answered since the start.
-    pub(crate) fn has_caught_up(&self) -> bool {
-        self.has_caught_up.load(Ordering::Acquire)
-    }
-
-    pub(crate) fn caught_up(&self) {
-        self.has_caught_up.store(true, Ordering::Release);
+    pub const fn access(&self) -> &LiveAccess {
+        &self.access
     }
 
     /// Which replica of which cluster it is.
@@ -144,12 +133,6 @@ impl Handle {
     }
 
     /// How often files of that certificate changed and could not be used.
-    /// The peers whose links are alive, whoever leads: they answered a ping lately.
-    #[must_use]
-    pub fn connected(&self) -> std::collections::BTreeSet<ReplicaId> {
-        self.peers.connected()
-    }
-
     #[must_use]
     pub fn links_reload_failures(&self) -> u64 {
         self.peers.reload_failures()
@@ -159,6 +142,12 @@ impl Handle {
     #[must_use]
     pub fn round_trips(&self) -> std::collections::BTreeMap<ReplicaId, Duration> {
         self.peers.round_trips()
+    }
+
+    /// The peers whose links are alive, whoever leads: they answered a ping lately.
+    #[must_use]
+    pub fn connected(&self) -> std::collections::BTreeSet<ReplicaId> {
+        self.peers.connected()
     }
 
     /// A warning if the network measured is too slow for this replica's timers.

@@ -20,7 +20,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use raft::eraftpb::MessageType;
-use regent_election::access::AccessTable;
+use regent_election::access::LiveAccess;
 use regent_election::limits::STATE_BYTES_MAX_DEFAULT;
 use regent_election::watch::{Bounds, Hub};
 use regent_election::{Incarnation, Moment, StateBudget};
@@ -165,7 +165,7 @@ impl Node {
         let transport = Arc::clone(&config.transport);
         let peers = Arc::new(Peers::start(beginning, listener.into(), transport, deliver));
         let status = Arc::new(Mutex::new(status));
-        let access = Arc::new(Mutex::new(Arc::clone(core.access())));
+        let access = LiveAccess::new(Arc::clone(core.access()));
         let leader_changes = Arc::new(AtomicU64::new(0));
         let is_witness = Arc::new(AtomicBool::new(core.status().is_witness));
         let must_end = Arc::new(AtomicBool::new(false));
@@ -188,7 +188,7 @@ impl Node {
             hub: hub.clone(),
             status: Arc::clone(&status),
             status_at: now,
-            access: Arc::clone(&access),
+            access: access.clone(),
             leader_changes: Arc::clone(&leader_changes),
             is_witness: Arc::clone(&is_witness),
             is_warned: false,
@@ -215,7 +215,6 @@ impl Node {
             inbox,
             status,
             access,
-            has_caught_up: Arc::default(),
             peers,
             threads: Arc::new(Mutex::new(threads)),
             is_stopping: Arc::default(),
@@ -297,7 +296,7 @@ struct Worker {
     hub: Hub,
     status: Arc<Mutex<Status>>,
     status_at: Moment,
-    access: Arc<Mutex<Arc<AccessTable>>>,
+    access: LiveAccess,
     leader_changes: Arc<AtomicU64>,
     is_witness: Arc<AtomicBool>,
     /// Whether the log has been told that the network is too slow, and not that it no longer is.
@@ -349,7 +348,8 @@ impl Worker {
                 || outputs.installed.is_some()
                 || outputs.answers.iter().any(is_done);
             self.renew_status(now, must_show);
-            self.show_access();
+            // Before anybody is told of a change of it.
+            self.access.show(self.core.access());
             self.act(outputs);
         }
     }
@@ -421,14 +421,6 @@ impl Worker {
         }
     }
 
-    /// Shows who may do what, before anybody is told of a change of it.
-    fn show_access(&self) {
-        let mut shown = self.access.lock().unwrap_or_else(PoisonError::into_inner);
-        if !Arc::ptr_eq(&shown, self.core.access()) {
-            *shown = Arc::clone(self.core.access());
-        }
-    }
-
     fn send(&self, to: ReplicaId, message: PeerMessage) {
         let is_snapshot = matches!(
             &message,
@@ -490,11 +482,6 @@ impl Worker {
         let mut shared = self.status.lock().unwrap_or_else(PoisonError::into_inner);
         if (shared.role, shared.leader, shared.raft_term)
             != (status.role, status.leader, status.raft_term)
-        if let Some(members) = &status.removed_from
-            && shared.removed_from.is_none()
-        {
-            tracing::warn!("{}", removed(status.id, members));
-        }
         {
             tracing::info!(
                 role = ?status.role,
@@ -502,6 +489,11 @@ impl Worker {
                 raft_term = status.raft_term,
                 "the replica's role changed"
             );
+        }
+        if let Some(members) = &status.removed_from
+            && shared.removed_from.is_none()
+        {
+            tracing::warn!("{}", removed(status.id, members));
         }
         if status.leader.is_some() && shared.leader != status.leader {
             self.leader_changes.fetch_add(1, Ordering::Relaxed);

@@ -58,7 +58,7 @@ impl ReplicaStore {
         let read = self.handle.ask(Request::Read { query, linearizable: true }).await;
         let is_current = matches!(read, Ok(Response::View { .. }));
         if is_current {
-            self.handle.caught_up();
+            self.handle.access().catch_up();
         }
         is_current
     }
@@ -141,9 +141,10 @@ impl Store for ReplicaStore {
         let linearizable = consistency == Consistency::Linearizable;
         // Asked with every request, also of those who may do nothing.
         if query == Query::Access(None) && !linearizable && !self.handle.is_witness() {
-            let may_be_old = !(self.handle.has_caught_up() || Box::pin(self.catch_up()).await);
-            let table = self.handle.access();
-            return Ok(View::Access(AccessView { table, session: None, may_be_old }));
+            let live = self.handle.access();
+            let may_be_old = !(live.has_caught_up() || Box::pin(self.catch_up()).await);
+            let (table, live) = (live.table(), Some(live.clone()));
+            return Ok(View::Access(AccessView { table, session: None, may_be_old, live }));
         }
         let query = query.with_digest(&mut Digests::default());
         match self.handle.ask(Request::Read { query, linearizable }).await? {

@@ -6,16 +6,20 @@
 //! Everybody else is unknown. Whoever shows a certificate and a token must mean the same principal by both, and both
 //! must be good: a stolen token is then worthless on another node's connection.
 //!
+//! Who calls is found out once and remembered on the connection, with the credential that was shown, until it shows
+//! another one or the table of tokens changes ([`Lasts`]). Whether the credential is still good, and what the caller may do,
+//! is judged with every request.
+//!
 //! Nothing of a token gets into a message or a log.
 
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use hyper::HeaderMap;
-use hyper::header::AUTHORIZATION;
+use hyper::header::{AUTHORIZATION, HeaderValue};
 use regent_api::{Code, Gate, Problem, Route};
 use regent_election::access::{
-    BearerToken, Caller, GuardedStore, Principal, SecretDigest, TOKEN_PREFIX,
+    BearerToken, Caller, GuardedStore, Principal, Right, SecretDigest, TOKEN_PREFIX,
 };
 use regent_election::state::Question;
 use regent_election::store::{Consistency, StoreError};
@@ -28,6 +32,7 @@ use crate::audit;
 use crate::config::Auth;
 use crate::quiet::{self, Quiet};
 use crate::router::Peer;
+use crate::socket::Lasts;
 
 /// Lines that callers without a right can cause.
 static DENIED: Quiet = quiet::lines();
@@ -47,20 +52,53 @@ pub(crate) async fn admit(
     let (Auth::Required, Gate::Needs(right)) = (app.config.auth, route.gate) else {
         return Ok(None);
     };
-    let caller = match identify(app, peer, headers).await {
-        Ok(caller) => caller,
-        Err(problem) => {
-            if problem.code == Code::Unauthenticated {
-                app.failures.count(regent_clock::now(), peer.activity.address(), dice)?;
-            }
-            return Err(problem);
+    let shown = authorization(headers);
+    let known = shown.ok().and_then(|shown| peer.activity.caller_known(shown));
+    if let Some(guarded) = &known {
+        peer.trail.identified(&guarded.caller().who);
+        let is_allowed = match route.gives_up {
+            true => guarded.is_good(),
+            false => guarded.is_allowed(right, route.extent(group)),
+        };
+        if is_allowed {
+            return Ok(known);
         }
+    }
+    // Boxed, because it is seldom and large: the future of every request would have room for it.
+    Box::pin(admit_judged(app, peer, shown, known, route, right, group)).await.map(Some)
+}
+
+/// The same for a caller that is not known yet on this connection, or not known to be allowed this.
+async fn admit_judged(
+    app: &App,
+    peer: &Peer,
+    shown: Result<Option<&[u8]>, TooMany>,
+    known: Option<GuardedStore>,
+    route: &Route,
+    right: Right,
+    group: Option<&Group>,
+) -> Result<GuardedStore, Problem> {
+    let guarded = match known {
+        Some(guarded) => guarded,
+        None => match identify(app, peer, shown).await {
+            Ok((caller, lasts)) => {
+                peer.trail.identified(&caller.who);
+                let store = audit::store(app, &peer.trail);
+                let guarded = GuardedStore::new(store, caller, Arc::clone(&app.known));
+                peer.activity.knows_caller(shown.ok().flatten(), lasts, &guarded);
+                guarded
+            }
+            Err(problem) => {
+                if problem.code == Code::Unauthenticated {
+                    app.failures.count(regent_clock::now(), peer.activity.address(), dice)?;
+                }
+                return Err(problem);
+            }
+        },
     };
-    peer.trail.identified(&caller.who);
-    let guarded = GuardedStore::new(audit::store(app, &peer.trail), caller, Arc::clone(&app.known));
     // What a caller holds it may give up: whether it holds it, the store knows.
     if route.gives_up {
-        return Ok(Some(guarded.for_giving_up().await?));
+        return Ok(guarded.for_giving_up().await?);
     }
     let extent = route.extent(group);
     if let Err(error) = guarded.check_applied(right, extent).await {
@@ -73,7 +111,18 @@ pub(crate) async fn admit(
         let checked = guarded.check(right, extent).await;
         checked.map_err(|error| denied(&guarded, route, error.into()))?;
     }
-    Ok(Some(guarded))
+    Ok(guarded)
+}
+
+/// More headers `authorization` than one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct TooMany;
+
+/// The header `authorization`, if there is one.
+fn authorization(headers: &HeaderMap) -> Result<Option<&[u8]>, TooMany> {
+    let mut shown = headers.get_all(AUTHORIZATION).iter().map(HeaderValue::as_bytes);
+    let (first, second) = (shown.next(), shown.next());
+    second.map_or(Ok(first), |_| Err(TooMany))
 }
 
 fn denied(guarded: &GuardedStore, route: &Route, problem: Problem) -> Problem {
@@ -84,21 +133,24 @@ fn denied(guarded: &GuardedStore, route: &Route, problem: Problem) -> Problem {
     problem
 }
 
-async fn identify(app: &App, peer: &Peer, headers: &HeaderMap) -> Result<Caller, Problem> {
-    let mut shown = headers.get_all(AUTHORIZATION).iter();
-    let (first, second) = (shown.next(), shown.next());
-    if second.is_some() {
+/// Who calls, and for how long that is known by what was shown.
+async fn identify(
+    app: &App,
+    peer: &Peer,
+    shown: Result<Option<&[u8]>, TooMany>,
+) -> Result<(Caller, Lasts), Problem> {
+    let Ok(shown) = shown else {
         return Err(unknown("there is more than one Authorization header"));
-    }
-    if let Some(header) = first {
-        let text = header.to_str().ok().and_then(|text| text.split_once(' '));
-        let Some((scheme, token)) = text else {
+    };
+    if let Some(header) = shown {
+        let text = std::str::from_utf8(header).ok().filter(|text| text.is_ascii());
+        let Some((scheme, token)) = text.and_then(|text| text.split_once(' ')) else {
             return Err(unknown("the Authorization header is not `Bearer TOKEN`"));
         };
         if !scheme.eq_ignore_ascii_case("bearer") {
             return Err(unknown("the Authorization header is not `Bearer TOKEN`"));
         }
-        let caller = bearer(app, peer, token.trim()).await?;
+        let (caller, lasts) = bearer(app, peer, token.trim()).await?;
         if let Some(voucher) = &peer.client
             && *voucher.who() != caller.who
         {
@@ -109,17 +161,18 @@ async fn identify(app: &App, peer: &Peer, headers: &HeaderMap) -> Result<Caller,
             )));
         }
         let voucher = caller.voucher.clone().or_else(|| peer.client.clone());
-        return Ok(Caller { voucher, ..caller });
+        return Ok((Caller { voucher, ..caller }, lasts));
     }
     if let Some(voucher) = &peer.client {
         let (who, voucher) = (voucher.who().clone(), Some(Arc::clone(voucher)));
-        return Ok(Caller { who, token: None, voucher, wall_ms });
+        return Ok((Caller { who, token: None, voucher, wall_ms }, Lasts::Connection));
     }
     match peer.user_id {
         Some(id) if id == 0 || id == rustix::process::geteuid().as_raw() => {
             let name = if id == 0 { "root".to_owned() } else { id.to_string() };
             let account = Account::new(&name).map_err(Problem::from)?;
-            Ok(Caller { who: Principal::Local(account), token: None, voucher: None, wall_ms })
+            let who = Principal::Local(account);
+            Ok((Caller { who, token: None, voucher: None, wall_ms }, Lasts::Connection))
         }
         Some(_) | None => Err(unknown(
             "no credential was shown; send `Authorization: Bearer TOKEN` (`regent auth token create` makes one), or show a client certificate",
@@ -131,7 +184,7 @@ async fn identify(app: &App, peer: &Peer, headers: &HeaderMap) -> Result<Caller,
 /// judged later: with one that is not, its bearer may still give up what it holds.
 ///
 /// A token that is not of this cluster's making may be one of an issuer that is believed.
-async fn bearer(app: &App, peer: &Peer, text: &str) -> Result<Caller, Problem> {
+async fn bearer(app: &App, peer: &Peer, text: &str) -> Result<(Caller, Lasts), Problem> {
     if let Some(issuers) = app.issuers.as_ref().filter(|_| !text.starts_with(TOKEN_PREFIX)) {
         let (now, address) = (regent_clock::now(), peer.activity.address());
         // One that is not judged is answered as one more failure.
@@ -140,12 +193,15 @@ async fn bearer(app: &App, peer: &Peer, text: &str) -> Result<Caller, Problem> {
             return Err(unknown("the token is not judged"));
         }
         let identified = issuers.identify(text, peer.client.clone()).await;
-        if let Ok(Caller { voucher: Some(voucher), .. }) = &identified
-            && voucher.flaw().is_none()
-        {
-            peer.activity.showed_good_token();
-        }
-        return identified.map_err(|why| unknown(&why));
+        return match identified {
+            Ok(caller) => {
+                if caller.voucher.as_ref().is_none_or(|voucher| voucher.flaw().is_none()) {
+                    peer.activity.showed_good_token();
+                }
+                Ok((caller, Lasts::Request))
+            }
+            Err(why) => Err(unknown(&why)),
+        };
     }
     let known = peer.activity.token_known(text);
     let (id, digest) = match known {
@@ -156,12 +212,20 @@ async fn bearer(app: &App, peer: &Peer, text: &str) -> Result<Caller, Problem> {
         }
     };
     let view = app.store.ask(Question::access(None), Consistency::Stale).await?;
-    match view.table.token(id) {
+    let (table, lasts) = match &view.live {
+        Some(live) => {
+            let (version, table) = live.look();
+            (table, Lasts::Table { live: live.clone(), version })
+        }
+        None => (view.table, Lasts::Request),
+    };
+    match table.token(id) {
         Some(record) if record.digest.is(&digest) => {
             if known.is_none() {
                 peer.activity.knows_token(text, id, digest);
             }
-            Ok(Caller { who: record.principal.clone(), token: Some(id), voucher: None, wall_ms })
+            let who = record.principal.clone();
+            Ok((Caller { who, token: Some(id), voucher: None, wall_ms }, lasts))
         }
         None if view.may_be_old => Err(Problem::new(
             Code::StoreUnavailable,

@@ -20,7 +20,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use hyper::header::HeaderValue;
-use regent_election::access::{SecretDigest, TokenId};
+use regent_election::access::{GuardedStore, LiveAccess, SecretDigest, TokenId};
 use regent_election::{Moment, SessionId};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
@@ -57,6 +57,8 @@ pub(crate) struct ConnectionActivity {
     host_known: OnceLock<HeaderValue>,
     /// The bearer token that its peer showed last, once the store knew it.
     token_known: Mutex<Option<KnownToken>>,
+    /// Who its peer was found to be last.
+    caller_known: Mutex<Option<KnownCaller>>,
     holdings: Holdings,
     /// When the last refusal that is held back is told.
     refusal_at: Mutex<Moment>,
@@ -70,6 +72,27 @@ struct KnownToken {
     text: Secret,
     id: TokenId,
     digest: SecretDigest,
+}
+
+/// Who a peer was found to be by what it has shown, and for how long that holds.
+#[derive(Debug)]
+struct KnownCaller {
+    /// The header `authorization`, if it sent one.
+    shown: Option<Secret>,
+    lasts: Lasts,
+    guard: GuardedStore,
+}
+
+/// For how long a peer is known by the same credential. Whether that is still good is judged each time all the same.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Lasts {
+    /// As long as the connection: its certificate or its user stands for it.
+    Connection,
+    /// As long as the store shows the table with this number. Another one may know the token no more, or under the same
+    /// id a token with another secret and of another principal.
+    Table { live: LiveAccess, version: u64 },
+    /// For this request.
+    Request,
 }
 
 /// A text that no message shows.
@@ -112,6 +135,7 @@ impl ConnectionActivity {
             address: OnceLock::new(),
             host_known: OnceLock::new(),
             token_known: Mutex::new(None),
+            caller_known: Mutex::new(None),
             holdings: Holdings::default(),
             refusal_at: Mutex::default(),
             may_be_judged: AtomicBool::new(true),
@@ -141,6 +165,27 @@ impl ConnectionActivity {
     pub(crate) fn knows_token(&self, text: &str, id: TokenId, digest: SecretDigest) {
         let known = KnownToken { text: Secret(text.as_bytes().into()), id, digest };
         *self.token_known.lock().unwrap_or_else(PoisonError::into_inner) = Some(known);
+    }
+
+    /// Who its peer is, if it was found out last by the same header `authorization`, or by none, and that still holds.
+    pub(crate) fn caller_known(&self, shown: Option<&[u8]>) -> Option<GuardedStore> {
+        let known = self.caller_known.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = known.as_ref()?;
+        let is_same = match (&known.shown, shown) {
+            (Some(known), Some(shown)) => known.is(shown),
+            (None, None) => true,
+            (Some(_), None) | (None, Some(_)) => false,
+        };
+        (is_same && known.lasts.holds()).then(|| known.guard.clone())
+    }
+
+    /// Its peer was found to be the caller of this guard by what it has shown.
+    pub(crate) fn knows_caller(&self, shown: Option<&[u8]>, lasts: Lasts, guard: &GuardedStore) {
+        if lasts.holds() {
+            let shown = shown.map(|bytes| Secret(bytes.into()));
+            let known = KnownCaller { shown, lasts, guard: guard.clone() };
+            *self.caller_known.lock().unwrap_or_else(PoisonError::into_inner) = Some(known);
+        }
     }
 
     /// When one more refusal is told, by when the last one is.
@@ -266,6 +311,16 @@ impl ConnectionActivity {
                 return;
             }
             sleep_until(until).await;
+        }
+    }
+}
+
+impl Lasts {
+    fn holds(&self) -> bool {
+        match self {
+            Self::Connection => true,
+            Self::Table { live, version } => live.version() == *version,
+            Self::Request => false,
         }
     }
 }
@@ -565,7 +620,37 @@ mod tests {
     use tokio::io::AsyncWriteExt;
     use tokio::net::TcpListener;
 
+    use regent_election::access::{AccessTable, Caller};
+    use regent_stores::MemoryStore;
+
     use super::*;
+
+    #[tokio::test]
+    async fn a_peer_is_known_by_the_same_credential_while_the_table_stays_the_same() {
+        let caller =
+            Caller { who: "node:a".parse().unwrap(), token: None, voucher: None, wall_ms: || 0 };
+        let store = Arc::new(MemoryStore::new().unwrap());
+        let guard = GuardedStore::new(store, caller, Arc::default());
+        let live = LiveAccess::new(Arc::default());
+        let lasts = || Lasts::Table { live: live.clone(), version: live.version() };
+        let activity = ConnectionActivity::begin();
+        let is_known = |shown: Option<&[u8]>| activity.caller_known(shown).is_some();
+        activity.knows_caller(Some(b"Bearer a"), Lasts::Request, &guard);
+        assert!(!is_known(Some(b"Bearer a")), "for that request only");
+        activity.knows_caller(Some(b"Bearer a"), lasts(), &guard);
+        assert!(is_known(Some(b"Bearer a")));
+        for other in [None, Some(&b"Bearer b"[..]), Some(b"Bearer "), Some(b"Bearer aa")] {
+            assert!(!is_known(other), "{other:?}");
+        }
+        let before = lasts();
+        live.show(&Arc::<AccessTable>::default());
+        assert!(!is_known(Some(b"Bearer a")), "the table may know the token no more");
+        activity.knows_caller(Some(b"Bearer a"), before, &guard);
+        assert!(!is_known(Some(b"Bearer a")), "it was found in an older table");
+        activity.knows_caller(None, Lasts::Connection, &guard);
+        live.show(&Arc::<AccessTable>::default());
+        assert!(is_known(None) && !is_known(Some(b"Bearer a")));
+    }
 
     #[tokio::test]
     async fn a_closing_socket_swallows_what_its_peer_still_sent() {

@@ -294,3 +294,72 @@ async fn a_silent_watch_ends_with_its_token_and_with_the_right_to_watch() {
     bind("orders", 1).await;
     assert_eq!(tokio::time::timeout(hour, by_other.next()).await, Ok(None));
 }
+
+/// What a guard works out of the table that the store shows ends with that table, however often it was right.
+#[tokio::test]
+async fn a_guard_that_was_right_a_hundred_times_follows_the_next_change() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new().unwrap());
+    let new = |number, name: &str| NewToken {
+        token: TokenId(number),
+        digest: SecretDigest([7; 32]),
+        principal: name.parse().unwrap(),
+        expires_ms: None,
+        label: TokenLabel::new("").unwrap(),
+    };
+    store.create_token(new(1, "node:a")).await.unwrap();
+    let bind = async |role: Role, groups: &str, version| {
+        let binding = Binding {
+            who: "node:a".parse().unwrap(),
+            role,
+            groups: vec![groups.parse().unwrap()],
+            nodes: vec!["self".parse().unwrap()],
+        };
+        store.put_bindings(version, vec![binding]).await.unwrap();
+    };
+    bind(Role::Participant, "billing", 0).await;
+    let caller = |token| {
+        let who = "node:a".parse().unwrap();
+        let caller = Caller { who, token, voucher: None, wall_ms: || 1 };
+        let guard = GuardedStore::new(Arc::clone(&store), caller, Arc::default());
+        Arc::new(guard) as Arc<dyn Store>
+    };
+    let (guarded, without_token) = (caller(Some(TokenId(1))), caller(None));
+    let (billing, session) = (group("billing"), secret());
+    let won = win(&*guarded, "a", "billing", session).await;
+    let beat = || Heartbeat { session, sequence: None, disowned: Vec::new(), beliefs: None };
+    let denied = |no: &StoreError| matches!(no, StoreError::Refused(Refusal::Denied { .. }));
+    let over = |no: &StoreError| matches!(no, StoreError::Refused(Refusal::CredentialOver { .. }));
+    for _ in 0..100 {
+        guarded.heartbeat(beat()).await.unwrap();
+        guarded.renew(&billing, session, won, None).await.unwrap();
+        guarded.leader(&billing, Consistency::Linearizable).await.unwrap();
+        guarded.session(session).await.unwrap();
+        without_token.heartbeat(beat()).await.unwrap();
+    }
+    // Another token of others changes nothing for this one.
+    store.create_token(new(2, "node:b")).await.unwrap();
+    guarded.renew(&billing, session, won, None).await.unwrap();
+
+    bind(Role::Observer, "billing", 1).await;
+    guarded.leader(&billing, Consistency::Linearizable).await.unwrap();
+    let renewal = guarded.renew(&billing, session, won, None).await.unwrap_err();
+    assert!(denied(&renewal), "{renewal}");
+    assert!(denied(&guarded.heartbeat(beat()).await.unwrap_err()));
+    bind(Role::Participant, "orders", 2).await;
+    let hidden = guarded.leader(&billing, Consistency::Linearizable).await.unwrap_err();
+    assert!(denied(&hidden), "{hidden}");
+    guarded.heartbeat(beat()).await.unwrap();
+
+    bind(Role::Participant, "*", 3).await;
+    guarded.heartbeat(beat()).await.unwrap();
+    store.revoke_token(TokenId(1)).await.unwrap();
+    for ended in [
+        guarded.heartbeat(beat()).await.map(drop),
+        guarded.leader(&billing, Consistency::Stale).await.map(drop),
+        campaign(&*guarded, "a", "billing", session).await.map(drop),
+        guarded.session(session).await.map(drop),
+    ] {
+        assert!(over(&ended.as_ref().unwrap_err()), "{ended:?}");
+    }
+    without_token.heartbeat(beat()).await.unwrap();
+}

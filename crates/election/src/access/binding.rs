@@ -111,6 +111,13 @@ impl Bindings {
     pub fn list(&self) -> &[Binding] {
         &self.list
     }
+
+    /// Those that name a principal, with their places in the list.
+    pub(super) fn naming(&self, who: &Principal) -> impl Iterator<Item = (usize, &Binding)> {
+        let text = who.text();
+        let all = self.list.iter().enumerate();
+        all.filter(move |(_, binding)| binding.who.matches(text.as_str()))
+    }
 }
 
 /// Why a wish is no binding.
@@ -181,7 +188,7 @@ impl Wire for Bindings {
 
 impl Wire for Principal {
     fn put(&self, out: &mut Vec<u8>) {
-        crate::codec::put_block(self.to_string().as_bytes(), out);
+        crate::codec::put_block(self.text().as_str().as_bytes(), out);
     }
     fn take(input: &mut Input<'_>) -> Result<Self, CodecError> {
         let text =

@@ -5,109 +5,33 @@
 //! server has applied, so that a hopeless one costs no log entry; and where they are applied, on behalf of the caller,
 //! which is the judgement that counts (S11). Reads, heartbeats and watches are judged here.
 //!
+//! The methods of the port are in `guard_port`, and what a watch shows in `guarded_watch`.
+//!
 //! What is read here may be old, on a server that is cut off. Such a server can neither apply a command nor
 //! acknowledge a heartbeat.
+//!
+//! **Two ways to a yes.** If the store shows its table ([`LiveAccess`]), a request is judged by what that table says of the
+//! caller ([`Standing`]), without asking and without waiting. Whatever that does not allow, and every store that shows none,
+//! takes the way through the store, which also explains the denial. Both judge by the same table with the same function.
 
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use async_trait::async_trait;
-
+use super::standing::Standing;
 use super::{
-    AccessTable, AccessView, Binding, CredentialFlaw, Extent, KnownSessions, Principal, Request,
-    Right, SessionOwner, TokenId, judge,
+    AccessTable, AccessView, Binding, Caller, Extent, KnownSessions, LiveAccess, Request, Right,
+    SessionOwner, judge,
 };
-use crate::command::Command;
-use crate::limits::{GROUPS_PAGE_MAX, PAGES_SEARCHED_MAX, WATCH_JUDGED_EVERY_MS};
-use crate::moment::Moment;
-use crate::name::{Group, Node, RequestId, SessionId};
+use crate::limits::{GROUPS_PAGE_MAX, PAGES_SEARCHED_MAX};
+use crate::name::{Group, Node, SessionId};
 use crate::outcome::Refusal;
-use crate::state::{Query, Question, View};
-use crate::store::{
-    Consistency, Description, Done, GroupsPage, HeartbeatView, Scope, Store, StoreError,
-    StoreResult, Time, Watch, WatchItem,
-};
-use crate::term::{Cursor, Term};
-use crate::together::{First, first};
-
-/// Vouches for a caller beside what the store keeps, as a client certificate does.
-pub trait Voucher: std::fmt::Debug + Send + Sync {
-    /// For whom.
-    fn who(&self) -> &Principal;
-
-    /// Why it is not good any more, if so. Asked with every request, since connections outlive credentials.
-    fn flaw(&self) -> Option<CredentialFlaw>;
-}
-
-/// Who calls, and by which credentials. All that were shown must be good.
-#[derive(Clone, Debug)]
-pub struct Caller {
-    pub who: Principal,
-    /// The token that was shown; none for a caller that is known in another way.
-    pub token: Option<TokenId>,
-    /// What else vouches for the caller.
-    pub voucher: Option<Arc<dyn Voucher>>,
-    /// The wall clock of this server, in milliseconds since 1970: for the expiry of tokens only.
-    pub wall_ms: fn() -> u64,
-}
-
-impl Caller {
-    /// Why the credential is not good any more, if so. A token that is not known any more was revoked long ago.
-    #[must_use]
-    pub fn flaw(&self, table: &AccessTable) -> Option<CredentialFlaw> {
-        if let Some(flaw) = self.voucher.as_ref().and_then(|voucher| voucher.flaw()) {
-            return Some(flaw);
-        }
-        let id = self.token?;
-        match table.token(id).filter(|record| record.principal == self.who) {
-            Some(record) => record.flaw((self.wall_ms)()),
-            None => Some(CredentialFlaw::Revoked),
-        }
-    }
-
-    fn check_credential(&self, table: &AccessTable) -> Result<(), Refusal> {
-        self.flaw(table).map_or(Ok(()), |flaw| Err(Refusal::CredentialOver { flaw }))
-    }
-
-    /// Whether the caller has a good credential and a right.
-    pub fn check(
-        &self,
-        table: &AccessTable,
-        right: Right,
-        extent: Extent<'_>,
-    ) -> Result<(), Refusal> {
-        self.check_credential(table)?;
-        judge(table.bindings(), Request { who: &self.who, right, extent, node: None })?;
-        Ok(())
-    }
-
-    /// Whether the caller may watch this. Like a list, a watch of many shows what may be seen; one of which nothing may
-    /// be seen would be silent for ever.
-    fn check_watch(&self, table: &AccessTable, scope: &Scope) -> Result<(), Refusal> {
-        let check = |group| self.check(table, Right::Observe, Extent::Group(group));
-        match scope {
-            Scope::Group(group) | Scope::Turn(group) => check(group),
-            Scope::Groups(groups) => {
-                self.check(table, Right::Observe, Extent::SomeGroup)?;
-                if groups.iter().any(|group| check(group).is_ok()) {
-                    return Ok(());
-                }
-                groups.first().map_or(Ok(()), check)
-            }
-            Scope::Prefix(_) => self.check(table, Right::Observe, Extent::SomeGroup),
-        }
-    }
-
-    fn may_observe(&self, table: &AccessTable, group: &Group) -> bool {
-        self.check(table, Right::Observe, Extent::Group(group)).is_ok()
-    }
-}
+use crate::state::Question;
+use crate::store::{Consistency, GroupsPage, Store, StoreError, StoreResult};
 
 /// Where a caller has one right, at one moment.
 #[derive(Debug)]
 pub struct Permitted {
     table: Arc<AccessTable>,
-    caller: Arc<Caller>,
+    guarded: Arc<Guarded>,
     right: Right,
 }
 
@@ -115,42 +39,132 @@ impl Permitted {
     /// Whether the caller has the right in a group, under the name of a node if one is given.
     #[must_use]
     pub fn covers(&self, group: &Group, node: Option<&Node>) -> bool {
-        let (who, right, extent) = (&self.caller.who, self.right, Extent::Group(group));
-        self.caller.flaw(&self.table).is_none()
+        let caller = &self.guarded.caller;
+        let (who, right, extent) = (&caller.who, self.right, Extent::Group(group));
+        caller.flaw(&self.table).is_none()
             && judge(self.table.bindings(), Request { who, right, extent, node }).is_ok()
     }
 }
 
-/// A store as one caller may use it.
+/// A store as one caller may use it. A clone is the same guard, and costs a count.
 #[derive(Clone, Debug)]
 pub struct GuardedStore {
-    inner: Arc<dyn Store>,
-    caller: Arc<Caller>,
-    known: Arc<KnownSessions>,
+    pub(super) guarded: Arc<Guarded>,
     /// Whether the credential was over already: then only what an open session of the caller holds can be given up.
-    is_over: bool,
+    pub(super) is_over: bool,
+}
+
+/// What all clones of a guard share.
+#[derive(Debug)]
+pub(super) struct Guarded {
+    pub(super) inner: Arc<dyn Store>,
+    pub(super) caller: Caller,
+    known: Arc<KnownSessions>,
+    /// Where the store shows its table, once it was asked.
+    live: OnceLock<LiveAccess>,
+    /// What the table says of the caller. It ends with the table.
+    standing: Mutex<Option<Standing>>,
+}
+
+impl Guarded {
+    /// Who may do what, as far as this server has applied.
+    async fn access(&self, session: Option<SessionId>) -> StoreResult<AccessView> {
+        let view = self.inner.ask(Question::access(session), Consistency::Stale).await?;
+        if let Some(live) = &view.live {
+            self.live.get_or_init(|| live.clone());
+        }
+        Ok(view)
+    }
+
+    /// The same for what changes something, or keeps an office: not from before this server started, when what was
+    /// revoked since may have been good.
+    pub(super) async fn access_now(&self) -> StoreResult<AccessView> {
+        let view = self.access(None).await?;
+        if view.may_be_old {
+            let why = "this server has not heard of a majority since it started, and does not know who may do what now";
+            return Err(StoreError::Unavailable { why: why.into(), retry_after: None });
+        }
+        Ok(view)
+    }
+
+    /// The table alone.
+    pub(super) async fn table(&self) -> StoreResult<Arc<AccessTable>> {
+        match self.live.get() {
+            Some(live) => Ok(live.table()),
+            None => Ok(self.access(None).await?.table),
+        }
+    }
+
+    /// What follows from what the table that is shown says of the caller; none if none is shown, or if it may be from
+    /// before this server started.
+    fn by_standing<T>(&self, judged: impl FnOnce(&Standing) -> T) -> Option<T> {
+        let live = self.live.get().filter(|live| live.has_caught_up())?;
+        let mut kept = self.standing.lock().unwrap_or_else(PoisonError::into_inner);
+        let standing = match kept.take().filter(|it| it.version() == live.version()) {
+            Some(standing) => standing,
+            None => {
+                let (version, table) = live.look();
+                Standing::of(&self.caller, version, &table)
+            }
+        };
+        Some(judged(kept.insert(standing)))
+    }
+
+    /// Whether the caller may do this by the table that is shown. A no is not the last word.
+    pub(super) fn is_allowed(&self, right: Right, extent: Extent<'_>) -> bool {
+        let asked = Request { who: &self.caller.who, right, extent, node: None };
+        self.by_standing(|standing| standing.allows(&self.caller, asked)) == Some(true)
+    }
+
+    /// Whether the caller may use a session by the table that is shown. A no is not the last word.
+    pub(super) fn is_session_allowed(&self, session: SessionId, group: Option<&Group>) -> bool {
+        let Some(open) = self.known.get(session) else { return false };
+        let Caller { who, .. } = &self.caller;
+        let extent = group.map_or(Extent::SomeGroup, Extent::Group);
+        let asked = Request { who, right: Right::Stand, extent, node: Some(&open.node) };
+        open.owner.as_ref().is_none_or(|owner| owner == who)
+            && self.by_standing(|standing| standing.allows(&self.caller, asked)) == Some(true)
+    }
 }
 
 impl GuardedStore {
     /// Guards a store against a caller. All guards of one store share what they know of its sessions.
     #[must_use]
     pub fn new(inner: Arc<dyn Store>, caller: Caller, known: Arc<KnownSessions>) -> Self {
-        Self { inner, caller: Arc::new(caller), known, is_over: false }
+        let (live, standing) = (OnceLock::new(), Mutex::new(None));
+        let guarded = Arc::new(Guarded { inner, caller, known, live, standing });
+        Self { guarded, is_over: false }
     }
 
     /// The same, for a route that only gives something up: a caller whose credential is over may use it for its own
     /// open sessions, and for nothing else.
     pub async fn for_giving_up(self) -> StoreResult<Self> {
-        let table = access(&*self.inner, None).await?.table;
-        let is_over = self.caller.flaw(&table).is_some();
+        let table = self.guarded.table().await?;
+        let is_over = self.guarded.caller.flaw(&table).is_some();
         Ok(Self { is_over, ..self })
     }
 
     /// Whether a session is the caller's, or was: as far as this server remembers, which has heard its heartbeats.
     #[must_use]
     pub fn remembers_as_own(&self, session: SessionId) -> bool {
-        let open = self.known.get(session);
-        open.is_some_and(|open| open.owner.as_ref().is_none_or(|owner| *owner == self.caller.who))
+        let Guarded { caller, known, .. } = &*self.guarded;
+        let open = known.get(session);
+        open.is_some_and(|open| open.owner.as_ref().is_none_or(|owner| *owner == caller.who))
+    }
+
+    /// Whether the caller's credential is known to be good, without asking the store. If not, [`Self::for_giving_up`]
+    /// tells.
+    #[must_use]
+    pub fn is_good(&self) -> bool {
+        let Guarded { caller, .. } = &*self.guarded;
+        self.guarded.by_standing(|standing| standing.flaw(caller).is_none()) == Some(true)
+    }
+
+    /// Whether the caller is known to have a good credential and this right, without asking the store. If not,
+    /// [`Self::check`] tells.
+    #[must_use]
+    pub fn is_allowed(&self, right: Right, extent: Extent<'_>) -> bool {
+        self.guarded.is_allowed(right, extent)
     }
 
     /// Judges by what this server has applied, and before it refuses by what the store says now: a server that is
@@ -159,7 +173,7 @@ impl GuardedStore {
         &self,
         is_allowed: impl Fn(&AccessTable) -> Result<(), Refusal>,
     ) -> StoreResult<()> {
-        match is_allowed(&access(&*self.inner, None).await?.table) {
+        match is_allowed(&self.guarded.access(None).await?.table) {
             Ok(()) => return Ok(()),
             // What is over stays so, and no session changes hands: who tries that must not have the store asked.
             Err(sure @ (Refusal::CredentialOver { .. } | Refusal::SessionOfAnother)) => {
@@ -167,7 +181,7 @@ impl GuardedStore {
             }
             Err(_) => {}
         }
-        let now = self.inner.ask(Question::access(None), Consistency::Linearizable).await?;
+        let now = self.guarded.inner.ask(Question::access(None), Consistency::Linearizable).await?;
         Ok(is_allowed(&now.table)?)
     }
 
@@ -180,31 +194,33 @@ impl GuardedStore {
     /// Who calls.
     #[must_use]
     pub fn caller(&self) -> &Caller {
-        &self.caller
+        &self.guarded.caller
     }
 
     /// The bindings that name the caller, as far as this server has applied.
     pub async fn bindings_of_caller(&self) -> StoreResult<Vec<Binding>> {
-        let table = access(&*self.inner, None).await?.table;
-        let who = self.caller.who.to_string();
-        let named = table.bindings().list().iter().filter(|binding| binding.who.matches(&who));
-        Ok(named.cloned().collect())
+        let table = self.guarded.table().await?;
+        let named = table.bindings().naming(&self.guarded.caller.who);
+        Ok(named.map(|(_, binding)| binding.clone()).collect())
     }
 
     /// Refuses a caller without a good credential or without this right: for what a server does beside its store.
     pub async fn check(&self, right: Right, extent: Extent<'_>) -> StoreResult<()> {
-        self.judged(|table| self.caller.check(table, right, extent)).await
+        if self.guarded.is_allowed(right, extent) {
+            return Ok(());
+        }
+        self.judged(|table| self.guarded.caller.check(table, right, extent)).await
     }
 
     /// The same by what this server has applied alone, which may be old.
     pub async fn check_applied(&self, right: Right, extent: Extent<'_>) -> StoreResult<()> {
-        Ok(self.caller.check(&access(&*self.inner, None).await?.table, right, extent)?)
+        Ok(self.guarded.caller.check(&self.guarded.access(None).await?.table, right, extent)?)
     }
 
     /// Where the caller has a right: for lists that a server keeps beside its store.
     pub async fn permitted(&self, right: Right) -> StoreResult<Permitted> {
-        let table = access(&*self.inner, None).await?.table;
-        Ok(Permitted { table, caller: Arc::clone(&self.caller), right })
+        let table = self.guarded.table().await?;
+        Ok(Permitted { table, guarded: Arc::clone(&self.guarded), right })
     }
 
     /// Refuses a caller whose session this is not. One that was opened without authentication is anybody's who may
@@ -215,11 +231,12 @@ impl GuardedStore {
         group: Option<&Group>,
     ) -> StoreResult<()> {
         let open = self.session(session).await?;
-        let now = access_now(&*self.inner).await?;
-        let (who, right, node) = (&self.caller.who, Right::Stand, Some(&open.node));
+        let now = self.guarded.access_now().await?;
+        let caller = &self.guarded.caller;
+        let (who, right, node) = (&caller.who, Right::Stand, Some(&open.node));
         let extent = group.map_or(Extent::SomeGroup, Extent::Group);
         let is_allowed = |table: &AccessTable| {
-            self.caller.check_credential(table)?;
+            caller.check_credential(table)?;
             if open.owner.as_ref().is_some_and(|owner| owner != who) {
                 return Err(Refusal::SessionOfAnother);
             }
@@ -234,23 +251,24 @@ impl GuardedStore {
     }
 
     /// Whose a session is. One that is remembered may be closed by now: the store knows.
-    async fn session(&self, session: SessionId) -> StoreResult<SessionOwner> {
-        if let Some(open) = self.known.get(session) {
+    async fn session(&self, session: SessionId) -> StoreResult<Arc<SessionOwner>> {
+        let Guarded { inner, known, .. } = &*self.guarded;
+        if let Some(open) = known.get(session) {
             return Ok(open);
         }
-        let mut view = access(&*self.inner, Some(session)).await?;
+        let mut view = self.guarded.access(Some(session)).await?;
         if view.session.is_none() {
             // It may be too new for what this server has applied.
             let fresh = Question::access(Some(session));
-            view = self.inner.ask(fresh, Consistency::Linearizable).await?;
+            view = inner.ask(fresh, Consistency::Linearizable).await?;
         }
-        let open = view.session.ok_or(Refusal::SessionUnknown)?;
-        self.known.insert(session, open.clone());
+        let open = Arc::new(view.session.ok_or(Refusal::SessionUnknown)?);
+        known.insert(session, Arc::clone(&open));
         Ok(open)
     }
 
     /// Refuses what is not about an open session of the caller.
-    async fn check_own(&self, session: Option<SessionId>) -> StoreResult<()> {
+    pub(super) async fn check_own(&self, session: Option<SessionId>) -> StoreResult<()> {
         let open = match session {
             None => None,
             Some(session) => match self.session(session).await {
@@ -258,18 +276,16 @@ impl GuardedStore {
                 other => Some(other?),
             },
         };
-        match open.and_then(|open| open.owner) {
-            Some(owner) if owner == self.caller.who => Ok(()),
-            Some(_) | None => {
-                let table = access(&*self.inner, None).await?.table;
-                Ok(self.caller.check_credential(&table)?)
-            }
+        let caller = &self.guarded.caller;
+        match open.as_ref().and_then(|open| open.owner.as_ref()) {
+            Some(owner) if *owner == caller.who => Ok(()),
+            Some(_) | None => Ok(caller.check_credential(&*self.guarded.table().await?)?),
         }
     }
 
     /// The groups of a page that the caller may see. Nothing names those that it may not: the page goes on behind the
     /// last group that was seen.
-    async fn groups(
+    pub(super) async fn groups(
         &self,
         prefix: &str,
         after: Option<Group>,
@@ -277,14 +293,15 @@ impl GuardedStore {
         consistency: Consistency,
     ) -> StoreResult<GroupsPage> {
         let count = count.clamp(1, GROUPS_PAGE_MAX);
-        let table = access(&*self.inner, None).await?.table;
-        self.caller.check(&table, Right::Observe, Extent::SomeGroup)?;
+        let Guarded { inner, caller, .. } = &*self.guarded;
+        let table = self.guarded.table().await?;
+        caller.check(&table, Right::Observe, Extent::SomeGroup)?;
         let (mut seen, mut from) = (Vec::new(), after);
         for _ in 0..PAGES_SEARCHED_MAX {
             let question = Question::groups(prefix.to_owned(), from, GROUPS_PAGE_MAX);
-            let mut page = self.inner.ask(question, consistency).await?;
+            let mut page = inner.ask(question, consistency).await?;
             let groups = std::mem::take(&mut page.groups);
-            for view in groups.into_iter().filter(|it| self.caller.may_observe(&table, &it.group)) {
+            for view in groups.into_iter().filter(|it| caller.may_observe(&table, &it.group)) {
                 if seen.len() == count {
                     page.next =
                         seen.last().map(|last: &crate::store::LeaderView| last.group.clone());
@@ -303,188 +320,5 @@ impl GuardedStore {
             max: (PAGES_SEARCHED_MAX * GROUPS_PAGE_MAX) as u64,
         }
         .into())
-    }
-}
-
-/// Who may do what, as far as this server has applied.
-async fn access(store: &dyn Store, session: Option<SessionId>) -> StoreResult<AccessView> {
-    store.ask(Question::access(session), Consistency::Stale).await
-}
-
-/// The same for what changes something, or keeps an office: not from before this server started, when what was revoked
-/// since may have been good.
-async fn access_now(store: &dyn Store) -> StoreResult<AccessView> {
-    let view = access(store, None).await?;
-    if view.may_be_old {
-        let why = "this server has not heard of a majority since it started, and does not know who may do what now";
-        return Err(StoreError::Unavailable { why: why.into(), retry_after: None });
-    }
-    Ok(view)
-}
-
-#[async_trait]
-impl Store for GuardedStore {
-    fn describe(&self) -> Description {
-        self.inner.describe()
-    }
-
-    fn time(&self) -> &dyn Time {
-        self.inner.time()
-    }
-
-    async fn ready(&self) -> StoreResult<()> {
-        self.inner.ready().await
-    }
-
-    /// What is read after a command is about its own group or session, so whoever may have the command applied may
-    /// read it: every role observes.
-    async fn submit(
-        &self,
-        command: Command,
-        request: Option<RequestId>,
-        then: Option<Query>,
-    ) -> StoreResult<Done> {
-        // Giving up waits for nothing here: a campaign that is dropped polls this only once.
-        if command.gives_up() {
-            if self.is_over {
-                self.check_own(command.session()).await?;
-            }
-        } else {
-            let extent = match (command.group(), command.right()) {
-                (Some(group), _) => Extent::Group(group),
-                (None, Right::Stand) => Extent::SomeGroup,
-                (None, _) => Extent::Cluster,
-            };
-            let (now, right) = (access_now(&*self.inner).await?, command.right());
-            if self.caller.check(&now.table, right, extent).is_err() {
-                self.check(right, extent).await?;
-            }
-        }
-        let Caller { who, token, .. } = &*self.caller;
-        self.inner.submit(command.on_behalf_of(who.clone(), *token), request, then).await
-    }
-
-    async fn count_heartbeat(
-        &self,
-        session: SessionId,
-        sequence: Option<u64>,
-        proves: Option<(Group, Term)>,
-    ) -> StoreResult<HeartbeatView> {
-        self.check_session(session, proves.as_ref().map(|(group, _)| group)).await?;
-        self.inner.count_heartbeat(session, sequence, proves).await
-    }
-
-    async fn read(&self, query: Query, consistency: Consistency) -> StoreResult<View> {
-        match &query {
-            Query::Groups { prefix, after, count } => {
-                let page = self.groups(prefix, after.clone(), *count, consistency).await?;
-                return Ok(View::Groups(page));
-            }
-            Query::Session(session) | Query::Heartbeat(session) => {
-                self.check_session(*session, None).await?;
-            }
-            // A campaign looks whether its session is promoted. One that is gone has nothing to hide.
-            Query::Candidacy { group, session, .. } => {
-                match self.check_session(*session, Some(group)).await {
-                    Err(StoreError::Refused(Refusal::SessionUnknown)) => {
-                        self.check(Right::Stand, Extent::Group(group)).await?;
-                    }
-                    other => other?,
-                }
-            }
-            Query::Leader(group)
-            | Query::Group(group)
-            | Query::History(group)
-            | Query::Fences { group, .. }
-            | Query::Replay(group, _) => self.check(Right::Observe, Extent::Group(group)).await?,
-            // Like a list, it shows what may be seen.
-            Query::Leaders(groups) => {
-                let table = access(&*self.inner, None).await?.table;
-                self.caller.check(&table, Right::Observe, Extent::SomeGroup)?;
-                let is_seen = |group: &&Group| self.caller.may_observe(&table, group);
-                let seen = groups.iter().filter(is_seen).cloned().collect();
-                return self.inner.read(Query::Leaders(seen), consistency).await;
-            }
-            Query::Offices(_) => self.check(Right::Observe, Extent::Cluster).await?,
-            Query::Census => self.check(Right::Observe, Extent::SomeGroup).await?,
-            Query::Access(_) | Query::Shares => {
-                self.check(Right::Administer, Extent::Cluster).await?
-            }
-        }
-        self.inner.read(query, consistency).await
-    }
-
-    async fn watch(&self, scope: Scope, cursor: Option<Cursor>) -> StoreResult<Box<dyn Watch>> {
-        let table = access(&*self.inner, None).await?.table;
-        self.caller.check_watch(&table, &scope)?;
-        let inner = self.inner.watch(scope.clone(), cursor).await?;
-        let delivered = inner.cursor();
-        let guard = self.clone();
-        let judge_at = self.time().now() + JUDGED_EVERY;
-        Ok(Box::new(GuardedWatch { inner, guard, scope, held: None, delivered, judge_at }))
-    }
-
-    /// Callers do not end stores.
-    async fn shut_down(&self) {}
-}
-
-/// A watch that leaves out what its caller may not see when it would be delivered, and ends with its credential and with
-/// the right to watch. A silent one is judged now and then: otherwise it would hold its place for ever.
-#[derive(Debug)]
-struct GuardedWatch {
-    inner: Box<dyn Watch>,
-    guard: GuardedStore,
-    scope: Scope,
-    /// Taken from the watch and not judged yet.
-    held: Option<WatchItem>,
-    delivered: Cursor,
-    /// When it is judged although nothing happens. Kept here, since a reader may drop and ask for `next` all the time.
-    judge_at: Moment,
-}
-
-/// How often a watch is judged that has nothing to tell.
-const JUDGED_EVERY: Duration = Duration::from_millis(WATCH_JUDGED_EVERY_MS);
-
-impl GuardedWatch {
-    /// Takes the next item, or judges the caller once more: whether the watch goes on.
-    async fn advance(&mut self) -> Option<()> {
-        let time = self.guard.inner.time();
-        let pause = time.sleep(time.now().until(self.judge_at));
-        let came = first(pause, self.inner.next()).await;
-        match came {
-            First::Right(item) => self.held = Some(item?),
-            First::Left(()) => {
-                let table = access(&*self.guard.inner, None).await.ok()?.table;
-                self.guard.caller.check_watch(&table, &self.scope).ok()?;
-                self.judge_at = self.guard.inner.time().now() + JUDGED_EVERY;
-            }
-        }
-        Some(())
-    }
-}
-
-#[async_trait]
-impl Watch for GuardedWatch {
-    async fn next(&mut self) -> Option<WatchItem> {
-        loop {
-            while self.held.is_none() {
-                self.advance().await?;
-            }
-            let table = access(&*self.guard.inner, None).await.ok()?.table;
-            let item = self.held.take()?;
-            self.delivered = self.inner.cursor();
-            self.guard.caller.check_watch(&table, &self.scope).ok()?;
-            let is_seen = match &item {
-                WatchItem::Changed(event) => self.guard.caller.may_observe(&table, &event.group),
-                WatchItem::Gap { .. } => true,
-            };
-            if is_seen {
-                return Some(item);
-            }
-        }
-    }
-
-    fn cursor(&self) -> Cursor {
-        self.delivered
     }
 }

@@ -116,45 +116,56 @@ impl Binding {
 ///
 /// Without any binding, local principals are administrators and replicas replicate (see [`Principal`]).
 pub fn judge(bindings: &Bindings, asked: Request<'_>) -> Result<Grant, Box<Denial>> {
+    judge_by(bindings.naming(asked.who), asked)
+}
+
+/// The same by those bindings that name the principal, each with its place in the list.
+pub(super) fn judge_by<'a>(
+    named: impl Iterator<Item = (usize, &'a Binding)>,
+    asked: Request<'_>,
+) -> Result<Grant, Box<Denial>> {
     let Request { who, right, extent, node } = asked;
     match who {
         Principal::Local(_) if super::Role::Administrator.has(right) => return Ok(Grant::Local),
         Principal::Replica(_) if right == Right::Replicate => return Ok(Grant::Replica),
         Principal::Node(_) | Principal::User(_) | Principal::Local(_) | Principal::Replica(_) => {}
     }
-    let text = who.to_string();
-    let mut nearest: Option<Nearest> = None;
-    for (index, binding) in bindings.list().iter().enumerate() {
-        if !binding.who.matches(&text) {
-            continue;
-        }
-        let found = match (binding.role.has(right), binding.reaches(extent)) {
+    let mut nearest: Option<(Near, usize, &Binding)> = None;
+    for (index, binding) in named {
+        let near = match (binding.role.has(right), binding.reaches(extent)) {
             (true, true) if binding.allows_node(who, node) => return Ok(Grant::Binding(index)),
-            (true, true) => Nearest::OtherNodes { number: index + 1, binding: boxed(binding) },
-            (true, false) => Nearest::OtherGroups { number: index + 1, binding: boxed(binding) },
-            (false, true) => Nearest::OtherRole { number: index + 1, binding: boxed(binding) },
+            (true, true) => Near::OtherNodes,
+            (true, false) => Near::OtherGroups,
+            (false, true) => Near::OtherRole,
             (false, false) => continue,
         };
-        if nearest.as_ref().is_none_or(|nearest| rank(&found) < rank(nearest)) {
-            nearest = Some(found);
+        if nearest.is_none_or(|(nearest, ..)| near < nearest) {
+            nearest = Some((near, index + 1, binding));
         }
     }
     let group = match extent {
         Extent::Group(group) => Some(group.clone()),
         Extent::SomeGroup | Extent::Cluster => None,
     };
+    let nearest = nearest.map(|(near, number, binding)| near.shown(number, binding));
     Err(Box::new(Denial { who: who.clone(), right, group, node: node.cloned(), nearest }))
 }
 
-fn boxed(binding: &Binding) -> Box<Binding> {
-    Box::new(binding.clone())
+/// How near a binding comes to what is asked; the least is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Near {
+    OtherNodes,
+    OtherGroups,
+    OtherRole,
 }
 
-/// The least is shown.
-const fn rank(nearest: &Nearest) -> u8 {
-    match nearest {
-        Nearest::OtherNodes { .. } => 0,
-        Nearest::OtherGroups { .. } => 1,
-        Nearest::OtherRole { .. } => 2,
+impl Near {
+    fn shown(self, number: usize, binding: &Binding) -> Nearest {
+        let binding = Box::new(binding.clone());
+        match self {
+            Self::OtherNodes => Nearest::OtherNodes { number, binding },
+            Self::OtherGroups => Nearest::OtherGroups { number, binding },
+            Self::OtherRole => Nearest::OtherRole { number, binding },
+        }
     }
 }

@@ -9,7 +9,7 @@
 //! asks the store.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::SessionOwner;
 use crate::limits::KNOWN_SESSIONS_MAX;
@@ -60,7 +60,7 @@ impl<K: Ord, V> Generations<K, V> {
 
 /// Whose the sessions are that were asked about.
 #[derive(Debug)]
-pub struct KnownSessions(Mutex<Generations<SessionId, SessionOwner>>);
+pub struct KnownSessions(Mutex<Generations<SessionId, Arc<SessionOwner>>>);
 
 impl Default for KnownSessions {
     fn default() -> Self {
@@ -69,11 +69,11 @@ impl Default for KnownSessions {
 }
 
 impl KnownSessions {
-    pub(super) fn get(&self, session: SessionId) -> Option<SessionOwner> {
+    pub(super) fn get(&self, session: SessionId) -> Option<Arc<SessionOwner>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).get(session).cloned()
     }
 
-    pub(super) fn insert(&self, session: SessionId, open: SessionOwner) {
+    pub(super) fn insert(&self, session: SessionId, open: Arc<SessionOwner>) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(session, open);
     }
 }

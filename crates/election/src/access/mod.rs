@@ -11,19 +11,26 @@
 //! (`state`).
 
 mod binding;
+mod caller;
 mod guard;
+mod guard_port;
+mod guarded_watch;
 mod judge;
 mod known;
+mod live;
 mod pattern;
 mod principal;
 mod right;
+mod standing;
 mod table;
 mod token;
 
 pub use binding::{AccessError, Binding, Bindings, NodeRule};
-pub use guard::{Caller, GuardedStore, Permitted, Voucher};
+pub use caller::{Caller, Voucher};
+pub use guard::{GuardedStore, Permitted};
 pub use judge::{Denial, Extent, Grant, Nearest, Request, judge};
 pub use known::{Generations, KnownSessions};
+pub use live::LiveAccess;
 pub use pattern::Pattern;
 pub use principal::{Principal, PrincipalError};
 pub use right::{Right, Role};

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::limits::NODE_BYTES_MAX;
 use crate::name::{Account, NameError, Node};
 
 /// An authenticated caller, written `node:NAME`, `user:NAME`, `replica:ID` or `local:NAME`.
@@ -36,7 +37,47 @@ pub enum PrincipalError {
     Replica(String),
 }
 
+/// What stands before the name of a replica: the longest there is.
+const LONGEST_KIND: &str = "replica:";
+const TEXT_BYTES_MAX: usize = LONGEST_KIND.len() + NODE_BYTES_MAX;
+
+/// A principal as it is printed, without an allocation: every judgement compares it with patterns.
+#[derive(Clone, Copy)]
+pub(super) struct PrincipalText {
+    bytes: [u8; TEXT_BYTES_MAX],
+    length: usize,
+}
+
+impl PrincipalText {
+    const fn empty() -> Self {
+        Self { bytes: [0; TEXT_BYTES_MAX], length: 0 }
+    }
+
+    /// No name is longer than what there is room for: both kinds of names are checked when they are made.
+    fn push(mut self, text: &str) -> Self {
+        let end = self.length + text.len();
+        self.bytes[self.length..end].copy_from_slice(text.as_bytes());
+        self.length = end;
+        self
+    }
+
+    pub(super) fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.bytes[..self.length]).expect("texts in a row are a text")
+    }
+}
+
 impl Principal {
+    /// What is printed.
+    pub(super) fn text(&self) -> PrincipalText {
+        let text = PrincipalText::empty();
+        match self {
+            Self::Node(node) => text.push("node:").push(node.as_str()),
+            Self::User(account) => text.push("user:").push(account.as_str()),
+            Self::Replica(id) => text.push(LONGEST_KIND).push(&id.to_string()),
+            Self::Local(account) => text.push("local:").push(account.as_str()),
+        }
+    }
+
     /// The name without its kind. Two principals of different kinds may have the same name.
     #[must_use]
     pub fn own_name(&self) -> Option<&str> {
@@ -71,12 +112,7 @@ impl FromStr for Principal {
 
 impl fmt::Display for Principal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Node(node) => write!(f, "node:{node}"),
-            Self::User(account) => write!(f, "user:{account}"),
-            Self::Replica(id) => write!(f, "replica:{id}"),
-            Self::Local(account) => write!(f, "local:{account}"),
-        }
+        f.write_str(self.text().as_str())
     }
 }
 
@@ -98,6 +134,17 @@ mod tests {
         // The name of a Kubernetes service account has colons of its own.
         let account: Principal = "node:system:serviceaccount:shop:web".parse().unwrap();
         assert_eq!(account.own_name(), Some("system:serviceaccount:shop:web"));
+    }
+
+    #[test]
+    fn the_longest_principal_there_is_can_be_printed() {
+        let name = "x".repeat(NODE_BYTES_MAX);
+        for kind in ["node", "user", "local"] {
+            let text = format!("{kind}:{name}");
+            assert_eq!(text.parse::<Principal>().unwrap().to_string(), text);
+            assert!(format!("{text}x").parse::<Principal>().is_err());
+        }
+        assert_eq!(Principal::Replica(u64::MAX).to_string(), format!("replica:{}", u64::MAX));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Bindings, Principal, TokenId, TokenRecord};
+use super::{Bindings, LiveAccess, Principal, TokenId, TokenRecord};
 use crate::codec::{CodecError, Input, Wire, malformed};
 use crate::limits::TOKENS_MAX;
 use crate::name::Node;
@@ -12,14 +12,15 @@ use std::sync::Arc;
 /// it changes rarely.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AccessTable {
-    pub(crate) bindings: Bindings,
+    /// Shared with those who keep what follows from the bindings alone.
+    pub(crate) bindings: Arc<Bindings>,
     pub(crate) tokens: BTreeMap<TokenId, TokenRecord>,
 }
 
 impl AccessTable {
     /// The bindings.
     #[must_use]
-    pub const fn bindings(&self) -> &Bindings {
+    pub fn bindings(&self) -> &Bindings {
         &self.bindings
     }
 
@@ -50,6 +51,8 @@ pub struct AccessView {
     /// Whether this server has not heard of a majority since it started, so that what was revoked before that may look
     /// good here. It is enough for reads of what may be old, and for nothing else.
     pub may_be_old: bool,
+    /// Where the store shows this table and every later one, if it does.
+    pub live: Option<LiveAccess>,
 }
 
 /// Whose a session is. It never changes.
@@ -71,7 +74,7 @@ impl Wire for AccessTable {
     }
 
     fn take(input: &mut Input<'_>) -> Result<Self, CodecError> {
-        let bindings = Bindings::take(input)?;
+        let bindings = Arc::new(Bindings::take(input)?);
         let mut tokens = BTreeMap::new();
         for _ in 0..input.count("tokens")? {
             let id = TokenId::take(input)?;

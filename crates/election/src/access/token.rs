@@ -10,6 +10,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::Principal;
+use super::standing::TokenStanding;
 use crate::codec::{CodecError, Input, Wire, malformed, wire_struct};
 use crate::limits::TOKEN_LABEL_BYTES_MAX;
 use crate::name::NameError;
@@ -216,13 +217,7 @@ impl TokenRecord {
     /// What is wrong with it at this wall-clock time, if anything.
     #[must_use]
     pub fn flaw(&self, wall_ms: u64) -> Option<CredentialFlaw> {
-        if self.revoked {
-            Some(CredentialFlaw::Revoked)
-        } else if self.expires_ms.is_some_and(|at| at <= wall_ms) {
-            Some(CredentialFlaw::Expired)
-        } else {
-            None
-        }
+        TokenStanding::of_record(self).flaw(|| wall_ms)
     }
 }
 

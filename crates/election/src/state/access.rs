@@ -38,7 +38,7 @@ impl State {
             node: session.node.clone(),
             owner: session.owner.as_deref().cloned(),
         });
-        AccessView { table: Arc::clone(&self.access), session, may_be_old: false }
+        AccessView { table: Arc::clone(&self.access), session, may_be_old: false, live: None }
     }
 
     /// Whether whoever asks for a command, if that is known, may have it applied now: by a token that is not revoked,
@@ -106,7 +106,7 @@ impl State {
             return done();
         }
         let bindings = Bindings::new(version + 1, list)?;
-        Arc::make_mut(&mut self.access).bindings = bindings;
+        Arc::make_mut(&mut self.access).bindings = Arc::new(bindings);
         let mut concerned = BTreeSet::new();
         for session in self.sessions.values().filter(|session| session.owner.is_some()) {
             concerned.extend(session.leads.iter().chain(&session.stands).cloned());

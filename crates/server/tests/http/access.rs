@@ -164,6 +164,103 @@ async fn a_leaked_session_is_worthless_and_a_revoked_token_only_gives_up() {
     assert_eq!(office.unwrap().leader, None);
 }
 
+/// One connection on which requests follow each other.
+struct KeptConnection(hyper::client::conn::http1::SendRequest<Full<Bytes>>);
+
+impl KeptConnection {
+    async fn to(server: &Server) -> Self {
+        let stream = hyper_util::rt::TokioIo::new(server.connect().await);
+        let (sender, connection) = hyper::client::conn::http1::handshake(stream).await.unwrap();
+        tokio::spawn(connection);
+        Self(sender)
+    }
+
+    async fn status(&mut self, request: Request<Full<Bytes>>) -> (u16, String) {
+        use http_body_util::BodyExt as _;
+        let response = patiently("an answer", self.0.send_request(request)).await.unwrap();
+        let status = response.status().as_u16();
+        let body = patiently("a body", response.into_body().collect()).await.unwrap().to_bytes();
+        (status, String::from_utf8_lossy(&body).into_owned())
+    }
+}
+
+/// A server remembers on a connection who its peer is. It must not remember it beyond the table that it was found in.
+#[tokio::test]
+async fn a_connection_that_was_served_before_is_judged_by_every_change_at_once() {
+    let server = guarded().await;
+    let (participant, id) = (find("participant"), secret(7));
+    let bid = json!({"node_id": "participant", "session_id": id});
+    let won: regent_api::CampaignResponse =
+        ask(&server, "POST", "/v1/groups/mine%2Fa/campaign", bid, &participant).await.ok();
+    let held = json!({"session_id": id, "term": won.office.term.get()});
+    let renew =
+        |token: &str| shown("POST", "/v1/groups/mine%2Fa/renew", Some(held.clone()), Some(token));
+    let read = |token: Option<&str>| shown("GET", "/v1/groups/mine%2Fa/leader", None, token);
+    let mut kept = KeptConnection::to(&server).await;
+    for _ in 0..3 {
+        assert_eq!(kept.status(renew(&participant)).await.0, 200);
+        assert_eq!(kept.status(read(Some(&participant))).await.0, 200);
+    }
+    // What it was served for before helps nobody who shows something else, or nothing.
+    assert_eq!(kept.status(read(None)).await.0, 401);
+    assert_eq!(kept.status(read(Some(&participant[..participant.len() - 1]))).await.0, 401);
+    let stranger = kept.status(read(Some(&find("stranger")))).await;
+    assert_eq!(stranger.0, 403, "{}", stranger.1);
+    let other = kept.status(renew(&find("administrator"))).await;
+    assert!(other.0 == 403 && !other.1.contains("CREDENTIAL"), "{other:?}");
+    assert_eq!(kept.status(renew(&participant)).await.0, 200);
+
+    let bindings = server.store.access().await.unwrap().bindings().list().to_vec();
+    let without: Vec<_> =
+        bindings.iter().filter(|it| it.who.as_str() != "node:participant").cloned().collect();
+    server.store.put_bindings(1, without).await.unwrap();
+    let denied = kept.status(renew(&participant)).await;
+    assert!(denied.0 == 403 && denied.1.contains("no binding names it"), "{denied:?}");
+    assert_eq!(kept.status(read(Some(&participant))).await.0, 403);
+
+    server.store.put_bindings(2, bindings).await.unwrap();
+    assert_eq!(kept.status(read(Some(&participant))).await.0, 200);
+    let number = EVERYBODY.iter().position(|it| it.name == "participant").unwrap();
+    server.store.revoke_token(token_of(number).id).await.unwrap();
+    for request in [renew(&participant), read(Some(&participant))] {
+        let over = kept.status(request).await;
+        assert!(over.0 == 401 && over.1.contains("CREDENTIAL_OVER"), "{over:?}");
+    }
+    let resign =
+        shown("POST", "/v1/groups/mine%2Fa/resign", Some(held.clone()), Some(&participant));
+    assert_eq!(kept.status(resign).await.0, 200, "what it holds it may give up");
+}
+
+/// A full table forgets a token that was revoked long ago; its id may then be that of another token.
+#[tokio::test]
+async fn a_connection_does_not_know_a_token_by_its_id_alone() {
+    let server = guarded().await;
+    let old = find("onlooker");
+    let read = |token: &str| shown("GET", "/v1/groups/mine%2Fa/leader", None, Some(token));
+    let mut kept = KeptConnection::to(&server).await;
+    assert_eq!(kept.status(read(&old)).await.0, 200);
+    let number = EVERYBODY.iter().position(|it| it.name == "onlooker").unwrap();
+    let id = token_of(number).id;
+    server.store.revoke_token(id).await.unwrap();
+    let new = |id, secret| regent_election::store::NewToken {
+        token: id,
+        digest: regent_election::access::SecretDigest([secret; 32]),
+        principal: "node:administrator".parse().unwrap(),
+        expires_ms: None,
+        label: regent_election::access::TokenLabel::new("").unwrap(),
+    };
+    let many = regent_election::limits::TOKENS_MAX as u64;
+    for number in 0..=many - EVERYBODY.len() as u64 {
+        let id = regent_election::access::TokenId(1_000_000 + number);
+        server.store.create_token(new(id, 1)).await.unwrap();
+    }
+    assert_eq!(kept.status(read(&old)).await.0, 401, "it is forgotten");
+    let spare = regent_election::access::TokenId(1_000_000);
+    server.store.revoke_token(spare).await.unwrap();
+    server.store.create_token(new(id, 2)).await.unwrap();
+    assert_eq!(kept.status(read(&old)).await.0, 401, "the secret is another one");
+}
+
 /// It began with a good token; what counts is the token when the office is free.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_waiting_campaign_is_judged_when_it_would_win() {

@@ -1,8 +1,9 @@
 //! What callers and the driver share: one lock and one notification.
 
-use std::sync::{Condvar, Mutex, MutexGuard};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
+use regent_election::access::LiveAccess;
 use regent_election::store::StoreResult;
 use regent_election::watch::Hub;
 
@@ -13,13 +14,18 @@ use super::core::{Core, Phase};
 pub(super) struct Shared {
     core: Mutex<Core>,
     pub(super) hub: Hub,
+    /// Who may do what.
+    pub(super) access: LiveAccess,
     /// Rings when something may be due earlier than the driver would look.
     driver_bell: Condvar,
 }
 
 impl Shared {
     pub(super) fn new(core: Core, hub: Hub) -> Self {
-        Self { core: Mutex::new(core), hub, driver_bell: Condvar::new() }
+        let access = LiveAccess::new(Arc::clone(core.state().access()));
+        // Nothing was committed before it started.
+        access.catch_up();
+        Self { core: Mutex::new(core), hub, access, driver_bell: Condvar::new() }
     }
 
     /// The lock. A thread that panicked while it held it has broken an invariant: the state may be
@@ -60,6 +66,7 @@ impl Shared {
     /// Publishes what was applied, and sees to it that the driver looks in time. To be called before
     /// the lock is given back after any change.
     pub(super) fn settle(&self, core: &mut Core) {
+        self.access.show(core.state().access());
         for (revision, events) in core.caused.drain(..) {
             self.hub.publish(revision, &events);
         }

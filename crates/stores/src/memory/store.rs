@@ -2,6 +2,7 @@
 
 use async_trait::async_trait;
 use regent_clock::SystemTime;
+use regent_election::access::AccessView;
 use regent_election::state::{Query, View};
 use regent_election::store::{
     Census, Consistency, Description, Done, HeartbeatView, Level, OfficeState, Scope, Store,
@@ -71,6 +72,9 @@ impl Store for MemoryStore {
         Ok(match view {
             View::Census(census) => {
                 View::Census(Census { watchers: self.shared.hub.watchers() as u64, ..census })
+            }
+            View::Access(view) => {
+                View::Access(AccessView { live: Some(self.shared.access.clone()), ..view })
             }
             view => view,
         })
