@@ -83,8 +83,8 @@ fn a_stale_write_is_refused_with_both_numbers_and_passes_nowhere() {
     let missing = put(&gateway.address, "/e", None);
     assert_eq!((missing.status, &missing.problem()["code"]), (428, &"TERM_MISSING".into()));
     assert_eq!(upstream.terms(), [100, 101, 101]);
-    assert_eq!(gateway.number("fence_rejections_total{reason=\"STALE_TERM\"}"), 1);
-    assert_eq!(gateway.number("fence_mark"), 101);
+    assert_eq!(gateway.number("regent_fence_rejections_total{reason=\"STALE_TERM\"}"), 1);
+    assert_eq!(gateway.number("regent_fence_mark"), 101);
 }
 
 /// A resource reports the terms it acted under; what it refused stands in the group's history.
@@ -134,7 +134,7 @@ fn a_write_on_its_way_is_not_overtaken_by_a_higher_term() {
     let old = gateway.putting("/hold", 100);
     until("the old write is with the storage", || upstream.held() == 1);
     let new = gateway.putting("/new", 101);
-    until("the new one waits", || gateway.number("fence_waiting") == 1);
+    until("the new one waits", || gateway.number("regent_fence_waiting") == 1);
     assert_eq!(gateway.put("/late", 100).status, 409, "nothing lower is admitted any more");
     assert!(upstream.applied().is_empty(), "{:?}", upstream.applied());
     upstream.release();
@@ -234,7 +234,7 @@ fn an_upload_of_a_lower_term_is_cut_when_a_higher_one_comes() {
         b"PUT /slow HTTP/1.1\r\nhost: x\r\nregent-term: 100\r\ncontent-length: 1000\r\n\r\nhalf",
     )
     .unwrap();
-    until("it is inside", || gateway.number("fence_in_flight") == 1);
+    until("it is inside", || gateway.number("regent_fence_in_flight") == 1);
     assert_eq!(gateway.put("/new", 101).status, 200);
     let mut told = String::new();
     slow.read_to_string(&mut told).unwrap();

@@ -43,25 +43,29 @@ impl Metrics {
             registry: Registry::default(),
         };
         registry.register(
-            "fence_rejections",
+            "regent_fence_rejections",
             "Requests that were not passed on, by the code of the refusal",
             metrics.rejections.clone(),
         );
-        registry.register("fence_requests", "Requests that came", metrics.requests.clone());
+        registry.register("regent_fence_requests", "Requests that came", metrics.requests.clone());
         registry.register(
-            "fence_upstream_seconds",
+            "regent_fence_upstream_seconds",
             "From passing a request on to the head of its answer",
             metrics.upstream_seconds.clone(),
         );
-        registry.register("fence_connections", "Clients connected", metrics.connections.clone());
-        registry.register("fence_mark", "The highest term that came", metrics.mark.clone());
         registry.register(
-            "fence_in_flight",
+            "regent_fence_connections",
+            "Clients connected",
+            metrics.connections.clone(),
+        );
+        registry.register("regent_fence_mark", "The highest term that came", metrics.mark.clone());
+        registry.register(
+            "regent_fence_in_flight",
             "Requests that were admitted and are not over",
             metrics.inside.clone(),
         );
         registry.register(
-            "fence_waiting",
+            "regent_fence_waiting",
             "Requests that wait for those of lower terms",
             metrics.waiting.clone(),
         );
