@@ -360,7 +360,7 @@ pub struct WatchManyRequest {
 /// One event of a watch.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct WatchEvent {
-    #[prost(oneof = "watch_event::Event", tags = "1, 2, 3, 4, 5")]
+    #[prost(oneof = "watch_event::Event", tags = "1, 2, 3, 4, 5, 6")]
     pub event: ::core::option::Option<watch_event::Event>,
 }
 /// Nested message and enum types in `WatchEvent`.
@@ -382,6 +382,9 @@ pub mod watch_event {
         /// The stream ends.
         #[prost(message, tag = "5")]
         Closing(super::Closing),
+        /// What was told may be over.
+        #[prost(message, tag = "6")]
+        Stale(super::Stale),
     }
 }
 /// The present state of what is watched.
@@ -447,6 +450,20 @@ pub struct Bookmark {
     /// The cursor to resume from.
     #[prost(string, tag = "2")]
     pub cursor: ::prost::alloc::string::String,
+    /// How long ago a quorum last confirmed what this server tells; absent where there is no quorum to ask.
+    #[prost(uint64, optional, tag = "3")]
+    pub confirmed_ago_ms: ::core::option::Option<u64>,
+}
+/// No quorum has confirmed for a while what this server tells: leaders that it named may be over, and others elected. It is
+/// told once; the next bookmark ends it.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Stale {
+    /// Where to resume, elsewhere.
+    #[prost(string, tag = "1")]
+    pub cursor: ::prost::alloc::string::String,
+    /// How long ago a quorum last confirmed it.
+    #[prost(uint64, tag = "2")]
+    pub confirmed_ago_ms: u64,
 }
 /// The last event of a stream: the server goes away. Resume elsewhere.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

@@ -259,7 +259,8 @@ pub struct ClusterMember {
     pub matched_index: Option<u64>,
     /// Whether it answered the leading replica lately; only that one knows, and null in the moment after its election.
     pub heard: Option<bool>,
-    /// Whether it answers the pings of the answering replica, whatever it is; null from servers that do not say.
+    /// Whether it answers the pings of the answering replica, whatever it is; null from a replica that was removed, and
+    /// from servers that do not say.
     #[serde(default)]
     pub connected: Option<bool>,
     /// The last measured round trip to it from the answering replica, in microseconds.

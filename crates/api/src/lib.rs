@@ -79,7 +79,7 @@ pub use token::{
     ValidateTokenResponse,
 };
 pub use watch::{
-    Bookmark, Closing, Gap, LeaderChanged, Present, WatchEvent, WatchManyQuery, WatchQuery,
+    Bookmark, Closing, Gap, LeaderChanged, Present, Stale, WatchEvent, WatchManyQuery, WatchQuery,
     WatchResponse,
 };
 pub use withdraw::WithdrawRequest;

@@ -158,6 +158,23 @@ pub struct Bookmark {
     #[serde(with = "wire::text")]
     #[schemars(with = "schema::Cursor")]
     pub cursor: Cursor,
+    /// How long ago a quorum last confirmed what this server tells; null where there is no quorum to ask.
+    #[serde(default)]
+    pub confirmed_ago_ms: Option<u64>,
+}
+
+/// No quorum has confirmed for a while what this server tells: leaders that it named may be over, and others elected. It is
+/// told once; the next bookmark ends it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Stale {
+    /// Where to resume, elsewhere.
+    #[serde(with = "wire::text")]
+    #[schemars(with = "schema::Cursor")]
+    pub cursor: Cursor,
+    /// How long ago a quorum last confirmed it.
+    #[serde(with = "wire::millis")]
+    #[schemars(with = "schema::Millis")]
+    pub confirmed_ago_ms: u64,
 }
 
 /// The last event of a stream: the server goes away, or the watcher was too slow. Resume elsewhere.
@@ -185,6 +202,8 @@ pub enum WatchEvent {
     Gap(Gap),
     /// Nothing older comes any more.
     Bookmark(Bookmark),
+    /// What was told may be over.
+    Stale(Stale),
     /// The stream ends.
     Closing(Closing),
 }
@@ -198,6 +217,7 @@ impl WatchEvent {
             Self::LeaderChanged(_) => "LEADER_CHANGED",
             Self::Gap(_) => "GAP",
             Self::Bookmark(_) => "BOOKMARK",
+            Self::Stale(_) => "STALE",
             Self::Closing(_) => "CLOSING",
         }
     }
@@ -210,6 +230,7 @@ impl WatchEvent {
             Self::LeaderChanged(changed) => changed.cursor,
             Self::Gap(gap) => gap.present.cursor,
             Self::Bookmark(bookmark) => bookmark.cursor,
+            Self::Stale(stale) => stale.cursor,
             Self::Closing(closing) => closing.cursor,
         }
     }
@@ -221,6 +242,7 @@ impl WatchEvent {
             Self::LeaderChanged(changed) => serde_json::to_string(changed),
             Self::Gap(gap) => serde_json::to_string(gap),
             Self::Bookmark(bookmark) => serde_json::to_string(bookmark),
+            Self::Stale(stale) => serde_json::to_string(stale),
             Self::Closing(closing) => serde_json::to_string(closing),
         }
     }
@@ -232,6 +254,7 @@ impl WatchEvent {
             "LEADER_CHANGED" => Self::LeaderChanged(serde_json::from_str(data)?),
             "GAP" => Self::Gap(serde_json::from_str(data)?),
             "BOOKMARK" => Self::Bookmark(serde_json::from_str(data)?),
+            "STALE" => Self::Stale(serde_json::from_str(data)?),
             "CLOSING" => Self::Closing(serde_json::from_str(data)?),
             _ => return Ok(None),
         }))
@@ -253,4 +276,8 @@ pub struct WatchResponse {
     #[serde(with = "wire::text")]
     #[schemars(with = "schema::Cursor")]
     pub cursor: Cursor,
+    /// How long ago a quorum last confirmed what this server tells; null where there is no quorum to ask. Without events
+    /// and with more than a ttl here, leaders that were named may be over.
+    #[serde(default)]
+    pub confirmed_ago_ms: Option<u64>,
 }

@@ -229,7 +229,8 @@ fn members_are_changed_at_any_replica_and_wrong_changes_are_refused() {
     assert_eq!((&status["voters"], &status["failures_survived"]), (&2.into(), &0.into()));
     let told = cluster.ask(&["cluster", "status"]);
     assert!(told.stderr.contains("2 voters survive no failure, no more than 1 would"), "{told:?}");
-    assert!(told.stdout.contains("quorum    2 of 2"), "{told:?}");
+    assert_eq!(fact(&told.stdout, "quorum"), "2 of 2", "{told:?}");
+    assert_eq!(fact(&told.stdout, "health"), "2 of 2 heard, survives no failure", "{told:?}");
 }
 
 #[test]

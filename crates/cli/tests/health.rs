@@ -7,7 +7,9 @@ mod process;
 use std::time::{Duration, Instant};
 
 use process::cluster::Cluster;
-use process::{Ended, Server, fact, json, until};
+use process::{Ended, Server, fact, until};
+use regent::remote::{Remote, Scope, Watched};
+use regent_api::WatchEvent;
 use serde_json::Value;
 
 /// The status as one replica gives it.
@@ -103,6 +105,7 @@ fn a_replica_that_was_removed_while_it_was_down_knows_it_when_it_is_back() {
     assert!(asked_at.elapsed() < Duration::from_secs(1), "at once, not after a time-out");
     let status = status_at(&cluster, removed);
     assert_eq!((status.code, fact(&status.stdout, "health")), (1, told.as_str()), "{status:?}");
+    assert!(!status.stdout.contains("silent"), "the others are not: {status:?}");
     // The others are not disturbed, and a client that knows them all is served.
     cluster.leader_among(&left);
     assert_eq!(cluster.yes(&["leader", "billing"]), "a\n");
@@ -118,4 +121,31 @@ fn a_replica_that_runs_while_it_is_removed_knows_it() {
     let ready = cluster.server(removed).get("/readyz");
     assert!(ready.contains("was removed from this cluster"), "{ready}");
     assert!(!quorum_health(cluster.server(removed)));
+}
+
+/// A watch that is left on a replica without a quorum does not go on as if nothing could have happened elsewhere.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_watch_at_a_replica_without_a_quorum_says_that_it_is_stale() {
+    let mut cluster = Cluster::start(3);
+    cluster.yes_soon(&["campaign", "billing", "--node", "a", "--ttl", "1m"]);
+    let left = cluster.followers()[0];
+    let remote = Remote::new(&cluster.server(left).url).unwrap();
+    let mut watch = remote.watch(Scope::Prefix(String::new()), None);
+    let Watched::Event(first) = watch.next().await.unwrap() else { panic!("no state") };
+    assert!(matches!(*first, WatchEvent::State(_)), "{first:?}");
+    for id in cluster.running().into_iter().filter(|id| *id != left) {
+        cluster.kill(id);
+    }
+    let stale = async {
+        loop {
+            match watch.next().await.unwrap() {
+                Watched::Interrupted { why, .. } => return why,
+                Watched::Event(event) => {
+                    assert!(!matches!(*event, WatchEvent::LeaderChanged(_)), "{event:?}");
+                }
+            }
+        }
+    };
+    let why = tokio::time::timeout(Duration::from_secs(60), stale).await.unwrap();
+    assert!(why.contains("no quorum for 1"), "{why}");
 }

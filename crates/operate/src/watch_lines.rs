@@ -76,7 +76,7 @@ pub fn lines(event: &WatchEvent) -> Vec<String> {
             let gap_line = format!("gap: changes before {} are forgotten; this holds:", gap.oldest);
             std::iter::once(gap_line).chain(state(&gap.present)).collect()
         }
-        WatchEvent::Bookmark(_) | WatchEvent::Closing(_) => Vec::new(),
+        WatchEvent::Bookmark(_) | WatchEvent::Stale(_) | WatchEvent::Closing(_) => Vec::new(),
     }
 }
 

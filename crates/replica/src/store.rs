@@ -17,7 +17,7 @@ use regent_election::store::{
 use regent_election::watch::Hub;
 use regent_election::{Command, Cursor, Digests, Group, RequestId, SessionId, Settings, Term};
 
-use crate::core::{hold_refusal, removed};
+use crate::core::{Role, hold_refusal, removed};
 use crate::handle::Handle;
 use crate::io::{Request, Response};
 
@@ -91,9 +91,13 @@ impl Store for ReplicaStore {
 
     async fn ready(&self) -> StoreResult<()> {
         self.read(Query::Census, Consistency::Linearizable).await?;
-        match self.handle.status().grants_paused_for {
-            Some(left) => Err(hold_refusal(left)),
-            None => Ok(()),
+        let status = self.handle.status();
+        if let Some(left) = status.grants_paused_for {
+            return Err(hold_refusal(left));
+        }
+        if status.role == Role::Leader && !status.has_room {
+            let why = "the disk of the Raft leader is full: clients' changes are refused".into();
+            return Err(StoreError::Unavailable { why, retry_after: None });
         }
     }
 

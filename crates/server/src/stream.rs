@@ -8,11 +8,12 @@
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use hyper::body::{Bytes, Frame};
-use regent_api::{Bookmark, Closing, Code, LeaderChanged, Problem, WatchEvent};
+use regent_api::{Bookmark, Closing, Code, LeaderChanged, Problem, Stale, WatchEvent};
 use regent_election::Cursor;
-use regent_election::limits::GROUPS_PAGE_MAX;
+use regent_election::limits::{GROUPS_PAGE_MAX, TTL_MS_DEFAULT};
 use regent_election::store::{Scope, Watch, WatchItem};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout};
@@ -25,6 +26,10 @@ use crate::watch::{gap, present};
 const EVENTS_MAX: usize = 32;
 /// Within which time the watchers of a closing server come back.
 const CLOSING_SPREAD_MS: u64 = 1000;
+/// Without a quorum for this long, the ttl of a session that does not say otherwise, leaders that were told may be over.
+const STALE_AFTER: Duration = Duration::from_millis(TTL_MS_DEFAULT);
+/// How often a stream looks at its age.
+const AGE_EVERY: Duration = Duration::from_secs(1);
 /// How long a browser waits before it connects again, as the first line of a stream.
 const RETRY_LINE: &[u8] = b"retry: 1000\n\n";
 
@@ -51,7 +56,8 @@ pub(crate) async fn open(
     patience: Patience,
 ) -> Result<mpsc::Receiver<WatchEvent>, Problem> {
     let (events, queue) = mpsc::channel(EVENTS_MAX);
-    let mut stream = Stream { ask, scope, watch, events, told: None, patience };
+    let freshness = Freshness::default();
+    let mut stream = Stream { ask, scope, watch, events, told: None, patience, freshness };
     // The first event fits the queue, so that errors of the first read are still answers.
     if tells_state {
         let (at, page_max) = (stream.watch.cursor(), patience.state_page_max);
@@ -65,6 +71,11 @@ pub(crate) async fn open(
 
 fn broken() -> Problem {
     Problem::new(Code::Internal, "the stream broke before it began")
+}
+
+/// How long ago a quorum last confirmed what this server tells; none over a store without replicas.
+pub(crate) fn confirmed_ago(ask: &Ask) -> Option<Duration> {
+    ask.app.cluster.as_ref().map(|cluster| cluster.confirmed_ago())
 }
 
 /// The stream as server-sent events.
@@ -114,6 +125,35 @@ struct Stream {
     /// Changes up to here are in a state that was told.
     told: Option<Cursor>,
     patience: Patience,
+    freshness: Freshness,
+}
+
+/// Whether a stream has said that it is stale.
+#[derive(Debug, Default)]
+struct Freshness {
+    is_stale: bool,
+}
+
+/// What a stream says of its age.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Aged {
+    /// What was told may be over.
+    Stale,
+    /// A quorum confirms again what is told.
+    Fresh,
+}
+
+impl Freshness {
+    /// What is to be said, if a quorum last confirmed that long ago what is told.
+    fn judge(&mut self, confirmed_ago: Duration) -> Option<Aged> {
+        let is_stale = confirmed_ago >= STALE_AFTER;
+        let was_stale = std::mem::replace(&mut self.is_stale, is_stale);
+        match (was_stale, is_stale) {
+            (false, true) => Some(Aged::Stale),
+            (true, false) => Some(Aged::Fresh),
+            (false, false) | (true, true) => None,
+        }
+    }
 }
 
 /// Whether a stream goes on.
@@ -127,6 +167,8 @@ impl Stream {
         let every = self.ask.app.config.watch_bookmark_every;
         let mut bookmarks = interval_at(Instant::now() + every, every);
         bookmarks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut ages = interval_at(Instant::now() + AGE_EVERY, AGE_EVERY);
+        ages.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let next = tokio::select! {
                 biased;
@@ -138,6 +180,7 @@ impl Stream {
                     None => self.farewell().await,
                 },
                 _ = bookmarks.tick() => self.bookmark().await,
+                _ = ages.tick(), if self.ask.app.cluster.is_some() => self.age().await,
             };
             match next {
                 Next::GoOn => {}
@@ -175,7 +218,22 @@ impl Stream {
 
     async fn bookmark(&mut self) -> Next {
         let cursor = self.place();
-        self.send(WatchEvent::Bookmark(Bookmark { revision: cursor.revision, cursor })).await
+        let confirmed_ago_ms = confirmed_ago(&self.ask).map(|ago| ago.as_millis() as u64);
+        let bookmark = Bookmark { revision: cursor.revision, cursor, confirmed_ago_ms };
+        self.send(WatchEvent::Bookmark(bookmark)).await
+    }
+
+    /// Says once that no quorum confirms any more what was told, and by a bookmark that one does again.
+    async fn age(&mut self) -> Next {
+        let Some(ago) = confirmed_ago(&self.ask) else { return Next::GoOn };
+        match self.freshness.judge(ago) {
+            None => Next::GoOn,
+            Some(Aged::Fresh) => self.bookmark().await,
+            Some(Aged::Stale) => {
+                let confirmed_ago_ms = ago.as_millis() as u64;
+                self.send(WatchEvent::Stale(Stale { cursor: self.place(), confirmed_ago_ms })).await
+            }
+        }
     }
 
     async fn farewell(&mut self) -> Next {
@@ -207,5 +265,20 @@ impl Stream {
                 Next::End
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stream_says_once_that_it_is_stale_and_once_that_it_is_not() {
+        let mut freshness = Freshness::default();
+        let told: Vec<_> =
+            (0..30).filter_map(|s| Some((s, freshness.judge(Duration::from_secs(s))?))).collect();
+        assert_eq!(told, [(10, Aged::Stale)]);
+        assert_eq!(freshness.judge(Duration::from_millis(40)), Some(Aged::Fresh));
+        assert_eq!(freshness.judge(Duration::ZERO), None);
     }
 }

@@ -77,8 +77,11 @@ impl Cluster for ReplicaCluster {
         let connected = self.handle.connected();
         let quorum = quorum(status.voters.len());
         let heard = voters_heard(&status, &connected);
+        // A follower counts on its leader until it misses it, but a link that broke says so at once.
+        let is_led = status.leader.is_some_and(|leader| connected.contains(&leader));
+        let has_quorum = status.has_quorum && (status.role == Role::Leader || is_led);
         // Who led before this replica lost touch leads it no more.
-        let leader = status.leader.filter(|_| status.role == Role::Leader || status.has_quorum);
+        let leader = status.leader.filter(|_| status.role == Role::Leader || has_quorum);
         ClusterResponse {
             cluster_id: format!("{:032x}", self.handle.identity().cluster),
             replica: status.id.get(),
@@ -94,9 +97,8 @@ impl Cluster for ReplicaCluster {
             voters: status.voters.len() as u64,
             quorum: quorum as u64,
             voters_heard: Some(heard as u64),
-            has_quorum: Some(status.has_quorum),
-            failures_survived: if status.has_quorum { heard.saturating_sub(quorum) } else { 0 }
-                as u64,
+            has_quorum: Some(has_quorum),
+            failures_survived: if has_quorum { heard.saturating_sub(quorum) } else { 0 } as u64,
             removed: status.removed_from.is_some(),
             grants_paused_for_ms: status.grants_paused_for.map(|left| left.as_millis() as u64),
             changing: status.is_joint,
@@ -113,6 +115,11 @@ impl Cluster for ReplicaCluster {
             auth: None,
             caller: None,
         }
+    }
+
+    fn confirmed_ago(&self) -> Duration {
+        let status = self.handle.status();
+        status.confirmed_at.map_or(Duration::MAX, |at| regent_clock::now().since(at))
     }
 
     fn measured(&self) -> Measured {
@@ -318,7 +325,11 @@ impl ReplicaCluster {
             client_address: member.client_address.clone(),
             matched_index: of(id).map(|(_, matched, _)| *matched),
             heard: of(id).and_then(|_| status.heard(*id)),
-            connected: Some(*id == status.id || connected.contains(id)),
+            // Members end the links of one that was removed, which is no silence of theirs.
+            connected: status
+                .removed_from
+                .is_none()
+                .then(|| *id == status.id || connected.contains(id)),
             round_trip_us: round_trips.get(id).map(|trip| trip.as_micros() as u64),
         };
         members.iter().map(member).collect()

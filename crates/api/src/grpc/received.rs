@@ -10,7 +10,7 @@ use super::generated::watch_event;
 use super::words;
 use crate::{
     Bookmark, CampaignResponse, Closing, Gap, HeartbeatResponse, LeaderChanged, LeaderResponse,
-    Offer, Office, Present, SessionResponse, Tenure, WatchEvent,
+    Offer, Office, Present, SessionResponse, Stale, Tenure, WatchEvent,
 };
 
 impl From<pb::HeartbeatResponse> for HeartbeatResponse {
@@ -126,6 +126,11 @@ impl pb::WatchEvent {
             watch_event::Event::Closing(closing) => WatchEvent::Closing(Closing {
                 cursor: closing.cursor.parse().ok()?,
                 retry_after_ms: closing.retry_after_ms,
+                confirmed_ago_ms: bookmark.confirmed_ago_ms,
+            }),
+            watch_event::Event::Stale(stale) => WatchEvent::Stale(Stale {
+                cursor: stale.cursor.parse().ok()?,
+                confirmed_ago_ms: stale.confirmed_ago_ms,
             }),
         })
     }
@@ -205,7 +210,12 @@ mod tests {
                 cursor: cursor(),
             }),
             WatchEvent::Gap(Gap { oldest: cursor(), present, retry_after_ms: 3 }),
-            WatchEvent::Bookmark(Bookmark { revision: Revision(1), cursor: cursor() }),
+            WatchEvent::Bookmark(Bookmark {
+                revision: Revision(1),
+                cursor: cursor(),
+                confirmed_ago_ms: Some(7),
+            }),
+            WatchEvent::Stale(Stale { cursor: cursor(), confirmed_ago_ms: 10_000 }),
             WatchEvent::Closing(Closing { cursor: cursor(), retry_after_ms: 5 }),
         ];
         for event in events {

@@ -10,7 +10,7 @@ use crate::{
     ClaimedBody, ClaimsResponse, Closing, ClusterMember, ClusterResponse, ClusterTuning, Disowned,
     Done, DoorBody, FenceBody, FencesResponse, Gap, GroupResponse, GroupsResponse,
     HeartbeatResponse, HistoryResponse, LeaderChanged, LeaderResponse, Offer, Office, PolicyBody,
-    Present, PriorityRule, ReplicaTimers, SessionResponse, Standby, SteppedDown, Tenure,
+    Present, PriorityRule, ReplicaTimers, SessionResponse, Stale, Standby, SteppedDown, Tenure,
     TokenResponse, ValidateTokenResponse, WatchEvent,
 };
 
@@ -104,7 +104,17 @@ impl From<Gap> for pb::Gap {
 
 impl From<Bookmark> for pb::Bookmark {
     fn from(bookmark: Bookmark) -> Self {
-        Self { revision: bookmark.revision.0, cursor: bookmark.cursor.to_string() }
+        Self {
+            revision: bookmark.revision.0,
+            cursor: bookmark.cursor.to_string(),
+            confirmed_ago_ms: bookmark.confirmed_ago_ms,
+        }
+    }
+}
+
+impl From<Stale> for pb::Stale {
+    fn from(stale: Stale) -> Self {
+        Self { cursor: stale.cursor.to_string(), confirmed_ago_ms: stale.confirmed_ago_ms }
     }
 }
 
@@ -123,6 +133,7 @@ impl From<WatchEvent> for pb::WatchEvent {
             WatchEvent::Bookmark(bookmark) => watch_event::Event::Bookmark(bookmark.into()),
             WatchEvent::Closing(closing) => watch_event::Event::Closing(closing.into()),
         };
+            WatchEvent::Stale(stale) => watch_event::Event::Stale(stale.into()),
         Self { event: Some(event) }
     }
 }

@@ -152,6 +152,6 @@ pub(super) fn seen(event: WatchEvent) -> Vec<ObservedLeader> {
         }],
         WatchEvent::State(present) => of_present(present.offices),
         WatchEvent::Gap(gap) => of_present(gap.present.offices),
-        WatchEvent::Bookmark(_) | WatchEvent::Closing(_) => Vec::new(),
+        WatchEvent::Bookmark(_) | WatchEvent::Stale(_) | WatchEvent::Closing(_) => Vec::new(),
     }
 }

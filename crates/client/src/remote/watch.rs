@@ -130,6 +130,15 @@ impl Watching {
     fn give(&mut self, event: WatchEvent) -> RemoteResult<Watched> {
         self.cursor = Some(event.cursor());
         self.remote.note(event.cursor().revision);
+        if let WatchEvent::Stale(stale) = &event {
+            // Another server may hear a quorum. If none does, this one is asked again, and says so again.
+            self.remote.avoid_preferred();
+            let why = format!(
+                "the server has had no quorum for {} s: what it told may be over",
+                stale.confirmed_ago_ms / 1000
+            );
+            return self.interrupted(why, None);
+        }
         self.backoff.reset();
         if let WatchEvent::Closing(closing) = &event {
             self.remote.avoid_preferred();

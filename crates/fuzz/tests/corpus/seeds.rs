@@ -261,6 +261,7 @@ fn peer_messages() -> Vec<Vec<u8>> {
         PeerMessage::Raft(Box::new(vote)),
         PeerMessage::Propose { boot: 1, number: 2, command, request: None },
         PeerMessage::Look { boot: 1, number: 2, group: group() },
+        PeerMessage::Removed { members: replicated().members },
     ];
     let put = |message: &PeerMessage| {
         let mut out = Vec::new();

@@ -144,6 +144,8 @@ pub struct Core {
     ticked_at: Option<Moment>,
     /// When a Raft leader was last heard of; for stale reads.
     contact_at: Option<Moment>,
+    /// When a quorum stood behind this replica last.
+    confirmed_at: Option<Moment>,
     /// Who leads this replica, zero if nobody does, and since when.
     led_by: (u64, Moment),
     /// When a member said that this replica is none, and who the members are (`removal`).
@@ -322,6 +324,7 @@ impl Core {
             unshown_ms: 0,
             ticked_at: None,
             contact_at: None,
+            confirmed_at: None,
             led_by: (0, now),
             told_removed: None,
             answered_at: BTreeMap::new(),
@@ -370,6 +373,7 @@ impl Core {
         self.tick();
         self.notice_role();
         self.notice_removal();
+        self.note_quorum();
         self.hand_over_if_witness();
         self.hand_over_if_disk_fails();
         self.do_duties();

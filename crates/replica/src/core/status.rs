@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use regent_election::Moment;
+
 use super::Core;
 use crate::limits::PROMOTED_BEHIND_MAX;
 use crate::member::{Members, ReplicaId};
@@ -33,6 +35,10 @@ pub struct Status {
     /// Whether a quorum stands behind it, as far as it knows: it leads and was answered by enough voters lately, or it
     /// was just elected, or it hears a leader.
     pub has_quorum: bool,
+    /// When that was so last, at the latest turn at which it was; none if it never was.
+    pub confirmed_at: Option<Moment>,
+    /// Whether its disk has room for what clients write (semantics 29).
+    pub has_room: bool,
     /// Whether it leads for less than the longest election time-out: who has not answered yet may still do so.
     pub is_newly_elected: bool,
     /// Who is in the cluster, if this replica was removed from it.
@@ -168,6 +174,8 @@ impl Core {
             leader: self.leader(),
             is_serving: self.ledger.is_serving(),
             has_quorum: self.has_quorum(),
+            confirmed_at: self.confirmed_at,
+            has_room: self.has_room,
             is_newly_elected: self.is_newly_elected(),
             removed_from: self.removed_from().cloned(),
             grants_paused_for: self.grants_paused_for(),
@@ -192,6 +200,13 @@ impl Core {
     fn was_heard_lately(&self, id: ReplicaId) -> bool {
         let within = Duration::from_millis(self.timing.election_ms_max());
         self.answered_at.get(&id).is_some_and(|at| self.now.since(*at) <= within)
+    }
+
+    /// Notes that a quorum stands behind this replica.
+    pub(super) fn note_quorum(&mut self) {
+        if self.has_quorum() {
+            self.confirmed_at = Some(self.now);
+        }
     }
 
     /// See [`Status::has_quorum`]. While members change, the voters before and after the change both have to be heard.
@@ -281,6 +296,8 @@ mod tests {
             leader: Some(id(1)),
             is_serving: true,
             has_quorum: true,
+            confirmed_at: None,
+            has_room: true,
             is_newly_elected: false,
             removed_from: None,
             grants_paused_for: None,

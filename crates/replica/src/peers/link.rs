@@ -209,11 +209,10 @@ impl Keeper {
             if !self.was_told {
                 tracing::info!(replica = %self.to, "connected");
             }
-            let served = self.serve(connected).await;
-            self.alive_ns.store(0, Ordering::Relaxed);
-            match served {
+            match self.serve(connected).await {
                 Ok(connected) => next = Some(connected),
                 Err(error) => {
+                    self.alive_ns.store(0, Ordering::Relaxed);
                     let is_told = error.kind() == io::ErrorKind::ConnectionAborted
                         && error.to_string() == REMOVED;
                     if !(is_told && self.was_told) {

@@ -297,7 +297,7 @@ impl World {
             (1 + self.dice.below(2), self.dice.below(50), self.number(victim));
         let far = self.number(victim);
         let group = Group::new("billing").unwrap();
-        match self.dice.below(8) {
+        match self.dice.below(9) {
             0 => {
                 let command = self.command();
                 PeerMessage::Propose { boot: far, number, command, request: None }
@@ -323,6 +323,10 @@ impl World {
             6 => {
                 let answer = HeartbeatAnswer::Confirmed { index };
                 PeerMessage::HeartbeatAnswer { boot, number, answer }
+            }
+            7 => {
+                let others = (1..=3).map(|n| (id(n), member(n))).take(index as usize % 4);
+                PeerMessage::Removed { members: others.collect() }
             }
             _ => {
                 let answer = HeartbeatAnswer::NotNewer { last: far };

@@ -21,6 +21,7 @@ use tokio_rustls::TlsConnector;
 
 use crate::attacks::change;
 use crate::bench::{CLUSTER, Cluster, PATIENCE, id};
+use crate::members::{GREETING_BYTES, MESSAGE, frame};
 use crate::secure::{Ca, cluster, tls};
 use crate::trusting::TrustsEverybody;
 
@@ -269,6 +270,24 @@ impl AsyncWrite for Recording {
     }
 }
 
+/// What a removed member heard: a greeting and one frame, which says that it is none any more, and who is. Nothing of
+/// Raft, and nothing after it.
+fn assert_farewell(cluster: &Cluster, heard: &[u8], removed: ReplicaId) {
+    let (head, rest) = heard.split_at_checked(GREETING_BYTES).expect("a greeting");
+    assert_eq!(&head[..8], b"RGNTPEER");
+    let farewell = PeerMessage::Removed {
+        members: cluster
+            .members
+            .iter()
+            .filter(|(id, _)| **id != removed)
+            .map(|(id, member)| (*id, member.clone()))
+            .collect(),
+    };
+    let mut payload = Vec::new();
+    farewell.put(&mut payload);
+    assert_eq!(rest, frame(MESSAGE, &payload), "one frame and no other");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_certificate_of_a_removed_member_opens_nothing() {
     let ca = Arc::new(Ca::new());
@@ -285,8 +304,11 @@ async fn the_certificate_of_a_removed_member_opens_nothing() {
     }
     let before = state(&cluster, id(1));
     let heard = attack_over_tls(&cluster, Some(&ca.of(3)), 3).await;
-    assert!(heard.is_empty(), "greeted with {} bytes", heard.len());
+    assert_farewell(&cluster, &heard, id(3));
     assert_eq!(state(&cluster, id(1)), before);
+    // Under another number, or without a certificate, nothing is said at all.
+    assert!(attack_over_tls(&cluster, None, 3).await.is_empty());
+    assert!(attack_over_tls(&cluster, Some(&ca.of(2)), 3).await.is_empty());
     cluster.end().await;
 }
 
@@ -314,8 +336,11 @@ async fn a_member_that_is_removed_while_it_runs_is_cut_off() {
     let host = ServerName::try_from("replica.invalid").unwrap();
     let files = ca.of(from);
     let stream = connector(Some(&files)).connect(host, stream).await.unwrap();
-    assert!(attack(stream, from, to).await.is_empty());
+    assert_farewell(&cluster, &attack(stream, from, to).await, removed);
     assert_eq!(state(&cluster, to), before);
+    // It knows it itself, by then.
+    let status = cluster.running[&removed].handle().status();
+    assert!(status.removed_from.is_some_and(|members| !members.contains_key(&removed)));
     cluster.end().await;
 }
 

@@ -58,5 +58,7 @@ async fn the_page_needs_nothing_from_elsewhere() {
     for foreign in ["http://", "https://", "//cdn", "@import", "innerHTML"] {
         assert!(!page.contains(foreign), "{foreign}");
     }
+    // It calls nothing live that the store does not confirm.
+    assert!(page.contains("\"/readyz\"") && page.contains("groups unknown: "));
     assert_ne!(server.get("/").await.header("content-security-policy"), policy);
 }
