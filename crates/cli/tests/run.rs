@@ -121,6 +121,8 @@ fn a_program_that_fails_at_once_takes_the_office_less_and_less_often() {
     let begun = fs::read_to_string(room.path("begun")).unwrap().lines().count();
     assert!((2..=5).contains(&begun), "{begun} terms in six seconds: {}", a.errors());
     assert!(a.errors().contains("in a row; this process stands again in"), "{}", a.errors());
+    let why = server.yes(&room, &["why", "billing"]);
+    assert!(why.contains("times in a row since"), "the history shows it: {why}");
 }
 
 #[test]

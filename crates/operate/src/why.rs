@@ -6,6 +6,9 @@ use regent_api::{Change, HistoryResponse};
 use regent_election::{Cause, Node};
 use serde::Serialize;
 
+/// So often in a row is no chance any more.
+const GIVEN_UP_MIN: usize = 3;
+
 /// The answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Explanation {
@@ -21,7 +24,7 @@ pub struct Explanation {
     pub because: String,
     /// Who led before, if that is known.
     pub before: Option<String>,
-    /// What was seen in the terms that are known: split brains, near misses.
+    /// What was seen in the terms that are known: split brains, near misses, a leader that gives up again and again.
     pub findings: Vec<String>,
 }
 
@@ -36,6 +39,7 @@ pub fn explain(history: &HistoryResponse) -> Option<Explanation> {
         let reason = change.reason.as_deref().unwrap_or("no details");
         format!("{} in term {}: {reason}", change.cause, change.term)
     };
+    let findings = findings.iter().map(finding).chain(crash_loop(&changes)).collect();
     Some(Explanation {
         group: history.group.to_string(),
         leader: last.leader.as_ref().map(ToString::to_string),
@@ -44,7 +48,7 @@ pub fn explain(history: &HistoryResponse) -> Option<Explanation> {
         cause: last.cause.to_string(),
         because: because(last, before),
         before: before.map(ToString::to_string),
-        findings: findings.iter().map(finding).collect(),
+        findings,
     })
 }
 
@@ -64,6 +68,35 @@ impl Explanation {
         }
         text
     }
+}
+
+/// One node that is elected and gives the office up by itself, again and again up to now.
+fn crash_loop(changes: &[&Change]) -> Option<String> {
+    let newest = changes.iter().rev().find_map(|change| change.leader.as_ref())?;
+    let own = changes.iter().rev().take_while(|change| match change.cause {
+        Cause::Elected => change.leader.as_ref() == Some(newest),
+        Cause::Resigned | Cause::Withdrawn => change.leader.is_none(),
+        Cause::Transferred
+        | Cause::Expired
+        | Cause::SteppedDown
+        | Cause::Forced
+        | Cause::Policy
+        | Cause::Deleted
+        | Cause::PassedOver
+        | Cause::Moved
+        | Cause::SplitBrain
+        | Cause::StaleAttempt
+        | Cause::NearMiss
+        | Cause::Failing => false,
+    });
+    let given_up: Vec<_> = own.filter(|change| change.leader.is_none()).collect();
+    let since = given_up.last()?.at.as_deref().unwrap_or("an unknown time");
+    let times = given_up.len();
+    (times >= GIVEN_UP_MIN).then(|| {
+        format!(
+            "{newest} gave the office up {times} times in a row since {since}: look why its work ends soon after each election"
+        )
+    })
 }
 
 /// What ended the tenure before, and how the next one began.
@@ -137,6 +170,22 @@ mod tests {
             ),
             "{nobody}"
         );
+    }
+
+    /// What the history of a damped crash loop looks like.
+    #[test]
+    fn a_node_that_gives_up_again_and_again_is_found() {
+        let elected = |term| change(term, Some("web-1"), Cause::Elected, None);
+        let resigned = |term| change(term, None, Cause::Resigned, None);
+        let twice = vec![elected(1), resigned(1), elected(2), resigned(2)];
+        assert!(!told(twice.clone()).contains("in a row"));
+        let more = [twice, vec![elected(3), resigned(3), elected(4)]].concat();
+        let text = told(more.clone());
+        assert!(text.contains("found: web-1 gave the office up 3 times in a row since"), "{text}");
+        let other = [vec![change(5, Some("web-2"), Cause::Expired, None)], more].concat();
+        assert!(told(other).contains("web-1 gave the office up 3 times"));
+        let taken_over = vec![elected(1), resigned(1), change(2, Some("b"), Cause::Resigned, None)];
+        assert!(!told(taken_over).contains("in a row"));
     }
 
     /// A finding says nothing about who leads, and is told beside it.
