@@ -99,6 +99,7 @@ impl Store for ReplicaStore {
             let why = "the disk of the Raft leader is full: clients' changes are refused".into();
             return Err(StoreError::Unavailable { why, retry_after: None });
         }
+        Ok(())
     }
 
     async fn submit(
@@ -163,12 +164,12 @@ impl Store for ReplicaStore {
     }
 
     async fn watch(&self, scope: Scope, cursor: Option<Cursor>) -> StoreResult<Box<dyn Watch>> {
-        let replay = match (&scope, cursor) {
         let status = self.handle.status();
         if let Some(members) = &status.removed_from {
             let why = removed(status.id, members);
             return Err(StoreError::Unavailable { why, retry_after: None });
         }
+        let replay = match (&scope, cursor) {
             (Scope::Group(group), Some(cursor)) => {
                 let store: &dyn Store = self;
                 store.ask(Question::replay(group.clone(), cursor), Consistency::Stale).await?

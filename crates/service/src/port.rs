@@ -456,10 +456,10 @@ fn voters_heard(status: &Status, connected: &BTreeSet<ReplicaId>) -> usize {
 
 /// Another replica leads, or none is known to, or this one was removed.
 fn elsewhere(status: &Status) -> Problem {
-    let Some(leader) = status.leader.filter(|leader| *leader != status.id) else {
     if let Some(members) = &status.removed_from {
         return Problem::new(Code::StoreUnavailable, removed(status.id, members));
     }
+    let Some(leader) = status.leader.filter(|leader| *leader != status.id) else {
         let why = "no replica is known to lead the log; ask again";
         return Problem::new(Code::StoreUnavailable, why).retry_after(RETRY_MS);
     };

@@ -122,15 +122,15 @@ impl pb::WatchEvent {
             watch_event::Event::Bookmark(bookmark) => WatchEvent::Bookmark(Bookmark {
                 revision: Revision(bookmark.revision),
                 cursor: bookmark.cursor.parse().ok()?,
-            }),
-            watch_event::Event::Closing(closing) => WatchEvent::Closing(Closing {
-                cursor: closing.cursor.parse().ok()?,
-                retry_after_ms: closing.retry_after_ms,
                 confirmed_ago_ms: bookmark.confirmed_ago_ms,
             }),
             watch_event::Event::Stale(stale) => WatchEvent::Stale(Stale {
                 cursor: stale.cursor.parse().ok()?,
                 confirmed_ago_ms: stale.confirmed_ago_ms,
+            }),
+            watch_event::Event::Closing(closing) => WatchEvent::Closing(Closing {
+                cursor: closing.cursor.parse().ok()?,
+                retry_after_ms: closing.retry_after_ms,
             }),
         })
     }

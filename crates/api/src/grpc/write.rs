@@ -132,8 +132,8 @@ impl From<WatchEvent> for pb::WatchEvent {
             WatchEvent::Gap(gap) => watch_event::Event::Gap(gap.into()),
             WatchEvent::Bookmark(bookmark) => watch_event::Event::Bookmark(bookmark.into()),
             WatchEvent::Closing(closing) => watch_event::Event::Closing(closing.into()),
-        };
             WatchEvent::Stale(stale) => watch_event::Event::Stale(stale.into()),
+        };
         Self { event: Some(event) }
     }
 }
