@@ -5,6 +5,7 @@ use super::*;
 use crate::command::Opening;
 use crate::elections::{ElectionCounts, ElectionTimes};
 use crate::name::{Metadata, Node};
+use crate::policy::Policy;
 use crate::store::OfficesView;
 use crate::term::Term;
 
@@ -135,4 +136,21 @@ fn an_election_that_began_before_this_ledger_served_is_not_measured() {
     apply(&mut ledger, 3_000, accept(1, 0, 2));
     assert_eq!(success(&ledger, Cause::Resigned), (0, 0));
     assert_eq!(success(&ledger, Cause::Elected), (1, 0), "the first one alone");
+}
+
+#[test]
+fn a_lock_delay_is_part_of_the_election_that_waits_for_it() {
+    let mut ledger = ledger();
+    let policy = Policy { lock_delay_ms: 3_000, ..Policy::default() };
+    let put = Command::PutPolicy { group: group(0), policy: Some(Box::new(policy)) };
+    apply(&mut ledger, 0, put).answer.unwrap();
+    apply(&mut ledger, 0, campaign(0, 0));
+    apply(&mut ledger, 0, campaign(1, 0));
+    pass(&mut ledger, 100, 9_900);
+    ledger.heartbeat(at(9_900), secret(1), None);
+    pass(&mut ledger, 10_000, 13_000);
+    apply(&mut ledger, 13_000, accept(1, 0, 2)).answer.unwrap();
+    let (count, took_ms) = success(&ledger, Cause::Expired);
+    assert_eq!(count, 1);
+    assert!((2_900..=3_000).contains(&took_ms), "{took_ms} ms");
 }

@@ -5,11 +5,12 @@ use std::fmt::Debug;
 
 use regent_election::store::OfficeState;
 use regent_election::{
-    Applied, Effect, Group, Incarnation, Node, Refusal, Revision, SessionNo, State, Term, WaitKind,
+    Applied, Effect, Group, Incarnation, Node, OfficeChange, Refusal, Revision, SessionNo, State,
+    Term, WaitKind,
 };
 
 use super::entry::Expected;
-use super::model::{Model, Told};
+use super::model::{Candidacy, Model, Told};
 use super::verbs::VerbResult;
 
 fn same<T: PartialEq + Debug>(what: &str, real: T, expected: T) -> Result<(), String> {
@@ -105,13 +106,14 @@ fn effects(state: &State, applied: &Applied, known: &Model, model: &Model) -> Re
             Effect::SessionEnded { session } => ended.insert(session),
             // Nothing is proposed in these worlds.
             Effect::WaitDropped { .. } => false,
-            // How long elections take is no part of the model.
+            // One office may change more than once in an entry.
             Effect::Office { .. } => continue,
         };
         if !is_first {
             return Err(format!("an effect came twice: {:?}", applied.effects));
         }
     }
+    offices(applied, known, model)?;
     let fresh = waits(model).into_iter().filter(|wait| wait.2 == model.revision).collect();
     same("waits that begin", begun, fresh)?;
     let was = |no: SessionNo| known.sessions.iter().find(|session| session.no == no);
@@ -142,6 +144,45 @@ fn epochs(before: &State, state: &State, expected: &Expected) -> Result<(), Stri
                 "the epoch of {session} went from {was} to {is}; must rise: {must}, may: {may}"
             ));
         }
+    }
+    Ok(())
+}
+
+/// Whoever follows the changes of an office knows whether it is led and wanted.
+fn offices(applied: &Applied, known: &Model, model: &Model) -> Result<(), String> {
+    let is = |model: &Model, group: &Group| {
+        let mut of = model.candidacies.iter().filter(|candidacy| candidacy.group == *group);
+        let is_wanted = of.clone().next().is_some();
+        let has_accepted = |candidacy: &Candidacy| {
+            candidacy.holds.as_ref().is_some_and(|holding| holding.accepted)
+        };
+        (of.any(has_accepted), is_wanted)
+    };
+    let mut groups = [known.names(), model.names()].concat();
+    groups.sort();
+    groups.dedup();
+    for group in groups {
+        let mut office = is(known, &group);
+        for effect in &applied.effects {
+            let Effect::Office { group: of, change } = effect else { continue };
+            if *of != group {
+                continue;
+            }
+            office = match (*change, office) {
+                (OfficeChange::Vacated { is_wanted, .. }, (true, _)) => (false, is_wanted),
+                (OfficeChange::NotAccepted, (false, true)) => office,
+                (OfficeChange::Wanted, (false, false)) => (false, true),
+                (OfficeChange::Unwanted, (false, true)) => (false, false),
+                (OfficeChange::Filled { was_wanted }, (false, is_wanted))
+                    if was_wanted == is_wanted =>
+                {
+                    (true, true)
+                }
+                (OfficeChange::Gone, _) => (false, false),
+                (change, office) => return Err(format!("{group} was {office:?}: {change:?}")),
+            };
+        }
+        same("whether an office is led and wanted", office, is(model, &group))?;
     }
     Ok(())
 }
