@@ -30,9 +30,9 @@ use crate::admission::Class;
 use crate::app::{App, dice};
 use crate::audit;
 use crate::config::Auth;
+use crate::known_peer::Lasts;
 use crate::quiet::{self, Quiet};
 use crate::router::Peer;
-use crate::socket::Lasts;
 
 /// Lines that callers without a right can cause.
 static DENIED: Quiet = quiet::lines();
@@ -53,7 +53,7 @@ pub(crate) async fn admit(
         return Ok(None);
     };
     let shown = authorization(headers);
-    let known = shown.ok().and_then(|shown| peer.activity.caller_known(shown));
+    let known = shown.ok().and_then(|shown| peer.activity.known_peer().caller_known(shown));
     if let Some(guarded) = &known {
         peer.trail.identified(&guarded.caller().who);
         let is_allowed = match route.gives_up {
@@ -85,7 +85,7 @@ async fn admit_judged(
                 peer.trail.identified(&caller.who);
                 let store = audit::store(app, &peer.trail);
                 let guarded = GuardedStore::new(store, caller, Arc::clone(&app.known));
-                peer.activity.knows_caller(shown.ok().flatten(), lasts, &guarded);
+                peer.activity.known_peer().knows_caller(shown.ok().flatten(), lasts, &guarded);
                 guarded
             }
             Err(problem) => {
@@ -188,7 +188,7 @@ async fn bearer(app: &App, peer: &Peer, text: &str) -> Result<(Caller, Lasts), P
     if let Some(issuers) = app.issuers.as_ref().filter(|_| !text.starts_with(TOKEN_PREFIX)) {
         let (now, address) = (regent_clock::now(), peer.activity.address());
         // One that is not judged is answered as one more failure.
-        let is_judged = || issuers.is_good(text) || peer.activity.takes_judgement();
+        let is_judged = || issuers.is_good(text) || peer.activity.known_peer().takes_judgement();
         if app.failures.is_used_up(now, address) && !is_judged() {
             return Err(unknown("the token is not judged"));
         }
@@ -196,14 +196,14 @@ async fn bearer(app: &App, peer: &Peer, text: &str) -> Result<(Caller, Lasts), P
         return match identified {
             Ok(caller) => {
                 if caller.voucher.as_ref().is_none_or(|voucher| voucher.flaw().is_none()) {
-                    peer.activity.showed_good_token();
+                    peer.activity.known_peer().showed_good_token();
                 }
                 Ok((caller, Lasts::Request))
             }
             Err(why) => Err(unknown(&why)),
         };
     }
-    let known = peer.activity.token_known(text);
+    let known = peer.activity.known_peer().token_known(text);
     let (id, digest) = match known {
         Some(known) => known,
         None => {
@@ -222,7 +222,7 @@ async fn bearer(app: &App, peer: &Peer, text: &str) -> Result<(Caller, Lasts), P
     match table.token(id) {
         Some(record) if record.digest.is(&digest) => {
             if known.is_none() {
-                peer.activity.knows_token(text, id, digest);
+                peer.activity.known_peer().knows_token(text, id, digest);
             }
             let who = record.principal.clone();
             Ok((Caller { who, token: Some(id), voucher: None, wall_ms }, lasts))

@@ -45,6 +45,7 @@ mod grpc;
 mod held;
 mod history;
 mod issuers;
+mod known_peer;
 mod leader;
 mod limits;
 mod listen;

@@ -20,7 +20,6 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use hyper::header::HeaderValue;
-use regent_election::access::{GuardedStore, LiveAccess, SecretDigest, TokenId};
 use regent_election::{Moment, SessionId};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
@@ -28,6 +27,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
 use crate::held::Holdings;
+use crate::known_peer::KnownPeer;
 use crate::tls::ByteStream;
 
 /// How long a closed connection still listens, so that the peer can read the last answer: closing
@@ -55,61 +55,11 @@ pub(crate) struct ConnectionActivity {
     address: OnceLock<IpAddr>,
     /// The host that its peer names, once a request under it was served.
     host_known: OnceLock<HeaderValue>,
-    /// The bearer token that its peer showed last, once the store knew it.
-    token_known: Mutex<Option<KnownToken>>,
-    /// Who its peer was found to be last.
-    caller_known: Mutex<Option<KnownCaller>>,
+    /// What its peer has shown.
+    known_peer: KnownPeer,
     holdings: Holdings,
     /// When the last refusal that is held back is told.
     refusal_at: Mutex<Moment>,
-    /// Whether a token of another issuer is judged once, although its address has failed too often.
-    may_be_judged: AtomicBool,
-}
-
-/// A bearer token as it was shown, and what it stands for.
-#[derive(Debug)]
-struct KnownToken {
-    text: Secret,
-    id: TokenId,
-    digest: SecretDigest,
-}
-
-/// Who a peer was found to be by what it has shown, and for how long that holds.
-#[derive(Debug)]
-struct KnownCaller {
-    /// The header `authorization`, if it sent one.
-    shown: Option<Secret>,
-    lasts: Lasts,
-    guard: GuardedStore,
-}
-
-/// For how long a peer is known by the same credential. Whether that is still good is judged each time all the same.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Lasts {
-    /// As long as the connection: its certificate or its user stands for it.
-    Connection,
-    /// As long as the store shows the table with this number. Another one may know the token no more, or under the same
-    /// id a token with another secret and of another principal.
-    Table { live: LiveAccess, version: u64 },
-    /// For this request.
-    Request,
-}
-
-/// A text that no message shows.
-struct Secret(Box<[u8]>);
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Secret")
-    }
-}
-
-impl Secret {
-    /// Whether both are the same. How long it takes says nothing about where they differ.
-    fn is(&self, other: &[u8]) -> bool {
-        let differs = self.0.iter().zip(other).fold(0, |all, (left, right)| all | (left ^ right));
-        self.0.len() == other.len() && std::hint::black_box(differs) == 0
-    }
 }
 
 /// One request of a connection, until its answer has been sent.
@@ -134,11 +84,9 @@ impl ConnectionActivity {
             is_in_reserve: AtomicBool::new(false),
             address: OnceLock::new(),
             host_known: OnceLock::new(),
-            token_known: Mutex::new(None),
-            caller_known: Mutex::new(None),
+            known_peer: KnownPeer::default(),
             holdings: Holdings::default(),
             refusal_at: Mutex::default(),
-            may_be_judged: AtomicBool::new(true),
         }
     }
 
@@ -147,45 +95,14 @@ impl ConnectionActivity {
         &self.host_known
     }
 
+    /// What its peer has shown, and who it was found to be.
+    pub(crate) const fn known_peer(&self) -> &KnownPeer {
+        &self.known_peer
+    }
+
     /// What its requests and answers hold in memory.
     pub(crate) const fn holdings(&self) -> &Holdings {
         &self.holdings
-    }
-
-    /// What a bearer token stands for, if its peer showed the same one last and it was known then: a client shows one
-    /// token with every request, and reading it costs more than a renewal. Whether it still is known, and good, is
-    /// judged each time.
-    pub(crate) fn token_known(&self, text: &str) -> Option<(TokenId, SecretDigest)> {
-        let known = self.token_known.lock().unwrap_or_else(PoisonError::into_inner);
-        let same = known.as_ref().filter(|known| known.text.is(text.as_bytes()))?;
-        Some((same.id, same.digest))
-    }
-
-    /// Its peer showed this token, which stands for that.
-    pub(crate) fn knows_token(&self, text: &str, id: TokenId, digest: SecretDigest) {
-        let known = KnownToken { text: Secret(text.as_bytes().into()), id, digest };
-        *self.token_known.lock().unwrap_or_else(PoisonError::into_inner) = Some(known);
-    }
-
-    /// Who its peer is, if it was found out last by the same header `authorization`, or by none, and that still holds.
-    pub(crate) fn caller_known(&self, shown: Option<&[u8]>) -> Option<GuardedStore> {
-        let known = self.caller_known.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = known.as_ref()?;
-        let is_same = match (&known.shown, shown) {
-            (Some(known), Some(shown)) => known.is(shown),
-            (None, None) => true,
-            (Some(_), None) | (None, Some(_)) => false,
-        };
-        (is_same && known.lasts.holds()).then(|| known.guard.clone())
-    }
-
-    /// Its peer was found to be the caller of this guard by what it has shown.
-    pub(crate) fn knows_caller(&self, shown: Option<&[u8]>, lasts: Lasts, guard: &GuardedStore) {
-        if lasts.holds() {
-            let shown = shown.map(|bytes| Secret(bytes.into()));
-            let known = KnownCaller { shown, lasts, guard: guard.clone() };
-            *self.caller_known.lock().unwrap_or_else(PoisonError::into_inner) = Some(known);
-        }
     }
 
     /// When one more refusal is told, by when the last one is.
@@ -193,18 +110,6 @@ impl ConnectionActivity {
         let mut refusal_at = self.refusal_at.lock().unwrap_or_else(PoisonError::into_inner);
         *refusal_at = told_at(*refusal_at);
         *refusal_at
-    }
-
-    /// Whether a token of another issuer is judged although its address has failed too often: the first one that this
-    /// connection needs that for, and one more after each that was good. A connection costs more than a judgement, and a
-    /// client that replaces its token, or comes from another server, must be served behind an address that others abuse.
-    pub(crate) fn takes_judgement(&self) -> bool {
-        self.may_be_judged.swap(false, Ordering::AcqRel)
-    }
-
-    /// Its peer showed a token of another issuer that was good.
-    pub(crate) fn showed_good_token(&self) {
-        self.may_be_judged.store(true, Ordering::Release);
     }
 
     /// From here on, one of its requests only waits to be refused: for as long, the connection gives way to a newcomer as if
@@ -311,16 +216,6 @@ impl ConnectionActivity {
                 return;
             }
             sleep_until(until).await;
-        }
-    }
-}
-
-impl Lasts {
-    fn holds(&self) -> bool {
-        match self {
-            Self::Connection => true,
-            Self::Table { live, version } => live.version() == *version,
-            Self::Request => false,
         }
     }
 }
@@ -620,37 +515,7 @@ mod tests {
     use tokio::io::AsyncWriteExt;
     use tokio::net::TcpListener;
 
-    use regent_election::access::{AccessTable, Caller};
-    use regent_stores::MemoryStore;
-
     use super::*;
-
-    #[tokio::test]
-    async fn a_peer_is_known_by_the_same_credential_while_the_table_stays_the_same() {
-        let caller =
-            Caller { who: "node:a".parse().unwrap(), token: None, voucher: None, wall_ms: || 0 };
-        let store = Arc::new(MemoryStore::new().unwrap());
-        let guard = GuardedStore::new(store, caller, Arc::default());
-        let live = LiveAccess::new(Arc::default());
-        let lasts = || Lasts::Table { live: live.clone(), version: live.version() };
-        let activity = ConnectionActivity::begin();
-        let is_known = |shown: Option<&[u8]>| activity.caller_known(shown).is_some();
-        activity.knows_caller(Some(b"Bearer a"), Lasts::Request, &guard);
-        assert!(!is_known(Some(b"Bearer a")), "for that request only");
-        activity.knows_caller(Some(b"Bearer a"), lasts(), &guard);
-        assert!(is_known(Some(b"Bearer a")));
-        for other in [None, Some(&b"Bearer b"[..]), Some(b"Bearer "), Some(b"Bearer aa")] {
-            assert!(!is_known(other), "{other:?}");
-        }
-        let before = lasts();
-        live.show(&Arc::<AccessTable>::default());
-        assert!(!is_known(Some(b"Bearer a")), "the table may know the token no more");
-        activity.knows_caller(Some(b"Bearer a"), before, &guard);
-        assert!(!is_known(Some(b"Bearer a")), "it was found in an older table");
-        activity.knows_caller(None, Lasts::Connection, &guard);
-        live.show(&Arc::<AccessTable>::default());
-        assert!(is_known(None) && !is_known(Some(b"Bearer a")));
-    }
 
     #[tokio::test]
     async fn a_closing_socket_swallows_what_its_peer_still_sent() {
