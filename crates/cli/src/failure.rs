@@ -242,8 +242,8 @@ impl From<CampaignError> for Failure {
             | CampaignError::TooManyGroups => (Exit::Refused, None),
             CampaignError::Closed => (Exit::Unavailable, None),
         };
-        let help = |problem: &Box<Problem>| asked_by(problem.code) + &way_out(problem);
-        let help = problem.as_ref().map(help).unwrap_or_default();
+        let help = |problem: &Problem| asked_by(problem.code) + &way_out(problem);
+        let help = problem.as_deref().map(help).unwrap_or_default();
         Self { exit, message: Some(format!("{error}{help}")), problem }
     }
 }
