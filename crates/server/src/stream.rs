@@ -5,16 +5,17 @@
 //! so that what waits for it holds no memory: the store keeps the events, and the reader resumes
 //! from its last cursor.
 
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use hyper::body::{Bytes, Frame};
-use regent_api::{Bookmark, Closing, Code, LeaderChanged, Problem, Stale, WatchEvent};
-use regent_election::Cursor;
+use regent_api::{Bookmark, Closing, Code, LeaderChanged, Present, Problem, Stale, WatchEvent};
 use regent_election::limits::{GROUPS_PAGE_MAX, TTL_MS_DEFAULT};
 use regent_election::store::{Scope, Watch, WatchItem};
+use regent_election::{Cursor, Group, Revision};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout};
 
@@ -57,12 +58,13 @@ pub(crate) async fn open(
 ) -> Result<mpsc::Receiver<WatchEvent>, Problem> {
     let (events, queue) = mpsc::channel(EVENTS_MAX);
     let freshness = Freshness::default();
-    let mut stream = Stream { ask, scope, watch, events, told: None, patience, freshness };
+    let newer = BTreeMap::new();
+    let mut stream = Stream { ask, scope, watch, events, told: None, newer, patience, freshness };
     // The first event fits the queue, so that errors of the first read are still answers.
     if tells_state {
         let (at, page_max) = (stream.watch.cursor(), patience.state_page_max);
         let present = present(&stream.ask, &stream.scope, at, page_max).await?;
-        stream.told = Some(present.cursor);
+        stream.tells(&present);
         stream.events.try_send(WatchEvent::State(present)).map_err(|_| broken())?;
     }
     tokio::spawn(stream.run());
@@ -124,6 +126,9 @@ struct Stream {
     events: mpsc::Sender<WatchEvent>,
     /// Changes up to here are in a state that was told.
     told: Option<Cursor>,
+    /// Groups whose state was newer than that, and up to where. Only over a register, which cannot read several groups at
+    /// once; at most as many as one state has.
+    newer: BTreeMap<Group, Revision>,
     patience: Patience,
     freshness: Freshness,
 }
@@ -193,7 +198,7 @@ impl Stream {
         match item {
             WatchItem::Changed(event) => {
                 let changed = LeaderChanged::new(event, self.watch.cursor().incarnation);
-                if self.told.is_some_and(|told| changed.cursor <= told) {
+                if self.was_told(&changed) {
                     return Next::GoOn;
                 }
                 self.send(WatchEvent::LeaderChanged(changed)).await
@@ -202,7 +207,7 @@ impl Stream {
                 let page_max = self.patience.state_page_max;
                 match gap(&self.ask, &self.scope, oldest, at, page_max).await {
                     Ok(gap) => {
-                        self.told = Some(gap.present.cursor);
+                        self.tells(&gap.present);
                         self.send(WatchEvent::Gap(gap)).await
                     }
                     // Without the state the gap cannot be bridged: the watcher must come again, and
@@ -214,6 +219,26 @@ impl Stream {
                 }
             }
         }
+    }
+
+    /// A state is told, which holds changes that will come again.
+    fn tells(&mut self, present: &Present) {
+        self.told = Some(present.cursor);
+        let newer = present.offices.iter().filter(|office| office.cursor > present.cursor);
+        self.newer = newer.map(|office| (office.group.clone(), office.revision)).collect();
+    }
+
+    /// Whether a change is in a state that was told.
+    fn was_told(&mut self, changed: &LeaderChanged) -> bool {
+        if self.told.is_some_and(|told| changed.cursor <= told) {
+            return true;
+        }
+        let is_in_state =
+            self.newer.get(&changed.group).is_some_and(|up_to| changed.cursor.revision <= *up_to);
+        if !is_in_state {
+            self.newer.remove(&changed.group);
+        }
+        is_in_state
     }
 
     async fn bookmark(&mut self) -> Next {

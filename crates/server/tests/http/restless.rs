@@ -18,18 +18,25 @@ pub(crate) struct Restless {
     inner: Arc<MemoryStore>,
     /// How often the leader of group `b` was changed; none if it is left alone.
     changes: Option<AtomicU64>,
+    /// Whether groups are read one after another, as over a register.
+    one_by_one: bool,
 }
 
 impl Restless {
     /// The leader of group `b` changes after every read of a leader.
     pub(crate) fn new() -> Self {
         let inner = Arc::new(MemoryStore::new().unwrap());
-        Self { inner, changes: Some(AtomicU64::new(0)) }
+        Self { inner, changes: Some(AtomicU64::new(0)), one_by_one: false }
+    }
+
+    /// The same, and it cannot read several groups at once.
+    pub(crate) fn one_by_one() -> Self {
+        Self { one_by_one: true, ..Self::new() }
     }
 
     /// Nothing changes by itself.
     pub(crate) const fn quiet(inner: Arc<MemoryStore>) -> Self {
-        Self { inner, changes: None }
+        Self { inner, changes: None, one_by_one: false }
     }
 
     async fn change(&self, number: u64) {
@@ -87,6 +94,16 @@ impl Store for Restless {
     }
 
     async fn read(&self, query: Query, consistency: Consistency) -> StoreResult<View> {
+        if let (true, Query::Leaders(groups)) = (self.one_by_one, &query) {
+            let mut views = Vec::new();
+            for group in groups {
+                match Box::pin(self.read(Query::Leader(group.clone()), consistency)).await? {
+                    View::Leader(view) => views.push(view),
+                    other => panic!("{other:?}"),
+                }
+            }
+            return Ok(View::Leaders(views));
+        }
         let is_leader = matches!(query, Query::Leader(_) | Query::Leaders(_));
         let view = self.inner.read(query, consistency).await;
         if let Some(changes) = self.changes.as_ref().filter(|_| is_leader) {
