@@ -245,7 +245,7 @@ async fn a_connection_does_not_know_a_token_by_its_id_alone() {
     let new = |id, secret| regent_election::store::NewToken {
         token: id,
         digest: regent_election::access::SecretDigest([secret; 32]),
-        principal: "node:administrator".parse().unwrap(),
+        principal: "node:onlooker".parse().unwrap(),
         expires_ms: None,
         label: regent_election::access::TokenLabel::new("").unwrap(),
     };
