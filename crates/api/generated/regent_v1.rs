@@ -455,7 +455,7 @@ pub struct Bookmark {
     pub confirmed_ago_ms: ::core::option::Option<u64>,
 }
 /// No quorum has confirmed for a while what this server tells: leaders that it named may be over, and others elected. It is
-/// told once; the next bookmark ends it.
+/// told once; it is over when a bookmark says that a quorum has confirmed it again.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Stale {
     /// Where to resume, elsewhere.

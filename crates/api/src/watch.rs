@@ -164,7 +164,7 @@ pub struct Bookmark {
 }
 
 /// No quorum has confirmed for a while what this server tells: leaders that it named may be over, and others elected. It is
-/// told once; the next bookmark ends it.
+/// told once; it is over when a bookmark says that a quorum has confirmed it again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Stale {
     /// Where to resume, elsewhere.

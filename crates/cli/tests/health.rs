@@ -149,3 +149,18 @@ async fn a_watch_at_a_replica_without_a_quorum_says_that_it_is_stale() {
     let why = tokio::time::timeout(Duration::from_secs(60), stale).await.unwrap();
     assert!(why.contains("no quorum for 1"), "{why}");
 }
+
+/// It is asked first, and never answers: another one leads by then, and takes the change.
+#[test]
+fn a_change_of_members_goes_on_elsewhere_when_the_leader_stands_still() {
+    let cluster = Cluster::start(3);
+    let leader = cluster.leader();
+    let mut urls = vec![cluster.server(leader).url.clone()];
+    urls.extend(cluster.followers().iter().map(|id| cluster.server(*id).url.clone()));
+    cluster.server(leader).signal("STOP");
+    let add = ["cluster", "add", "--id", "4", "--peer", "127.0.0.1:1", "--client", "127.0.0.1:2"];
+    let more = ["--timeout", "1m", "--server", &urls.join(",")];
+    let added = cluster.room.run(&[&add[..], &more].concat());
+    cluster.server(leader).signal("CONT");
+    assert_eq!(added.code, 0, "{added:?}");
+}

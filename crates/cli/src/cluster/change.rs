@@ -1,6 +1,9 @@
 //! `regent cluster add`, `promote`, `remove` and `transfer`: who is in the cluster, and who leads it.
 
+use std::time::Duration;
+
 use clap::Args;
+use regent::remote::Remote;
 use regent_api::{AddMemberRequest, ClusterMember, MemberKind};
 use regent_operate::retry::{until_changed, until_ready};
 use regent_replica::ReplicaId;
@@ -9,8 +12,11 @@ use regent_service::members;
 use crate::client::ClientArgs;
 use crate::confirm::confirm;
 use crate::exit::Exit;
-use crate::failure::CommandResult;
+use crate::failure::{CommandResult, Failure};
 use crate::output::Screen;
+
+/// How long one server may take to answer. A change of members takes far less where the cluster is in order.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(3);
 
 /// Flags of `regent cluster add`.
 #[derive(Clone, Debug, Args)]
@@ -103,10 +109,15 @@ impl AddArgs {
     }
 }
 
+/// Servers of which none has all of the time that a change has: one that stands still must not use it up.
+fn short(client: &ClientArgs) -> Result<Remote, Failure> {
+    Ok(client.remote()?.with_timeout(client.timeout.min(ANSWERS_WITHIN)))
+}
+
 /// Takes a replica in.
 pub(crate) async fn add(args: AddArgs) -> CommandResult {
     let request = args.request();
-    let remote = args.client.remote()?;
+    let remote = short(&args.client)?;
     let is_done = async || {
         let cluster = remote.cluster_by_leader().await?;
         Ok(cluster.members.iter().any(|member| {
@@ -125,7 +136,7 @@ pub(crate) async fn add(args: AddArgs) -> CommandResult {
 
 /// Makes a learner a voter.
 pub(crate) async fn promote(args: PromoteArgs) -> CommandResult {
-    let remote = args.client.remote()?;
+    let remote = short(&args.client)?;
     let id = args.id.get();
     let is_done = async || {
         let cluster = remote.cluster_by_leader().await?;
@@ -143,7 +154,7 @@ pub(crate) async fn promote(args: PromoteArgs) -> CommandResult {
 pub(crate) async fn remove(args: RemoveArgs) -> CommandResult {
     let warning = format!("replica {} is removed for good; its number is not used again", args.id);
     confirm(args.yes, &warning)?;
-    let remote = args.client.remote()?;
+    let remote = short(&args.client)?;
     let id = args.id.get();
     let is_done = async || {
         let cluster = remote.cluster_by_leader().await?;
