@@ -7,9 +7,11 @@
 //! A refusal comes at once. A queue would only make the same refusal later, when the answer is no
 //! longer of use, and hold memory meanwhile.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use regent_api::{Code, Problem};
+use regent_election::access::Principal;
 
 use crate::count::{Count, Entered};
 use crate::limits::OPEN_STREAMS_PART;
@@ -84,11 +86,16 @@ impl Class {
     }
 }
 
+/// How many principals are remembered beside those that wait, until those that do not are forgotten.
+const FORGET_FROM: usize = 64;
+
 /// The requests under way.
 #[derive(Debug)]
 pub(crate) struct Admission {
     asking: Arc<Count>,
     waiting: Arc<Count>,
+    /// Those of each principal; none that has none need be here.
+    waiting_of: Mutex<HashMap<Principal, Arc<Count>>>,
     open: Arc<Count>,
     asking_max: usize,
     waiting_max: usize,
@@ -97,7 +104,7 @@ pub(crate) struct Admission {
 impl Admission {
     pub(crate) fn new(asking_max: usize, waiting_max: usize) -> Self {
         let (asking, waiting, open) = (Arc::default(), Arc::default(), Arc::default());
-        Self { asking, waiting, open, asking_max, waiting_max }
+        Self { asking, waiting, waiting_of: Mutex::default(), open, asking_max, waiting_max }
     }
 
     /// Requests that ask the store and do not wait for anything else.
@@ -117,8 +124,26 @@ impl Admission {
 
     /// A place among those that wait, if there is one. Waiting costs memory, not work, so it has a
     /// count of its own and cannot crowd out renewals.
-    pub(crate) fn wait(&self) -> Option<Entered> {
-        self.waiting.enter(self.waiting_max)
+    ///
+    /// A principal takes at most as many as are free after it, so half of them if it alone waits: one that watches without
+    /// end leaves places to the others. Without authentication connections of an address are bounded instead.
+    pub(crate) fn wait(&self, who: Option<&Principal>) -> Option<Entered> {
+        let Some(who) = who else {
+            return self.waiting.enter(self.waiting_max);
+        };
+        let mut waiting_of = self.waiting_of.lock().unwrap_or_else(PoisonError::into_inner);
+        let own = match waiting_of.get(who) {
+            Some(own) => own,
+            None => {
+                // As many principals wait as there are places that are taken, at most.
+                if waiting_of.len() > self.waiting.now() + FORGET_FROM {
+                    waiting_of.retain(|_, own| own.now() > 0);
+                }
+                waiting_of.entry(who.clone()).or_default()
+            }
+        };
+        let own = own.enter(self.waiting_max.saturating_sub(self.waiting.now()))?;
+        Some(self.waiting.enter(self.waiting_max)?.and(own))
     }
 
     /// A place for a stream that anybody may open, known or not: of health and of reflection. They have a count of
@@ -173,9 +198,30 @@ mod tests {
     #[test]
     fn those_that_wait_take_no_place_of_those_that_ask() {
         let admission = Admission::new(1, 1);
-        let _waiting = admission.wait().unwrap();
-        assert!(admission.wait().is_none());
+        let _waiting = admission.wait(None).unwrap();
+        assert!(admission.wait(None).is_none());
         assert!(admission.admit(Class::Watch).is_some());
+    }
+
+    #[test]
+    fn a_principal_that_waits_without_end_leaves_half_of_the_places_to_the_others() {
+        let admission = Admission::new(1, 800);
+        let taken = |name: &str| -> Vec<_> {
+            let who: Principal = name.parse().unwrap();
+            std::iter::from_fn(|| admission.wait(Some(&who))).collect()
+        };
+        let (greedy, modest) = (taken("user:greedy"), taken("user:modest"));
+        assert_eq!((greedy.len(), modest.len()), (400, 200));
+        assert!(taken("user:greedy").is_empty());
+        assert!(admission.wait(None).is_some(), "who is not known has what is left");
+        drop((greedy, modest));
+        assert_eq!(admission.waiting().now(), 0);
+        for number in 0..1000 {
+            let who: Principal = format!("user:{number}").parse().unwrap();
+            assert!(admission.wait(Some(&who)).is_some());
+        }
+        let remembered = admission.waiting_of.lock().unwrap().len();
+        assert!(remembered <= FORGET_FROM + 2, "who waits no more is forgotten: {remembered}");
     }
 
     #[test]
@@ -183,7 +229,7 @@ mod tests {
         let admission = Admission::new(1, 8);
         let open: Vec<_> = std::iter::from_fn(|| admission.wait_in_the_open()).collect();
         assert_eq!(open.len(), 2);
-        let waiting: Vec<_> = std::iter::from_fn(|| admission.wait()).collect();
+        let waiting: Vec<_> = std::iter::from_fn(|| admission.wait(None)).collect();
         assert_eq!(waiting.len(), 8);
     }
 

@@ -283,7 +283,8 @@ impl Ask {
         if !self.app.connection_limit.may_wait(&self.activity) {
             return Err(self.app.shed(class));
         }
-        let place = self.app.admission.wait().ok_or_else(|| self.app.shed(class))?;
+        let who = self.guard.as_ref().map(|guarded| &guarded.caller().who);
+        let place = self.app.admission.wait(who).ok_or_else(|| self.app.shed(class))?;
         self.place = Some(place);
         Ok(())
     }

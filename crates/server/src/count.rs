@@ -14,7 +14,19 @@ pub(crate) struct Count {
 
 /// One that is under way, until dropped.
 #[derive(Debug)]
-pub(crate) struct Entered(Arc<Count>);
+pub(crate) struct Entered {
+    count: Arc<Count>,
+    /// The same one in another count.
+    also: Option<Box<Entered>>,
+}
+
+impl Entered {
+    /// This one, which counts there as well.
+    pub(crate) fn and(mut self, also: Self) -> Self {
+        self.also = Some(Box::new(also));
+        self
+    }
+}
 
 impl Count {
     /// How many are under way.
@@ -26,7 +38,7 @@ impl Count {
     pub(crate) fn enter(self: &Arc<Self>, max: usize) -> Option<Entered> {
         let more = |now: usize| (now < max).then_some(now + 1);
         self.now.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).ok()?;
-        Some(Entered(Arc::clone(self)))
+        Some(Entered { count: Arc::clone(self), also: None })
     }
 
     /// Waits until none is under way.
@@ -46,9 +58,11 @@ impl Count {
 
 impl Drop for Entered {
     fn drop(&mut self) {
-        if self.0.now.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.0.empty.notify_waiters();
+        if self.count.now.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.count.empty.notify_waiters();
         }
+        // Given back after this one, so that who finds room there finds it here as well.
+        drop(self.also.take());
     }
 }
 

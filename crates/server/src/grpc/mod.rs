@@ -32,6 +32,7 @@ use regent_api::grpc::regent_server::RegentServer;
 use regent_api::grpc::{DESCRIPTORS, status};
 use regent_api::limits::BODY_BYTES_MAX;
 use regent_api::{Code, Operation, Problem, ROUTES, Route};
+use regent_election::access::GuardedStore;
 use tonic::Status;
 use tonic::body::Body as GrpcBody;
 use tonic::codegen::Service;
@@ -189,7 +190,9 @@ impl Grpc {
         let (handler, place) = match target {
             Target::Verb(_) => (&self.regent, None),
             Target::Session => {
-                (&self.regent, Some(app.admission.wait().ok_or_else(|| app.shed(Class::Renew))?))
+                let who = parts.extensions.get::<GuardedStore>().map(|it| &it.caller().who);
+                let place = app.admission.wait(who).ok_or_else(|| app.shed(Class::Renew))?;
+                (&self.regent, Some(place))
             }
             Target::Health => (&self.health, None),
             Target::Reflection => (&self.reflection, Some(app.wait_in_the_open(&peer.activity)?)),
