@@ -22,6 +22,7 @@ const NUMBERS: &[(&str, &str, &str, f64)] = &[
     ("regent_raft_leader_changes", "counter", "regent_raft_leader_changes_total ", 1.0),
     ("regent_log_bytes", "gauge", "regent_log_bytes ", 1.0),
     ("regent_snapshot_bytes", "gauge", "regent_snapshot_bytes ", 1.0),
+    ("regent_disk_free_bytes", "gauge", "regent_disk_free_bytes ", 1.0),
     ("regent_sessions", "gauge", "regent_sessions ", 1.0),
     ("regent_expiries_due", "gauge", "regent_expiries_due ", 0.0),
     ("regent_cluster_voters", "gauge", "regent_cluster_voters ", 3.0),
