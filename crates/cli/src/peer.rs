@@ -7,7 +7,6 @@ use regent::fresh;
 use regent_election::Node;
 use regent_peer::{Member, News, Patience, Peer, PeerError, Roster, Standing, Wishes, settle};
 use regent_tether::hook::ChangeHook;
-use serde_json::{Value, json};
 
 use crate::duration::{parse, show};
 use crate::exit::Exit;
@@ -132,7 +131,7 @@ pub(crate) async fn run(args: PeerArgs) -> CommandResult {
             news = member.next() => match news.map_err(unavailable)? {
                 News::Remark(line) => remark(&line),
                 News::Changed(standing) => {
-                    screen.answer(&object(&standing), || standing.to_string())?;
+                    screen.answer(&standing, || standing.to_string())?;
                     hook.run(standing.environment());
                 }
             },
@@ -157,30 +156,9 @@ fn unavailable(error: PeerError) -> Failure {
     Failure::new(Exit::Unavailable, error.to_string())
 }
 
-fn object(standing: &Standing) -> Value {
-    json!({
-        "node": standing.node.as_str(),
-        "leader": standing.leader.as_ref().map(Node::as_str),
-        "is_leader": standing.is_leader(),
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_change_is_one_object() {
-        let told = |leader: Option<&str>| Standing {
-            node: Node::new("a").unwrap(),
-            leader: leader.map(|name| Node::new(name).unwrap()),
-        };
-        assert_eq!(
-            object(&told(Some("c"))).to_string(),
-            r#"{"is_leader":false,"leader":"c","node":"a"}"#
-        );
-        assert_eq!(object(&told(None))["leader"], Value::Null);
-    }
 
     #[test]
     fn a_patience_is_two_times() {

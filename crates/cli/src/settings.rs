@@ -10,11 +10,11 @@ use std::sync::LazyLock;
 
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, Subcommand};
 
-use crate::config::{Effective, Flag, Key, SAMPLE, Settings, Value, find_file};
+use crate::config::{Effective, Flag, Key, SAMPLE, Settings, find_file};
 use crate::exit::Exit;
 use crate::failure::{CommandResult, Failure};
 use crate::logs::LogArgs;
-use crate::output::{Output, Screen, json};
+use crate::output::{Output, Screen};
 
 /// One flag per setting, from the table of settings.
 #[derive(Clone, Debug, Default)]
@@ -183,38 +183,6 @@ pub(crate) fn run(verb: &ConfigVerb, log: &LogArgs) -> CommandResult {
 fn show(args: &ShowArgs, log: &LogArgs) -> CommandResult {
     let effective = args.settings.resolve(log)?;
     effective.settings()?;
-    let screen = Screen::chosen();
-    match Output::chosen() {
-        Output::Json => {
-            let object: serde_json::Map<String, serde_json::Value> = effective
-                .iter()
-                .map(|(key, value, origin)| {
-                    let told = serde_json::json!({
-                        "value": value, "origin": origin.to_string(), "about": key.about(),
-                    });
-                    (key.name().to_owned(), told)
-                })
-                .collect();
-            screen.line(&json(&object))?;
-        }
-        Output::Text => {
-            let settings: Vec<(String, String)> = effective
-                .iter()
-                .map(|(key, value, origin)| (line(key, value), origin.to_string()))
-                .collect();
-            let width = settings.iter().map(|(line, _)| line.chars().count()).max().unwrap_or(0);
-            for (line, origin) in settings {
-                screen.line(&if args.origin {
-                    format!("{line:width$}  # {origin}")
-                } else {
-                    line
-                })?;
-            }
-        }
-    }
+    Screen::chosen().answer(&effective, || effective.to_file(args.origin))?;
     Ok(Exit::Done)
-}
-
-fn line(key: Key, value: &Value) -> String {
-    format!("{key} = {value}")
 }

@@ -321,6 +321,10 @@ impl Cluster for Follows {
         }
     }
 
+    fn confirmed_ago(&self) -> Duration {
+        Duration::ZERO
+    }
+
     fn measured(&self) -> Measured {
         Measured::default()
     }

@@ -13,6 +13,7 @@ use regent_protocols::bully::Bully;
 use regent_protocols::ring::Ring;
 use regent_protocols::ring::chang_roberts::ChangRoberts;
 use regent_protocols::{NodeId, Pace};
+use serde::ser::{Serialize, SerializeStruct, Serializer};
 use tokio::net::UdpSocket;
 
 use crate::Algorithm;
@@ -48,6 +49,16 @@ impl Standing {
             ("REGENT_LEADER", leader.into()),
             ("REGENT_IS_LEADER", self.is_leader().to_string().into()),
         ]
+    }
+}
+
+impl Serialize for Standing {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut object = serializer.serialize_struct("Standing", 3)?;
+        object.serialize_field("is_leader", &self.is_leader())?;
+        object.serialize_field("leader", &self.leader.as_ref().map(Node::as_str))?;
+        object.serialize_field("node", self.node.as_str())?;
+        object.end()
     }
 }
 
@@ -306,6 +317,18 @@ async fn listen(roster: &Roster) -> Result<UdpSocket, PeerError> {
 mod tests {
     use super::*;
     use crate::{Peer, Wishes, settle};
+
+    #[test]
+    fn a_standing_is_one_object_for_programs() {
+        let told = |leader: Option<&str>| Standing {
+            node: Node::new("a").unwrap(),
+            leader: leader.map(|name| Node::new(name).unwrap()),
+        };
+        let text = serde_json::to_string(&told(Some("c"))).unwrap();
+        assert_eq!(text, r#"{"is_leader":false,"leader":"c","node":"a"}"#);
+        let text = serde_json::to_string(&told(None)).unwrap();
+        assert_eq!(text, r#"{"is_leader":false,"leader":null,"node":"a"}"#);
+    }
 
     #[test]
     fn a_standing_is_one_line() {

@@ -1,7 +1,7 @@
 //! Why a replica was not founded, opened, restored or started.
 //!
-//! A message says what happened, with the numbers. It names no flag: the command that has flags adds
-//! the way out.
+//! A message says what happened, with the numbers. It names no flag: [`ReplicaError::way_out`] adds the flag of the
+//! command that helps, for those who have flags.
 
 use std::io;
 use std::net::SocketAddr;
@@ -131,6 +131,99 @@ pub enum ReplicaError {
     WitnessOnly,
 }
 
+/// What is wrong in kind: whose turn it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReplicaFault {
+    /// Settings, permissions or certificates must change.
+    Setup,
+    /// What the disk holds cannot be used.
+    Files,
+    /// Something else is in the way at this moment.
+    Busy,
+    /// It would break a promise, or nothing is there to do it with. Nothing was changed.
+    Refused,
+}
+
+fn is_in_use(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::AddrInUse
+}
+
+impl ReplicaError {
+    /// What is wrong in kind.
+    #[must_use]
+    pub fn fault(&self) -> ReplicaFault {
+        self.fault_and_way_out().0
+    }
+
+    /// What happened, and the flags of `regent serve` and `regent cluster` that help.
+    #[must_use]
+    pub fn with_way_out(&self) -> String {
+        let way_out = self.fault_and_way_out().1;
+        match self {
+            // An address in use is told by what it is, not by the system's word for it.
+            Self::PeerListen { address, source } if is_in_use(source) => {
+                format!("{address} is in use{way_out}")
+            }
+            other => format!("{other}{way_out}"),
+        }
+    }
+
+    fn fault_and_way_out(&self) -> (ReplicaFault, &'static str) {
+        match self {
+            Self::Directory { .. } => {
+                (ReplicaFault::Setup, "; make it writable, or choose another with --data-dir")
+            }
+            Self::NoDirectory { .. } => (ReplicaFault::Files, ""),
+            Self::Exposed(_) => (ReplicaFault::Setup, ""),
+            Self::InUse { .. } => {
+                (ReplicaFault::Busy, "; stop that one, or choose another with --data-dir")
+            }
+            Self::Foreign { .. } => {
+                (ReplicaFault::Setup, "; choose a directory of its own with --data-dir")
+            }
+            Self::NotPrepared { .. } => (
+                ReplicaFault::Setup,
+                ": prepare it with `regent cluster init`; if its disk was lost, it must not vote again: remove it from the cluster and let it join under another number (`regent cluster init --join`)",
+            ),
+            Self::Disk(
+                DataDirError::Founded { .. }
+                | DataDirError::Empty { .. }
+                | DataDirError::HalfFounded { .. }
+                | DataDirError::Occupied { .. }
+                | DataDirError::Removed { .. },
+            ) => (ReplicaFault::Setup, ""),
+            Self::Disk(_) | Self::Write(_) | Self::Entry { .. } | Self::Start(_) => {
+                (ReplicaFault::Files, "")
+            }
+            Self::PeerListen { source, .. } if is_in_use(source) => (
+                ReplicaFault::Busy,
+                "; stop what listens there, or choose another with --peer-listen",
+            ),
+            Self::PeerListen { .. } => (ReplicaFault::Setup, "; choose another with --peer-listen"),
+            Self::PlaintextPeers { .. } => (
+                ReplicaFault::Setup,
+                "; give this replica a certificate with --peer-cert, --peer-key and --peer-ca (regent tls), or accept the risk with --insecure",
+            ),
+            Self::NoTls { .. } => (ReplicaFault::Setup, ""),
+            #[cfg(feature = "tls")]
+            Self::Tls(_) => (ReplicaFault::Setup, ""),
+            Self::NotServing { .. } | Self::Store(_) | Self::NoRandomness(_) => {
+                (ReplicaFault::Busy, "")
+            }
+            Self::Settings(_) => (ReplicaFault::Setup, ""),
+            Self::OtherCluster { .. } => (
+                ReplicaFault::Refused,
+                ": give all of them exactly as on the first machine; nothing was written",
+            ),
+            Self::RestoredApart { .. } => (
+                ReplicaFault::Refused,
+                ": begin again on an empty directory without --as-of, or let this replica join (`regent cluster init --join`)",
+            ),
+            Self::Rebirth(_) | Self::NeverJoined | Self::WitnessOnly => (ReplicaFault::Refused, ""),
+        }
+    }
+}
+
 impl From<DataDirError> for ReplicaError {
     fn from(error: DataDirError) -> Self {
         match error {
@@ -146,5 +239,34 @@ impl From<DataDirError> for ReplicaError {
 impl From<getrandom::Error> for ReplicaError {
     fn from(error: getrandom::Error) -> Self {
         Self::NoRandomness(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_says_what_happened_and_which_flag_helps() {
+        let told = |error: ReplicaError| (error.fault(), error.with_way_out());
+        let address = "127.0.0.1:7401".parse().unwrap();
+        let source = io::Error::from_raw_os_error(98);
+        assert_eq!(
+            told(ReplicaError::PeerListen { address, source }),
+            (
+                ReplicaFault::Busy,
+                "127.0.0.1:7401 is in use; stop what listens there, or choose another with --peer-listen"
+                    .to_owned()
+            )
+        );
+        let source = io::Error::from_raw_os_error(13);
+        assert_eq!(
+            told(ReplicaError::Directory { what: "use", path: "/d".into(), source }),
+            (
+                ReplicaFault::Setup,
+                "cannot use /d: permission denied; make it writable, or choose another with --data-dir"
+                    .to_owned()
+            )
+        );
     }
 }

@@ -53,7 +53,7 @@ pub use address::{host_and_port, reachable};
 pub use backup::write_backup;
 pub use client_tls::{ClientAuth, ClientPort};
 pub use directory::holds_replica;
-pub use error::ReplicaError;
+pub use error::{ReplicaError, ReplicaFault};
 pub use founding::{Founded, bootstrap, bootstrap_all, cluster_id, prepare_to_join};
 #[cfg(feature = "tls")]
 pub use invitation::{

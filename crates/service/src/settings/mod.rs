@@ -23,6 +23,7 @@ use std::time::Duration;
 use regent_audit::DIRECTORY;
 use regent_election::{Policy, Settings as StoreSettings};
 use regent_server::{AuditConfig, Auth, ServerConfig};
+use serde::{Serialize, Serializer};
 
 use crate::socket::SOCKET_NAME;
 
@@ -148,6 +149,21 @@ pub fn find_file(
     }
 }
 
+/// Every setting with its value, its origin and its meaning.
+impl Serialize for Effective {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Setting<'a> {
+            about: &'a str,
+            origin: String,
+            value: &'a Value,
+        }
+        serializer.collect_map(self.iter().map(|(key, value, origin)| {
+            (key.name(), Setting { about: key.about(), origin: origin.to_string(), value })
+        }))
+    }
+}
+
 impl Effective {
     /// Settles every setting.
     pub fn resolve(
@@ -184,6 +200,21 @@ impl Effective {
     /// Every setting with its value and origin, in the order of the table.
     pub fn iter(&self) -> impl Iterator<Item = (Key, &Value, &Origin)> {
         self.values.iter().map(|(key, (value, origin))| (*key, value, origin))
+    }
+
+    /// All settings as a file that could be used, one a line; with who says so, as a comment behind each.
+    #[must_use]
+    pub fn to_file(&self, with_origins: bool) -> String {
+        let lines: Vec<(String, &Origin)> = self
+            .iter()
+            .map(|(key, value, origin)| (format!("{} = {value}", key.name()), origin))
+            .collect();
+        let width = lines.iter().map(|(line, _)| line.chars().count()).max().unwrap_or(0);
+        let lines = lines.into_iter().map(|(line, origin)| match with_origins {
+            true => format!("{line:width$}  # {origin}"),
+            false => line,
+        });
+        lines.collect::<Vec<_>>().join("\n")
     }
 
     /// Who says what this setting is.
