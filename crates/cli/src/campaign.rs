@@ -36,8 +36,8 @@ Examples:
   regent campaign billing --node web-1 --ttl 5s --keep               # lead until interrupted
   regent campaign billing --node web-1 --meta address=10.0.0.7:80 --meta zone=b
 
-Exit codes: 0 elected, 1 another node leads. With --keep: 0 interrupted and resigned, 1 another node
-leads after --wait, 69 the server or its store could not be asked, 76 leadership lost.";
+Exit codes: 0 elected, 1 another node leads. With --keep: 0 interrupted and resigned, 1 another
+node leads after --wait, 69 the server or its store could not be asked, 76 leadership lost.";
 
 /// Flags of `regent campaign`.
 #[derive(Clone, Debug, Args)]

@@ -17,7 +17,7 @@ use crate::exit::Exit;
 use crate::failure::{CommandResult, Failure};
 use crate::output::{Output, Screen, Side, facts, json, table, yes};
 use crate::policy::PolicyArgs;
-use crate::show::{office_facts, office_table, policy_facts, stepped_down};
+use regent_operate::show::{office_facts, office_table, policy_facts, stepped_down};
 
 const EXAMPLES: &str = "\
 Examples:

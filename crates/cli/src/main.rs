@@ -37,7 +37,6 @@ mod secret;
 mod serve;
 mod sessions;
 mod settings;
-mod show;
 mod signals;
 mod status;
 mod step_down;

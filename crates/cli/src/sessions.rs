@@ -14,7 +14,7 @@ use crate::exit::Exit;
 use crate::failure::CommandResult;
 use crate::output::Screen;
 use crate::secret::{self, Holder, SessionArgs};
-use crate::show::session;
+use regent_operate::show::session;
 
 const EXAMPLES: &str = "\
 Examples:

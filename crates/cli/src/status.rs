@@ -18,8 +18,9 @@ Examples:
 
 Name all servers, and it says which of them do not answer.
 
-Exit codes: 0 nothing is wrong, 1 something is wrong and elections go on, 69 nobody can be elected: no
-server answers, there is no quorum, or the groups cannot be read. 77 the servers refuse to tell.")]
+Exit codes: 0 nothing is wrong, 1 something is wrong and elections go on, 69 nobody can be
+elected: no server answers, there is no quorum, or the groups cannot be read. 77 the servers
+refuse to tell.")]
 pub(crate) struct StatusArgs {
     #[command(flatten)]
     pub(crate) client: ClientArgs,

@@ -10,7 +10,7 @@ use crate::confirm::confirm;
 use crate::exit::Exit;
 use crate::failure::{CommandResult, Failure};
 use crate::output::Screen;
-use crate::show::stepped_down;
+use regent_operate::show::stepped_down;
 
 const EXAMPLES: &str = "\
 Examples:

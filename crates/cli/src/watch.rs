@@ -23,8 +23,8 @@ Examples:
   regent watch billing --output json | while read -r event; do …; done
 
 It resumes by itself after a broken connection: every change comes once and in order, or a gap
-says that some are forgotten. The times are when this command heard of it; `regent history` has the
-store's own.";
+says that some are forgotten. The times are when this command heard of it; `regent history` has
+the store's own.";
 
 /// Flags of `regent watch`.
 #[derive(Clone, Debug, Args)]

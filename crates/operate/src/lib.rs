@@ -10,6 +10,7 @@
 //! - [`login`]: a credential is tried on a server, and kept under a name.
 //! - [`cluster_view`]: what the replicas of a cluster say of themselves, again and again.
 //! - [`watch_lines`]: what a watch tells, in lines for people.
+//! - [`show`], [`tables`]: how offices, sessions and policies look to people.
 //! - [`status`]: what is wrong with a service, and what to do.
 //! - [`unknown_group`]: a mistyped group, with the name that may have been meant.
 //! - [`why`]: why a group is led as it is, from its last changes.
@@ -31,8 +32,10 @@ pub mod migrate;
 pub mod recovery;
 pub mod retry;
 mod saved_policy;
+pub mod show;
 pub mod split_brain;
 pub mod status;
+pub mod tables;
 pub mod unknown_group;
 pub mod watch_lines;
 pub mod way_out;

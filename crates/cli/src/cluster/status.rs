@@ -19,8 +19,9 @@ Examples:
   regent cluster status
   regent cluster status --server http://10.0.0.1:7400,http://10.0.0.2:7400 --output json
 
-How far the others are only the leading replica knows, so it is asked if it can be reached. A replica
-is `late` if it answers pings and not the log's messages, and `silent` if it answers nothing.
+How far the others are only the leading replica knows, so it is asked if it can be reached. A
+replica is `late` if it answers pings and not the log's messages, and `silent` if it answers
+nothing.
 Exit code 1 says that the cluster has no quorum, or that the replica that answers was removed.")]
 pub(crate) struct StatusArgs {
     #[command(flatten)]

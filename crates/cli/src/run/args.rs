@@ -27,9 +27,9 @@ The program gets REGENT_GROUP, REGENT_NODE, REGENT_TERM (its fencing token) and 
 file of JSON that is replaced whenever the phase changes.
 
 Exit codes: the program's own, 128 and the signal that ended it, 127 if there is no such program;
-0 asked to end while standing by. Without an election: 1 another node leads (--wait, --once), 69 the
-server or its store cannot be asked, 75 nobody leads yet, 77 refused for good. 76 leadership lost with
---exit-on-lost.";
+0 asked to end while standing by. Without an election: 1 another node leads (--wait, --once), 69
+the server or its store cannot be asked, 75 nobody leads yet, 77 refused for good. 76 leadership
+lost with --exit-on-lost.";
 
 /// How the program's descendants are held together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]

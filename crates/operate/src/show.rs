@@ -1,13 +1,15 @@
-//! How offices, sessions and policies look to people. Shared by the verbs.
+//! How offices, sessions and policies look to people. Shared by the verbs of the command.
+
+use std::time::Duration;
 
 use regent_api::{Office, PolicyBody, SessionResponse, SteppedDown};
 use regent_election::Metadata;
 
-use crate::duration::show_ms;
-use crate::output::{Side, facts, or_dash, table, yes};
+use crate::tables::{ColumnSide as Side, facts, or_dash, table, yes};
 
 /// Who leads a group, fact by fact.
-pub(crate) fn office_facts(office: &Office) -> Vec<(&'static str, String)> {
+#[must_use]
+pub fn office_facts(office: &Office) -> Vec<(&'static str, String)> {
     let mut facts = vec![
         ("group", office.group.to_string()),
         ("leader", or_dash(office.leader.as_ref())),
@@ -30,7 +32,8 @@ fn metadata_facts(metadata: &Metadata) -> Option<(&'static str, String)> {
 }
 
 /// Many offices, one per line.
-pub(crate) fn office_table<'a>(offices: impl Iterator<Item = &'a Office>) -> String {
+#[must_use]
+pub fn office_table<'a>(offices: impl Iterator<Item = &'a Office>) -> String {
     let rows = offices.map(|office| {
         vec![
             office.group.to_string(),
@@ -49,7 +52,8 @@ pub(crate) fn office_table<'a>(offices: impl Iterator<Item = &'a Office>) -> Str
 }
 
 /// A policy, fact by fact.
-pub(crate) fn policy_facts(policy: &PolicyBody, own: bool) -> Vec<(&'static str, String)> {
+#[must_use]
+pub fn policy_facts(policy: &PolicyBody, own: bool) -> Vec<(&'static str, String)> {
     let list = |items: Vec<String>, none: &str| {
         if items.is_empty() { none.to_owned() } else { items.join(" ") }
     };
@@ -85,7 +89,8 @@ pub(crate) fn policy_facts(policy: &PolicyBody, own: bool) -> Vec<(&'static str,
 }
 
 /// A session as its owner sees it; `secret` says where its secret is, if that is to be told.
-pub(crate) fn session(session: &SessionResponse, secret: Option<String>) -> String {
+#[must_use]
+pub fn session(session: &SessionResponse, secret: Option<String>) -> String {
     let mut about: Vec<(&str, String)> =
         secret.into_iter().map(|secret| ("session", secret)).collect();
     about.extend([
@@ -136,7 +141,8 @@ const fn warmth(is_warm: bool) -> &'static str {
 }
 
 /// What became of a tenure that was told to end.
-pub(crate) fn stepped_down(group: &str, ended: SteppedDown) -> String {
+#[must_use]
+pub fn stepped_down(group: &str, ended: SteppedDown) -> String {
     match ended {
         SteppedDown::Over => format!("{group}: the tenure is over"),
         SteppedDown::Ending { within_ms } => {
@@ -147,4 +153,8 @@ pub(crate) fn stepped_down(group: &str, ended: SteppedDown) -> String {
             show_ms(overlap_possible_ms)
         ),
     }
+}
+
+fn show_ms(ms: u64) -> String {
+    humantime::format_duration(Duration::from_millis(ms)).to_string()
 }
