@@ -333,6 +333,9 @@ pub struct LeaderResponse {
     /// How this read was served: a stale one says so.
     #[prost(enumeration = "Consistency", tag = "2")]
     pub consistency: i32,
+    /// Why this server cannot say how long the leader's session lives though somebody leads.
+    #[prost(string, optional, tag = "3")]
+    pub valid_for_unknown: ::core::option::Option<::prost::alloc::string::String>,
 }
 /// A wish to be told the changes of one group.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

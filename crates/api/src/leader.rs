@@ -120,6 +120,9 @@ pub struct LeaderResponse {
     pub office: Office,
     /// How this read was served: a stale one says so.
     pub consistency: Consistency,
+    /// Why this server cannot say `valid_for_ms` though somebody leads.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub valid_for_unknown: Option<String>,
 }
 
 /// Whole milliseconds, rounded down: a hint about validity must never be too long.

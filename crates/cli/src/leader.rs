@@ -9,7 +9,7 @@ use crate::client::ClientArgs;
 use crate::exit::Exit;
 use crate::failure::CommandResult;
 use crate::output::{Output, Screen, facts, remark};
-use crate::show::office_facts;
+use regent_operate::show::office_facts;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -44,7 +44,10 @@ pub(crate) async fn run(args: LeaderArgs) -> CommandResult {
     let leader = answer.office.leader.as_ref();
     match (args.verbose, leader) {
         (true, _) => {
-            Screen::chosen().answer(&answer, || facts(office_facts(&answer.office)))?;
+            let unknown = answer.valid_for_unknown.iter();
+            let mut about = office_facts(&answer.office);
+            about.extend(unknown.map(|why| ("valid for", format!("unknown: {why}"))));
+            Screen::chosen().answer(&answer, || facts(about))?;
         }
         (false, Some(leader)) => Screen::chosen().answer(&answer, || leader.to_string())?,
         (false, None) if Output::chosen() == Output::Json => {

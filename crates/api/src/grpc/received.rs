@@ -57,7 +57,11 @@ impl pb::LeaderResponse {
     #[must_use]
     pub fn received(self) -> Option<LeaderResponse> {
         let consistency = pb::Consistency::try_from(self.consistency).ok()?.into();
-        Some(LeaderResponse { office: self.office?.received()?, consistency })
+        Some(LeaderResponse {
+            office: self.office?.received()?,
+            consistency,
+            valid_for_unknown: self.valid_for_unknown,
+        })
     }
 }
 

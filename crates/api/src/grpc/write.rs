@@ -64,6 +64,7 @@ impl From<LeaderResponse> for pb::LeaderResponse {
         Self {
             office: Some(response.office.into()),
             consistency: pb::Consistency::from(response.consistency) as i32,
+            valid_for_unknown: response.valid_for_unknown,
         }
     }
 }
