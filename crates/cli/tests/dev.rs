@@ -74,8 +74,13 @@ fn a_cluster_in_one_command_survives_the_death_of_a_replica_and_leaves_nothing_b
     let first = campaign(&dev, &room, "a");
     dev.running.line_with("billing: a leads, term 1 (elected)");
 
-    let status = json(&dev.ask(&room, &["cluster", "status", "--output", "json"]).stdout);
-    let leader = usize::try_from(status["leader"].as_u64().unwrap()).unwrap();
+    let mut leader = None;
+    until("a leader of the log is known", || {
+        let status = json(&dev.ask(&room, &["cluster", "status", "--output", "json"]).stdout);
+        leader = status["leader"].as_u64();
+        leader.is_some()
+    });
+    let leader = usize::try_from(leader.unwrap()).unwrap();
     let line = format!("kill -KILL {}", dev.pids[leader - 1]);
     assert!(Command::new("sh").args(["-c", &line]).status().unwrap().success());
     dev.running.line_with(&format!("replica {leader} ended (signal 9)"));

@@ -8,6 +8,9 @@ use super::Core;
 use crate::limits::PROMOTED_BEHIND_MAX;
 use crate::member::{Members, ReplicaId};
 
+/// After how many of the longest election time-outs without a word of its leader a replica is led no more.
+const LED_WITHIN_ELECTIONS: u64 = 4;
+
 /// What a replica is at the moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
@@ -228,9 +231,10 @@ impl Core {
         }
     }
 
-    /// Whether another replica leads this one and was heard within the longest election time-out.
+    /// Whether another replica leads this one and was heard lately. A voter stops believing in its leader by itself, after
+    /// an election time-out; this is for those that never stand for election, so a busy machine may take its time.
     pub(super) fn is_led(&self) -> bool {
-        let within = Duration::from_millis(self.timing.election_ms_max());
+        let within = Duration::from_millis(LED_WITHIN_ELECTIONS * self.timing.election_ms_max());
         let is_heard = self.contact_at.is_some_and(|at| self.now.since(at) <= within);
         self.role != Role::Leader && self.leader().is_some() && is_heard
     }
