@@ -359,7 +359,7 @@ async fn a_guard_that_was_right_a_hundred_times_follows_the_next_change() {
         campaign(&*guarded, "a", "billing", session).await.map(drop),
         guarded.session(session).await.map(drop),
     ] {
-        assert!(over(&ended.as_ref().unwrap_err()), "{ended:?}");
+        assert!(over(ended.as_ref().unwrap_err()), "{ended:?}");
     }
     without_token.heartbeat(beat()).await.unwrap();
 }

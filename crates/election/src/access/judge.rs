@@ -134,9 +134,9 @@ pub(super) fn judge_by<'a>(
     for (index, binding) in named {
         let near = match (binding.role.has(right), binding.reaches(extent)) {
             (true, true) if binding.allows_node(who, node) => return Ok(Grant::Binding(index)),
-            (true, true) => Near::OtherNodes,
-            (true, false) => Near::OtherGroups,
-            (false, true) => Near::OtherRole,
+            (true, true) => Near::Nodes,
+            (true, false) => Near::Groups,
+            (false, true) => Near::Role,
             (false, false) => continue,
         };
         if nearest.is_none_or(|(nearest, ..)| near < nearest) {
@@ -151,21 +151,21 @@ pub(super) fn judge_by<'a>(
     Err(Box::new(Denial { who: who.clone(), right, group, node: node.cloned(), nearest }))
 }
 
-/// How near a binding comes to what is asked; the least is shown.
+/// In what a binding that comes near to what is asked differs from it; the least is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Near {
-    OtherNodes,
-    OtherGroups,
-    OtherRole,
+    Nodes,
+    Groups,
+    Role,
 }
 
 impl Near {
     fn shown(self, number: usize, binding: &Binding) -> Nearest {
         let binding = Box::new(binding.clone());
         match self {
-            Self::OtherNodes => Nearest::OtherNodes { number, binding },
-            Self::OtherGroups => Nearest::OtherGroups { number, binding },
-            Self::OtherRole => Nearest::OtherRole { number, binding },
+            Self::Nodes => Nearest::OtherNodes { number, binding },
+            Self::Groups => Nearest::OtherGroups { number, binding },
+            Self::Role => Nearest::OtherRole { number, binding },
         }
     }
 }
