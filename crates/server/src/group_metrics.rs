@@ -10,10 +10,11 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::encoding::{EncodeLabelSet, EncodeMetric, MetricEncoder};
+use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -60,7 +61,7 @@ pub(crate) struct GroupMetrics {
     split_brains: Family<ByGroup, Counter>,
     stable_seconds: Family<ByGroup, Gauge<f64, AtomicU64>>,
     active_leaders: Family<ByGroupAndExpected, Gauge>,
-    vacant: Gauge,
+    vacant: KnownCount,
 }
 
 impl GroupMetrics {
@@ -73,7 +74,7 @@ impl GroupMetrics {
             split_brains: Family::default(),
             stable_seconds: Family::default(),
             active_leaders: Family::default(),
-            vacant: Gauge::default(),
+            vacant: KnownCount::default(),
         };
         metrics.elections.get_or_create(&metrics.cluster()).inc_by(0);
         metrics.begin_series(OTHER);
@@ -183,11 +184,8 @@ impl GroupMetrics {
     ) {
         self.active_leaders.clear();
         self.stable_seconds.clear();
-        let Some(offices) = offices else {
-            self.vacant.set(0);
-            return;
-        };
-        self.vacant.set(signed(offices.wanted.saturating_sub(offices.led)));
+        self.vacant.set(offices.map(|offices| offices.wanted.saturating_sub(offices.led)));
+        let Some(offices) = offices else { return };
         let mut named = self.named();
         let (mut led, mut wanted) = (offices.led, offices.wanted);
         let mut accused_others: u64 = accused.values().sum();
@@ -248,6 +246,27 @@ impl GroupMetrics {
 
     fn named(&self) -> MutexGuard<'_, NamedGroups> {
         self.named.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A gauge that is absent while its number is not known.
+#[derive(Clone, Debug, Default)]
+struct KnownCount(Arc<Mutex<Option<u64>>>);
+
+impl KnownCount {
+    fn set(&self, count: Option<u64>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = count;
+    }
+}
+
+impl EncodeMetric for KnownCount {
+    fn encode(&self, mut encoder: MetricEncoder<'_>) -> std::fmt::Result {
+        let count = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        count.map_or(Ok(()), |count| encoder.encode_gauge(&signed(count)))
+    }
+
+    fn metric_type(&self) -> MetricType {
+        MetricType::Gauge
     }
 }
 

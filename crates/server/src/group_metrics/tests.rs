@@ -107,6 +107,7 @@ fn a_vacant_group_is_seen_among_many_and_one_that_nobody_wants_is_not() {
     let seen = |name: &str| active(&metrics, name);
     assert_eq!([seen("a"), seen("b"), seen("c")], [Some(1.0), Some(0.0), None]);
     assert_eq!(seen("_other"), Some(1.0), "ten of ten");
+    assert_eq!(value(&metrics, "regent_groups_vacant"), Some(1.0));
     metrics.show(at(0), 100_000, &names, Some(&offices(10)), &nobody);
     assert_eq!(seen("_other"), Some(0.0), "nine of ten");
     let accused = BTreeMap::from([(group("a"), 1), (group("z"), 1)]);
@@ -114,6 +115,7 @@ fn a_vacant_group_is_seen_among_many_and_one_that_nobody_wants_is_not() {
     assert_eq!([seen("a"), seen("_other")], [Some(2.0), Some(2.0)]);
     metrics.show(at(0), 100_000, &names, None, &nobody);
     assert_eq!([seen("a"), seen("b"), seen("_other")], [None, None, None], "not known");
+    assert_eq!(value(&metrics, "regent_groups_vacant"), None, "not known");
 }
 
 #[test]
