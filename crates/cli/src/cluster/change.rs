@@ -51,8 +51,8 @@ Examples:
   regent cluster promote 4
   regent cluster promote 4 --timeout 1m
 
-Waits, for at most --timeout, until the learner has caught up, and follows the lead of the log if it
-moves meanwhile.")]
+Waits, for at most --timeout, until the learner has caught up, and follows the lead of the log if
+it moves meanwhile.")]
 pub(crate) struct PromoteArgs {
     /// Which learner
     #[arg(value_name = "N", value_parser = members::replica_id)]

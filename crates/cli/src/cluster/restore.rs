@@ -27,10 +27,10 @@ of the earlier life is over. Stop what is left of the old cluster first: two clu
 leaders. The first machine prints what to run on the others. --term-floor is for terms known from
 elsewhere, from a fence for instance.
 
-The wait is the longest ttl that the settings in the backup allow, an hour by default. --ttl-max names
-the longest ttl that was really used: the wait is then as long as that, shorter or longer than by the
-backup. If a lease was longer after all, two leaders are possible until it is over. ttl_max in a
-settings file only makes the wait longer.")]
+The wait is the longest ttl that the settings in the backup allow, an hour by default. --ttl-max
+names the longest ttl that was really used: the wait is then as long as that, shorter or longer
+than by the backup. If a lease was longer after all, two leaders are possible until it is over.
+ttl_max in a settings file only makes the wait longer.")]
 pub(crate) struct RestoreArgs {
     /// The backup
     #[arg(long, value_name = "FILE")]
