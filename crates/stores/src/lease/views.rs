@@ -242,18 +242,32 @@ impl Shared {
     }
 
     /// How groups are led. Nothing counts here how long elections took: their beginning may have been in another process.
+    ///
+    /// A damaged entry is left out and does not hide how all other groups do: whoever asks for its own group is told.
     async fn offices(&self, groups: &[Group]) -> StoreResult<OfficesView> {
         let (mut led, mut wanted, mut notes) = (0, 0, BTreeMap::new());
         let asked: BTreeSet<&Group> = groups.iter().collect();
+        let (mut damaged, mut first) = (0, None);
         self.each(KeyKind::Group, "", |group, record| {
-            let one = record.state.offices_view(std::slice::from_ref(&group));
+            let one = match record {
+                Err(StoreError::Corrupt(why)) => {
+                    damaged += 1;
+                    first.get_or_insert(why);
+                    return Ok(());
+                }
+                other => other?.state.offices_view(std::slice::from_ref(&group)),
+            };
             led += one.led;
             wanted += one.wanted;
             if asked.contains(&group) {
                 notes.extend(one.offices.into_iter().flatten().map(|note| (group.clone(), note)));
             }
+            Ok(())
         })
         .await?;
+        if let Some(first) = first {
+            tracing::warn!(damaged, first, "groups that cannot be read are left out of the counts");
+        }
         let offices = groups.iter().map(|group| notes.get(group).copied()).collect();
         Ok(OfficesView { offices, led, wanted, times: None })
     }
@@ -261,10 +275,11 @@ impl Shared {
     async fn census(&self) -> StoreResult<Census> {
         let mut census = Census { watchers: self.watchers(), ..Census::default() };
         self.each(KeyKind::Group, "", |_, record| {
-            let one = record.state.census();
+            let one = record?.state.census();
             census.groups += one.groups;
             census.led += one.led;
             census.contended += one.contended;
+            Ok(())
         })
         .await?;
         let mut after: Option<String> = None;

@@ -264,7 +264,10 @@ impl ManyWatch {
             }
             Scope::Prefix(prefix) => {
                 shared
-                    .each(KeyKind::Group, prefix, |group, record| found.push((group, record)))
+                    .each(KeyKind::Group, prefix, |group, record| {
+                        found.push((group, record?));
+                        Ok(())
+                    })
                     .await?;
             }
         }
@@ -339,12 +342,12 @@ impl Watch for ManyWatch {
 }
 
 impl Shared {
-    /// Reads all entries of a kind below a prefix, page by page.
+    /// Reads all entries of a kind below a prefix, page by page. One that cannot be read ends it if `take` says so.
     pub(super) async fn each(
         &self,
         kind: KeyKind,
         prefix: &str,
-        mut take: impl FnMut(Group, GroupRecord) + Send,
+        mut take: impl FnMut(Group, StoreResult<GroupRecord>) -> StoreResult<()> + Send,
     ) -> StoreResult<()> {
         let mut after: Option<String> = None;
         loop {
@@ -359,8 +362,8 @@ impl Shared {
             for (key, found) in page {
                 // A name that is none was not written by us, and nothing of ours is lost with it.
                 let Ok(group) = Group::new(key.name()) else { continue };
-                let seen = self.entries.listed(&group, found)?;
-                take(group, seen.record);
+                let record = self.entries.listed(&group, found).map(|seen| seen.record);
+                take(group, record)?;
             }
         }
     }

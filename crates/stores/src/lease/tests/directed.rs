@@ -200,6 +200,21 @@ async fn a_store_that_lost_everything_repeats_no_term_that_was_seen() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_damaged_entry_hides_no_other_group_from_the_counts() {
+    let register = Frail::new();
+    let store = register.store();
+    win(&*store, "g", "a", 1, 10_000).await;
+    let damaged = Record::bare(b"no entry of ours".to_vec());
+    register.swap(&Key::group(&group("damaged")), None, damaged).await.unwrap();
+    let offices = store.offices(vec![group("damaged"), group("g")]).await.unwrap();
+    assert_eq!((offices.led, offices.wanted), (1, 1));
+    assert_eq!(offices.offices[0], None);
+    assert!(offices.offices[1].is_some_and(|note| note.is_led));
+    let asked = store.leader(&group("damaged"), Consistency::Linearizable).await;
+    assert!(matches!(asked, Err(StoreError::Corrupt(_))), "{asked:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn who_was_left_untold_is_told_by_whoever_comes_next_and_has_its_whole_time_then() {
     let register = Frail::new();
     let (one, two) = (register.store(), register.store());
