@@ -8,7 +8,7 @@
 //! Counters count what the observer of this server saw. Gauges are read from the store with every scrape, and are
 //! absent when it cannot be read or cannot decide: a number that may be old would be believed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -54,10 +54,13 @@ pub(crate) fn causes_of_change() -> impl Iterator<Item = Cause> {
 /// The series of groups.
 #[derive(Debug)]
 pub(crate) struct GroupMetrics {
-    cluster: String,
     named: Mutex<NamedGroups>,
     elections: Family<ByCluster, Counter>,
+    /// The one series of that.
+    elected: Counter,
     changes: Family<ByGroupAndCause, Counter>,
+    /// The series of all other groups, by cause: most changes of a server with many groups are theirs.
+    changes_of_others: Vec<(Cause, Counter)>,
     split_brains: Family<ByGroup, Counter>,
     stable_seconds: Family<ByGroup, Gauge<f64, AtomicU64>>,
     active_leaders: Family<ByGroupAndExpected, Gauge>,
@@ -66,17 +69,26 @@ pub(crate) struct GroupMetrics {
 
 impl GroupMetrics {
     pub(crate) fn new(config: &ServerConfig) -> Self {
+        let elections = Family::<ByCluster, Counter>::default();
+        let elected =
+            elections.get_or_create(&ByCluster { cluster: config.cluster.clone() }).clone();
+        let changes = Family::<ByGroupAndCause, Counter>::default();
+        let of_others = |cause: Cause| {
+            let label = ByGroupAndCause { group_id: OTHER.to_owned(), cause: cause.word() };
+            (cause, changes.get_or_create(&label).clone())
+        };
+        let changes_of_others = causes_of_change().map(of_others).collect();
         let metrics = Self {
-            cluster: config.cluster.clone(),
             named: Mutex::new(NamedGroups::new(config.metrics_groups_max)),
-            elections: Family::default(),
-            changes: Family::default(),
+            elections,
+            elected,
+            changes,
+            changes_of_others,
             split_brains: Family::default(),
             stable_seconds: Family::default(),
             active_leaders: Family::default(),
             vacant: KnownCount::default(),
         };
-        metrics.elections.get_or_create(&metrics.cluster()).inc_by(0);
         metrics.begin_series(OTHER);
         metrics
     }
@@ -129,22 +141,30 @@ impl GroupMetrics {
 
     /// A leader changed.
     pub(crate) fn changed(&self, now: Moment, event: &Event) {
-        let group_id = self.label_of_change(now, event);
+        let own = self.label_of_change(now, event);
         if event.leader.is_some() {
-            self.elections.get_or_create(&self.cluster()).inc();
+            self.elected.inc();
         }
         // Whoever is elected into a vacant office follows a leader whose end was counted, unless it is the first.
         let is_counted = event.cause == Cause::Elected && event.term.get() > 1;
         if !is_counted {
-            let cause = event.cause.word();
-            self.changes.get_or_create(&ByGroupAndCause { group_id, cause }).inc();
+            let of_others = self.changes_of_others.iter().find(|(cause, _)| *cause == event.cause);
+            match (own, of_others) {
+                (None, Some((_, counter))) => counter.inc(),
+                (own, _) => {
+                    let group_id = own.unwrap_or_else(|| OTHER.to_owned());
+                    let label = ByGroupAndCause { group_id, cause: event.cause.word() };
+                    self.changes.get_or_create(&label).inc()
+                }
+            };
         }
         if event.cause == Cause::Deleted && self.named().groups.remove(&event.group).is_some() {
             self.end_series(&event.group);
         }
     }
 
-    fn label_of_change(&self, now: Moment, event: &Event) -> String {
+    /// The label of a group with series of its own, after this change.
+    fn label_of_change(&self, now: Moment, event: &Event) -> Option<String> {
         let group = &event.group;
         let mut named = self.named();
         match named.change(now, group) {
@@ -153,12 +173,12 @@ impl GroupMetrics {
                 instead_of.iter().for_each(|group| self.end_series(group));
                 self.begin_series(group.as_str());
             }
-            Place::Other => return OTHER.to_owned(),
+            Place::Other => return None,
         }
         if let Some(known) = named.groups.get_mut(group) {
             known.stable = Some(Stable { before: Duration::ZERO, since: now });
         }
-        group.as_str().to_owned()
+        Some(group.as_str().to_owned())
     }
 
     pub(crate) fn split_brain(&self, group: &Group) {
@@ -167,9 +187,11 @@ impl GroupMetrics {
         self.split_brains.get_or_create(&ByGroup { group_id }).inc();
     }
 
-    /// The groups that have series of their own.
+    /// The groups that have series of their own, in order.
     pub(crate) fn names(&self) -> Vec<Group> {
-        self.named().groups.keys().cloned().collect()
+        let mut names: Vec<Group> = self.named().groups.keys().cloned().collect();
+        names.sort_unstable();
+        names
     }
 
     /// Sets the gauges by what the store says of the groups `names`; without it they are absent. `accused` are those who
@@ -238,10 +260,6 @@ impl GroupMetrics {
             self.changes.remove(&label);
         }
         self.split_brains.remove(&ByGroup { group_id: group_id() });
-    }
-
-    fn cluster(&self) -> ByCluster {
-        ByCluster { cluster: self.cluster.clone() }
     }
 
     fn named(&self) -> MutexGuard<'_, NamedGroups> {
@@ -313,10 +331,10 @@ impl NamedGroup {
 /// Which groups have series of their own.
 #[derive(Debug)]
 struct NamedGroups {
-    groups: BTreeMap<Group, NamedGroup>,
+    groups: HashMap<Group, NamedGroup>,
     max: usize,
     /// Changes of other groups in this stretch of time.
-    knocks: BTreeMap<Group, u32>,
+    knocks: HashMap<Group, u32>,
     since: Option<Moment>,
 }
 
@@ -332,8 +350,8 @@ enum Place {
 }
 
 impl NamedGroups {
-    const fn new(max: usize) -> Self {
-        Self { groups: BTreeMap::new(), max, knocks: BTreeMap::new(), since: None }
+    fn new(max: usize) -> Self {
+        Self { groups: HashMap::new(), max, knocks: HashMap::new(), since: None }
     }
 
     /// Gives a group series if there is room; whether they are new.
@@ -365,7 +383,8 @@ impl NamedGroups {
         if knocks < 2 {
             return Place::Other;
         }
-        let least = self.groups.iter().min_by_key(|(_, known)| known.activity());
+        // Of several the first by name, whatever the order of the table.
+        let least = self.groups.iter().min_by_key(|(name, known)| (known.activity(), *name));
         let least = least.filter(|(_, known)| known.activity() < knocks);
         let Some(least) = least.map(|(group, _)| group.clone()) else { return Place::Other };
         self.knocks.remove(group);
