@@ -80,6 +80,13 @@ fn programs_follow_their_group_to_another_store_and_back() {
 /// move and has granted nothing yet: a term that was granted before is not believed, and nothing runs under it.
 #[test]
 fn a_store_that_grants_a_term_once_more_is_not_believed() {
+    let is_judged = (0..5).any(|_| a_term_is_granted_once_more());
+    assert!(is_judged, "each of five grants lapsed before the process heard of it");
+}
+
+/// False if the process did not hear of the grant within a third of its ttl: the store then passes it over and grants the
+/// next term, which is above, as the test's machine may be too busy for anything else.
+fn a_term_is_granted_once_more() -> bool {
     let room = Room::new();
     let (server, hostile) = (room.server(), room.serve("127.0.0.1:0", &["--store", "memory:"]));
     let recorder = Recorder::new(&room);
@@ -92,9 +99,20 @@ fn a_store_that_grants_a_term_once_more_is_not_believed() {
     until("it stands there", || hostile.standbys(&room, "billing") == 1);
     let since = &expected["door"]["since"];
     step(&hostile, format!(r#"{{"step":"arrive","since":{since},"above":0}}"#));
+    let refused = "term 1 of billing is not above 1";
+    until("it believes or refuses", || {
+        a.errors().contains(refused) || recorder.count("deep", "a") > 1
+    });
+    if !a.errors().contains(refused) {
+        let office = json(&hostile.get("/v1/groups/billing/leader"));
+        assert!(office["term"].as_u64().unwrap() > 1, "{office}: {}", a.errors());
+        a.signal("TERM");
+        a.wait();
+        return false;
+    }
     assert_eq!(a.wait(), 77, "{}", a.errors());
-    assert!(a.errors().contains("term 1 of billing is not above 1"), "{}", a.errors());
     assert_eq!(recorder.count("deep", "a"), 1, "it ran once");
+    true
 }
 
 /// The same with a store that was told nothing: it hears nothing of the group either.
